@@ -1,0 +1,57 @@
+"""Sparse matrices in the one shape the kernels take: float32 values, int32 indices, int64 row pointers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blockxmc.errors import BlockXMCError
+
+CsrArgs = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
+
+
+def as_csr(X: Any) -> sparse.csr_array:
+    """Return X as float32 CSR with sorted indices and no duplicates; no copy where X is so already.
+
+    >>> as_csr([[0, 2.0], [1.0, 0]]).toarray().tolist()
+    [[0.0, 2.0], [1.0, 0.0]]
+    """
+    out = sparse.csr_array(X, dtype=np.float32)
+    if not out.has_canonical_format:
+        out = out.copy() if out is X or np.shares_memory(out.indices, getattr(X, "indices", out.data)) else out
+        out.sum_duplicates()
+    return out
+
+
+def as_indicator(Y: Any) -> sparse.csr_array:
+    """Return a 0-1 label matrix as canonical CSR whose stored values are all one.
+
+    >>> as_indicator([[0, 1], [1, 0]]).indices.tolist()
+    [1, 0]
+    """
+    out = as_csr(Y)
+    if out.nnz and not (out.data == 1).all():
+        if not np.isin(out.data, (0, 1)).all():
+            raise BlockXMCError("Y must be a 0-1 label matrix, but holds other values; pass label-name lists or 0/1")
+        out = out.copy()
+        out.eliminate_zeros()
+    return out
+
+
+def csr_args(X: sparse.csr_array) -> CsrArgs:
+    """The three arrays of X as a kernel takes them (indices and values are not copied when they fit already)."""
+    if X.shape[1] > np.iinfo(np.int32).max:
+        raise BlockXMCError(f"{X.shape[1]} columns do not fit 32-bit column indices")
+    return (
+        np.ascontiguousarray(X.indptr, dtype=np.int64),
+        np.ascontiguousarray(X.indices, dtype=np.int32),
+        np.ascontiguousarray(X.data, dtype=np.float32),
+    )
+
+
+def take_rows(X: sparse.csr_array, rows: NDArray[np.intp]) -> sparse.csr_array:
+    """The given rows of X, in that order."""
+    return sparse.csr_array(X[rows])

@@ -1,0 +1,61 @@
+"""A base classifier: trains weights for a set of labels on a set of rows. Alone, it is one block with all labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from blockxmc._base import TopK, XMCEstimator
+from blockxmc.progress import Phase, Reporter
+from blockxmc.scoring import Scorer
+from blockxmc.weights import Weights
+
+
+@dataclass(frozen=True)
+class Job:
+    """Circumstances of one training: threads to use, seed, and where to report finished labels."""
+
+    threads: int
+    seed: int
+    phase: Phase
+
+
+class Learner(XMCEstimator):
+    """Base of the base classifiers. A subclass implements ``_train``; everything else follows."""
+
+    random_state: int | None
+    # True where every label is trained on its own (then labels may share one vector across blocks).
+    one_vs_all: ClassVar[bool] = False
+
+    def _train(self, X: sparse.csr_array, Y: sparse.csr_array, job: Job) -> Weights:
+        """Weights of all columns of Y from all rows of X; reports ``job.phase.update(labels_done)``."""
+        raise NotImplementedError
+
+    def _check_params(self) -> None:
+        """Raise BlockXMCError in one line for a parameter out of range; called before training."""
+
+    def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
+        self._check_params()
+        with reporter.phase(f"train {type(self).__name__}", Y.shape[1]) as phase:
+            weights = self._train(X, Y, Job(self._threads, self.random_state or 0, phase))
+        self.scorer_ = Scorer.pack([weights], [np.arange(Y.shape[1])], n_features=X.shape[1], n_labels=Y.shape[1])
+
+    def _topk(self, X: sparse.csr_array, k: int) -> TopK:
+        return self.scorer_.topk(X, None, k, threads=self._threads)
+
+    def _scores(self, X: sparse.csr_array) -> sparse.csr_array:
+        return self.scorer_.scores(X, None, threads=self._threads)
+
+    def predict_one(self, indices: ArrayLike, values: ArrayLike, k: int = 5) -> TopK:
+        """Best k labels of one sparse row (sorted indices): no validation, no threads, the latency path."""
+        return self.scorer_.one(indices, values, None, k)
+
+    def _state(self) -> dict[str, Any]:
+        return {"scorer": self.scorer_.state()}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.scorer_ = Scorer.from_state(state["scorer"])

@@ -1,0 +1,150 @@
+"""What a person sees while something long runs: phases with a bar and an ETA on stderr, or nothing at all.
+
+Estimators take ``verbose``: 0 is silent, 1 shows progress bars and says what was chosen and why.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+class Phase(Protocol):
+    """One named stretch of work with a known or unknown number of steps."""
+
+    def update(self, done: int) -> None:
+        """Set the number of finished steps."""
+
+
+class Reporter:
+    """Says nothing; the base of the reporter that speaks."""
+
+    @contextmanager
+    def phase(self, title: str, total: int | None = None) -> Iterator[Phase]:
+        """Show ``title`` with a bar up to ``total`` while the block runs."""
+        yield _SilentPhase()
+
+    def say(self, text: str) -> None:
+        """Tell the user one finding."""
+
+
+class _SilentPhase:
+    def update(self, done: int) -> None: ...
+
+
+class RichReporter(Reporter):
+    """Progress bars on stderr (drawn only on a terminal) and plain lines for findings."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+        self._active: Any = None  # one live display at a time: nested phases share it
+
+    @contextmanager
+    def phase(self, title: str, total: int | None = None) -> Iterator[Phase]:
+        """Show ``title`` with a bar up to ``total`` while the block runs."""
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        outermost = self._active is None
+        if outermost:
+            self._active = Progress(
+                TextColumn("{task.description:<28}"),
+                BarColumn(bar_width=28),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=self._console,
+                disable=not self._console.is_terminal,
+            )
+            self._active.start()
+        task = self._active.add_task(title, total=total)
+        try:
+            yield _RichPhase(self._active, task)
+            if total is not None:
+                self._active.update(task, completed=total)
+        finally:
+            if outermost:
+                self._active.stop()
+                self._active = None
+
+    def say(self, text: str) -> None:
+        """Tell the user one finding."""
+        self._console.print(text, markup=False)
+
+
+class _RichPhase:
+    def __init__(self, progress: Any, task: Any) -> None:
+        self._progress, self._task = progress, task
+
+    def update(self, done: int) -> None:
+        self._progress.update(self._task, completed=done)
+
+
+def reporter_for(verbose: int) -> Reporter:
+    """The reporter an estimator with this ``verbose`` uses."""
+    return RichReporter() if verbose > 0 else Reporter()
+
+
+def watched(kernel: Callable[..., T], *args: Any, phase: Phase, **kwargs: Any) -> T:
+    """Run a kernel that takes ``progress`` (int64[2]: steps done, stop flag) while the main thread stays alive.
+
+    The kernel releases the GIL and runs in its own thread, so bars move and Ctrl-C works: the stop flag is set, the
+    kernel returns early, and KeyboardInterrupt goes on to the caller.
+    """
+    progress = np.zeros(2, dtype=np.int64)
+    if threading.current_thread() is not threading.main_thread():
+        return kernel(*args, progress=progress, **kwargs)
+    outcome: list[T] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(kernel(*args, progress=progress, **kwargs))
+        except BaseException as error:
+            failure.append(error)
+
+    worker = threading.Thread(target=run, name="blockxmc-kernel")
+    worker.start()
+    try:
+        wait = 0.002  # short jobs return at once; long ones are polled ten times a second
+        while worker.is_alive():
+            worker.join(wait)
+            wait = min(2 * wait, 0.1)
+            phase.update(int(progress[0]))
+    except KeyboardInterrupt:
+        progress[1] = 1
+        worker.join()
+        raise
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+def thread_count(n_jobs: int | None) -> int:
+    """Number of threads for ``n_jobs``: None or -1 means every core this process may use; -2 all but one; and so on.
+
+    >>> thread_count(3)
+    3
+    """
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else (os.cpu_count() or 1)
+    if n_jobs is None:
+        return cores
+    if n_jobs == 0:
+        raise ValueError("n_jobs must not be 0: use None for all cores or a positive number")
+    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)

@@ -1,0 +1,3 @@
+#include "bindings.hpp"
+
+void bind_filters(nb::module_ &m) {}

@@ -1,0 +1,3 @@
+#include "bindings.hpp"
+
+void bind_newton(nb::module_ &m) {}

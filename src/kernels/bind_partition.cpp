@@ -1,0 +1,3 @@
+#include "bindings.hpp"
+
+void bind_partition(nb::module_ &m) {}

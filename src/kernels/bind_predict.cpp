@@ -1,0 +1,3 @@
+#include "bindings.hpp"
+
+void bind_predict(nb::module_ &m) {}
