@@ -1,8 +1,9 @@
-"""What a learner hands over after training: the weights of L labels on d features, before they are packed for serving."""
+"""What a learner hands over after training: the weights of L labels, before they are packed for serving."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 F32 = NDArray[np.float32]
+I32 = NDArray[np.int32]
+Ids = NDArray[np.integer]
 
 
 class Weights(Protocol):
@@ -22,19 +25,27 @@ class Weights(Protocol):
     def scores(self, X: sparse.csr_array) -> F32:
         """Dense scores, rows x labels."""
 
+    def on_features(self, features: I32) -> Weights:
+        """The same weights, trained on these columns of X only, as weights on all columns."""
+
 
 @dataclass(frozen=True)
 class LinearWeights:
     """One sparse vector per label, stored feature-major: score = x @ coef + bias (+ |x|_1 * mass).
 
+    ``features`` names the columns of X that the rows of ``coef`` stand for; None means all of them, in order.
+
     >>> w = LinearWeights(sparse.csr_array(np.eye(2, dtype=np.float32)), np.zeros(2, np.float32))
     >>> w.scores(sparse.csr_array(np.array([[3, 4]], np.float32))).tolist()
     [[3.0, 4.0]]
+    >>> w.on_features(np.array([0, 2], np.int32)).scores(sparse.csr_array(np.array([[3, 9, 4]], np.float32))).tolist()
+    [[3.0, 4.0]]
     """
 
-    coef: sparse.csr_array  # d x L float32
+    coef: sparse.csr_array  # d x L (or len(features) x L) float32
     bias: F32  # L
     mass: F32 | None = None  # L: coefficient of the row's l1 norm (naive Bayes), usually absent
+    features: I32 | None = None  # ascending
 
     @property
     def n_labels(self) -> int:
@@ -43,18 +54,36 @@ class LinearWeights:
 
     def scores(self, X: sparse.csr_array) -> F32:
         """Dense scores, rows x labels."""
-        out = np.asarray((X @ self.coef).toarray(), dtype=np.float32) + self.bias
+        seen = X if self.features is None else X[:, self.features]
+        out = np.asarray((seen @ self.coef).toarray(), dtype=np.float32) + self.bias
         if self.mass is not None:
             out += np.asarray(abs(X).sum(axis=1)).reshape(-1, 1) * self.mass
         return out
+
+    def on_features(self, features: I32) -> LinearWeights:
+        """The same weights, trained on these columns of X only, as weights on all columns."""
+        own = features if self.features is None else features[self.features]
+        return replace(self, features=own)
+
+    def split(self, label_sets: Iterable[Ids]) -> Iterator[LinearWeights]:
+        """The weights of each label set, each holding only the features it uses."""
+        by_label = sparse.csc_array(self.coef)
+        for labels in label_sets:
+            part = by_label[:, labels]
+            used, rows = np.unique(part.indices, return_inverse=True)
+            packed = sparse.csc_array((part.data, rows, part.indptr), shape=(used.size, len(labels)))
+            features = used.astype(np.int32) if self.features is None else self.features[used]
+            mass = None if self.mass is None else self.mass[labels]
+            yield LinearWeights(sparse.csr_array(packed), self.bias[labels], mass, features)
 
 
 @dataclass(frozen=True)
 class LowRankWeights:
     """Scores through a bottleneck of k dimensions: score = (x @ W) @ H.T."""
 
-    W: F32  # d x k
+    W: F32  # d x k (or len(features) x k)
     H: F32  # L x k
+    features: I32 | None = None
 
     @property
     def n_labels(self) -> int:
@@ -63,4 +92,15 @@ class LowRankWeights:
 
     def scores(self, X: sparse.csr_array) -> F32:
         """Dense scores, rows x labels."""
-        return np.asarray((X @ self.W) @ self.H.T, dtype=np.float32)
+        seen = X if self.features is None else X[:, self.features]
+        return np.asarray((seen @ self.W) @ self.H.T, dtype=np.float32)
+
+    def on_features(self, features: I32) -> LowRankWeights:
+        """The same weights, trained on these columns of X only, as weights on all columns."""
+        own = features if self.features is None else features[self.features]
+        return replace(self, features=own)
+
+    def split(self, label_sets: Iterable[Ids]) -> Iterator[LowRankWeights]:
+        """The weights of each label set; W is shared by all."""
+        for labels in label_sets:
+            yield LowRankWeights(self.W, np.ascontiguousarray(self.H[labels]), self.features)

@@ -9,7 +9,13 @@ from typing import Annotated, Any
 import typer
 
 # Command -> module under blockxmc.cli that defines a function of the module's own name.
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "demo": "demo",
+    "train": "train",
+    "predict": "predict",
+    "evaluate": "evaluate",
+    "inspect": "inspect",
+}
 
 app = typer.Typer(
     name="blockxmc",

@@ -1,0 +1,164 @@
+"""A partition made servable: train the labels of every block, and answer rows through the router.
+
+BP, CBMLC and LPSR differ in how they cut blocks and pick labels; training and serving them is the same and lives here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from blockxmc._base import TopK
+from blockxmc.learners._learner import Job, Learner
+from blockxmc.progress import Phase, Reporter
+from blockxmc.routing import Router
+from blockxmc.scoring import Scorer, routed_one, routed_topk
+from blockxmc.weights import Ids, LinearWeights, Weights
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Router and weights of one partition: a row visits ``route`` blocks and is scored on their labels."""
+
+    router: Router
+    scorer: Scorer
+    route: int
+
+    def topk(self, X: sparse.csr_array, k: int, threads: int) -> TopK:
+        """Best k labels of each row."""
+        return routed_topk(self.router.scorer, self.scorer, X, self.route, k, threads)
+
+    def one(self, indices: ArrayLike, values: ArrayLike, k: int) -> TopK:
+        """Best k labels of one sparse row, without validation or threads."""
+        return routed_one(self.router.scorer, self.scorer, indices, values, self.route, k)
+
+    def scores(self, X: sparse.csr_array, threads: int) -> sparse.csr_array:
+        """Scores of all candidates of each row."""
+        return self.scorer.scores(X, self.visited(X, threads), threads=threads)
+
+    def visited(self, X: sparse.csr_array, threads: int) -> NDArray[np.int32]:
+        """The blocks each row is sent to, best first."""
+        return self.router.route(X, self.route, threads=threads)[0]
+
+    def cost(self, X: sparse.csr_array, threads: int) -> dict[str, float]:
+        """Mean number of candidates, vector products and touched weights per row, as these rows are routed."""
+        visited = self.visited(X, threads)
+        candidates = float(self.scorer.n_candidates(visited).mean()) if X.shape[0] else 0.0
+        n_labels, router = self.scorer.n_labels, self.router.products
+        touched = self.scorer.touched(X, visited) if X.shape[0] else 0.0
+        # What the full classifier would touch is not known without training it: an average label is assumed to
+        # cost in the full model what it costs here.
+        full = touched / max(candidates, 1e-12) * n_labels
+        return {
+            "candidates": candidates,
+            "products": router + candidates,
+            "speedup_paper": n_labels / max(candidates, 1e-12),
+            "speedup": n_labels / max(router + candidates, 1e-12),
+            "speedup_flops": full / max(touched + self.router.scorer.touched(X, None), 1e-12),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Nested dict of arrays for the model directory."""
+        return {"router": self.router.state(), "scorer": self.scorer.state(), "route": self.route}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Blocks:
+        """Take back what ``state`` gave."""
+        return cls(Router.from_state(state["router"]), Scorer.from_state(state["scorer"]), int(state["route"]))
+
+
+def train_blocks(
+    learner: Learner,
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    assignment: NDArray[np.integer],
+    label_clusters: Sequence[Ids],
+    reporter: Reporter,
+    *,
+    threads: int,
+    seed: int,
+) -> list[Weights]:
+    """Per-block weights: the labels of each block trained on the rows of the block only (the paper's way)."""
+    rows_of = _group_rows(assignment, len(label_clusters))
+    row_sizes = np.diff(X.indptr)
+    costs = [int(row_sizes[rows].sum()) * len(labels) for rows, labels in zip(rows_of, label_clusters, strict=True)]
+    order = np.argsort(costs)[::-1]  # largest first, so that no worker is left with a giant at the end
+    results: list[Weights | None] = [None] * len(label_clusters)
+    # Many blocks: one thread per block. Few blocks: all threads inside each.
+    inner = 1 if len(label_clusters) >= 2 * threads else threads
+
+    def train(block: int, phase: Phase) -> None:
+        job = Job(inner, seed + block, phase)
+        results[block] = train_block(learner, X, Y, rows_of[block], label_clusters[block], job)
+
+    if inner > 1 or threads == 1:
+        for done, block in enumerate(order):
+            title = f"train block {done + 1}/{len(order)}"
+            with reporter.phase(title, len(label_clusters[block])) as phase:
+                train(int(block), phase)
+    else:
+        silent = _Silent()
+        with (
+            reporter.phase("train blocks", len(order)) as phase,
+            threadpool_limits(1),
+            ThreadPoolExecutor(threads) as pool,
+        ):
+            futures = [pool.submit(train, int(block), silent) for block in order]
+            try:
+                for done, future in enumerate(as_completed(futures)):
+                    future.result()
+                    phase.update(done + 1)
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+    return [weights for weights in results if weights is not None]
+
+
+def train_block(
+    learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, rows: NDArray[np.intp], labels: Ids, job: Job
+) -> Weights:
+    """Weights of ``labels`` from ``rows``; the learner sees only the features that occur in these rows."""
+    own = X[rows]
+    features, columns = np.unique(own.indices, return_inverse=True)
+    own = sparse.csr_array((own.data, columns, own.indptr), shape=(rows.size, features.size))
+    if len(labels) == 0:
+        return LinearWeights(sparse.csr_array((0, 0), dtype=np.float32), np.zeros(0, np.float32), features=features[:0])
+    return learner._train(own, sparse.csr_array(Y[rows][:, labels]), job).on_features(features.astype(np.int32))
+
+
+def train_global(
+    learner: Learner,
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    label_clusters: Sequence[Ids],
+    reporter: Reporter,
+    *,
+    threads: int,
+    seed: int,
+) -> list[Weights]:
+    """Global weights: every label trained on all rows; blocks only choose candidates."""
+    with reporter.phase("train all labels", Y.shape[1]) as phase:
+        weights: Any = learner._train(X, Y, Job(threads, seed, phase))
+    return list(weights.split(label_clusters))
+
+
+def _group_rows(assignment: NDArray[np.integer], n_blocks: int) -> list[NDArray[np.intp]]:
+    """Rows of each block, ascending."""
+    order = np.argsort(assignment, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(assignment, minlength=n_blocks))[:-1])
+
+
+class _Silent:
+    def update(self, done: int) -> None: ...
+
+
+def reroute(blocks: Blocks, route: int) -> Blocks:
+    """The same blocks visited more or less widely."""
+    return replace(blocks, route=route)

@@ -1,0 +1,84 @@
+"""What several commands share: options, reading test data for a model, tables on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from blockxmc._base import XMCEstimator
+    from blockxmc.data import Dataset
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on stdout.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads to use; all cores when not given.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of everything that is random.")]
+
+
+def verbosity() -> int:
+    """Progress belongs on a terminal; scripts and logs stay quiet."""
+    return int(sys.stderr.isatty())
+
+
+def print_json(value: Any) -> None:
+    """One JSON object, numbers as they are."""
+    json.dump(value, sys.stdout, indent=2, default=_plain)
+    print()
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A table for people; the first column is text, the rest is right-aligned."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    # Piped output must not be cut at some default width.
+    width = None if sys.stdout.isatty() else 160
+    Console(width=width, highlight=False).print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@contextmanager
+def test_file(path: str) -> Iterator[Path]:
+    """The path itself, or standard input (``-``) as a file."""
+    if path != "-":
+        yield Path(path)
+        return
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "stdin"
+        copy.write_bytes(sys.stdin.buffer.read())
+        yield copy
+
+
+def read_for(model: XMCEstimator, path: Path) -> Dataset:
+    """Test data in the features and labels of a model."""
+    from blockxmc.data import read_dataset
+
+    return read_dataset(
+        path,
+        n_features=model.n_features_in_,
+        n_labels=model.targets_.n_labels,
+        vectorizer=getattr(model, "vectorizer_", None),
+        label_names=model.label_names_,
+    )

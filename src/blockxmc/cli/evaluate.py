@@ -1,0 +1,37 @@
+"""blockxmc evaluate: how good and how fast a model is on a test file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from blockxmc.cli._common import Json, Threads, print_json, print_table, read_for, test_file, verbosity
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(metavar="DIR", help="A model directory.")],
+    data: Annotated[str, typer.Argument(metavar="TEST", help="Data like the training data; - is standard input.")],
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Measure precision, cost and time of a model on TEST (percentages, microseconds per row)."""
+    from blockxmc.progress import reporter_for
+    from blockxmc.report import measure
+    from blockxmc.storage import load
+
+    estimator = load(model).set_params(n_jobs=threads)
+    reporter = reporter_for(verbosity())
+    with test_file(data) as path, reporter.phase("read"):
+        dataset = read_for(estimator, path)
+    with reporter.phase("evaluate"):
+        result = measure(estimator, dataset)
+    if json:
+        print_json(result)
+        return
+    ks = (1, 3, 5)
+    rows = [[name, *(result[f"{name}@{k}"] for k in ks)] for name in ("P", "nDCG", "R", "PSP", "PSnDCG")]
+    print_table(f"{result['rows']:,} rows, {result['labels']:,} labels", ["%", *(f"@{k}" for k in ks)], rows)
+    rest = {key: value for key, value in result.items() if "@" not in key and key not in ("rows", "labels")}
+    print_table("", ["cost per row", ""], [[key.replace("_", " "), value] for key, value in rest.items()])

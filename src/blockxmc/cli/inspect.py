@@ -1,0 +1,100 @@
+"""blockxmc inspect: what is inside a model directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from blockxmc.cli._common import Json, print_json, print_table
+from blockxmc.errors import BlockXMCError, ModelFormatError
+
+if TYPE_CHECKING:
+    from blockxmc.partition import Partitioner
+
+
+def inspect(
+    model: Annotated[Path, typer.Argument(metavar="DIR", help="A model directory.")],
+    verify: Annotated[bool, typer.Option("--verify", help="Check the checksum of every file.")] = False,
+    block: Annotated[int | None, typer.Option("--block", help="List the labels of this block.")] = None,
+    json: Json = False,
+) -> None:
+    """Show blocks, sizes, label names, the objective's course and where the model came from."""
+    from blockxmc.storage import load, read_manifest
+    from blockxmc.storage import verify as find_problems
+
+    if verify:
+        problems = find_problems(model)
+        if problems:
+            raise ModelFormatError(f"{model}: {'; '.join(problems)}")
+    estimator: Any = load(model)
+    manifest = read_manifest(model)
+    about = {
+        "estimator": type(estimator).__name__,
+        "labels": estimator.targets_.n_labels,
+        "features": estimator.n_features_in_,
+        "training rows": estimator.n_train_rows_,
+        "model MB": sum(file.stat().st_size for file in model.iterdir()) / 1e6,
+        **({"checksums": "all right"} if verify else {}),
+        **getattr(estimator, "cost_", {}),
+    }
+    partition = getattr(estimator, "partition_", None)
+    names = estimator.label_names_
+    if block is not None and (partition is None or not 0 <= block < partition.n_blocks_):
+        has = 0 if partition is None else partition.n_blocks_
+        raise BlockXMCError(f"--block {block}: the model has {has} blocks, numbered from 0")
+    if json:
+        result = {"about": about, "provenance": manifest["provenance"]}
+        if partition is not None:
+            result |= {"partition": _partition(partition), "blocks": _blocks(partition, estimator, limit=None)}
+        print_json(result)
+        return
+    if block is not None:
+        ids = _by_frequency(partition.label_clusters_[block], estimator.label_counts_)
+        rows = [[_name(names, j), int(estimator.label_counts_[j])] for j in ids]
+        print_table(f"block {block}: {len(ids)} labels", ["label", "training rows"], rows)
+        return
+    print_table("", ["model", ""], [[key.replace("_", " "), value] for key, value in about.items()])
+    if partition is not None:
+        facts = {key: value for key, value in _partition(partition).items() if key != "objective_trace"}
+        print_table("", ["partition", ""], [[key, value] for key, value in facts.items()])
+        trace = partition.objective_trace_
+        if len(trace):
+            print_table("", ["objective", ""], [["first", float(trace[0])], ["last", float(trace[-1])]])
+        shown = _blocks(partition, estimator, limit=20)
+        title = f"largest {len(shown)} of {partition.n_blocks_} blocks"
+        print_table(title, list(shown[0]), [list(row.values()) for row in shown])
+    print_table("", ["made by", ""], [[key, value] for key, value in manifest["provenance"].items()])
+
+
+def _partition(partition: Partitioner) -> dict[str, Any]:
+    return {
+        "blocks": partition.n_blocks_,
+        "lam": partition.lam_,
+        "captured %": 100 * partition.captured_,
+        "choice": partition.choice_,
+        "objective_trace": [float(value) for value in partition.objective_trace_],
+    }
+
+
+def _blocks(partition: Partitioner, estimator: Any, limit: int | None) -> list[dict[str, Any]]:
+    import numpy as np
+
+    sizes = np.bincount(partition.assignment_, minlength=partition.n_blocks_)
+    rows = []
+    for block in np.argsort(-sizes, kind="stable")[:limit]:
+        ids = _by_frequency(partition.label_clusters_[block], estimator.label_counts_)
+        shown = ", ".join(_name(estimator.label_names_, j) for j in ids[:6])
+        rows.append({"block": int(block), "rows": int(sizes[block]), "labels": len(ids), "most frequent": shown})
+    return rows
+
+
+def _by_frequency(ids: Any, counts: Any) -> Any:
+    import numpy as np
+
+    return np.asarray(ids)[np.argsort(-counts[ids], kind="stable")]
+
+
+def _name(names: Any, label: int) -> str:
+    return str(label) if names is None else str(names[label])

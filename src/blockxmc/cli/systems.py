@@ -1,0 +1,100 @@
+"""Names on the command line -> estimators."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from blockxmc.errors import BlockXMCError
+
+if TYPE_CHECKING:
+    from blockxmc._base import XMCEstimator
+
+SYSTEMS = ("bp", "full", "cbmlc", "lpsr", "lf", "fastxml")
+BASES = ("dismec", "pd-sparse", "ppd-sparse", "leml", "naive-bayes")
+
+
+def make_base(name: str) -> Any:
+    """A base classifier with its defaults."""
+    import blockxmc
+
+    classes = {
+        "dismec": "DiSMEC",
+        "pd-sparse": "PDSparse",
+        "ppd-sparse": "PPDSparse",
+        "leml": "LEML",
+        "naive-bayes": "NaiveBayes",
+    }
+    if name not in classes:
+        raise BlockXMCError(f"--base must be one of {', '.join(BASES)}, got {name!r}")
+    return getattr(blockxmc, classes[name])()
+
+
+def make_system(
+    system: str,
+    base: str | None,
+    *,
+    paper: bool = False,
+    blocks: str = "auto",
+    lam: str = "auto",
+    weights: str = "auto",
+    route: str = "auto",
+    parameters: list[str] | None = None,
+    **common: Any,
+) -> XMCEstimator:
+    """The estimator a command line asks for; options that the system does not have are refused."""
+    from blockxmc import BlockwiseClassifier
+    from blockxmc.baselines import CBMLC, LPSR, FastXML, LabelFilters
+
+    if system not in SYSTEMS:
+        raise BlockXMCError(f"--system must be one of {', '.join(SYSTEMS)}, got {system!r}")
+    given = {"--paper": paper, "--lam": lam != "auto", "--weights": weights != "auto", "--blocks": blocks != "auto"}
+    allowed = {"bp": set(given), "cbmlc": {"--blocks"}, "lpsr": {"--blocks"}}.get(system, set())
+    for option, used in given.items():
+        if used and option not in allowed:
+            raise BlockXMCError(f"{option} has no meaning for --system {system}")
+    learner = make_base(base or ("naive-bayes" if system == "lpsr" else "dismec"))
+    counted = {} if blocks == "auto" else {"n_blocks": _number("--blocks", blocks, int)}
+    estimator: Any
+    if system == "bp":
+        n_blocks = blocks if blocks in ("auto", "paper", "cost") else counted["n_blocks"]
+        scale = lam if lam == "auto" else _number("--lam", lam, float)
+        if paper:
+            n_blocks = "paper" if blocks == "auto" else n_blocks
+            estimator = BlockwiseClassifier.paper(learner, n_blocks=n_blocks, lam=scale)
+        else:
+            visited = route if route == "auto" else _number("--route", route, int)
+            estimator = BlockwiseClassifier(learner, n_blocks=n_blocks, lam=scale, weights=weights, route=visited)
+    elif system == "full":
+        estimator = learner
+    elif system == "cbmlc":
+        estimator = CBMLC(learner, **counted)
+    elif system == "lpsr":
+        estimator = LPSR(learner, **counted)
+    elif system == "lf":
+        estimator = LabelFilters(learner)
+    else:
+        estimator = FastXML()
+    estimator.set_params(**common)
+    return _with_parameters(estimator, parameters or [])
+
+
+def _number(option: str, text: str, kind: type) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        raise BlockXMCError(f"{option} must be a number or a word it knows, got {text!r}") from None
+
+
+def _with_parameters(estimator: Any, parameters: list[str]) -> Any:
+    """``--param base__C=2`` and the like."""
+    for text in parameters:
+        name, equals, value = text.partition("=")
+        if not equals or name not in estimator.get_params():
+            known = ", ".join(sorted(estimator.get_params()))
+            raise BlockXMCError(f"--param wants NAME=VALUE with NAME one of {known}; got {text!r}")
+        try:
+            estimator.set_params(**{name: json.loads(value)})
+        except json.JSONDecodeError:
+            estimator.set_params(**{name: value})
+    return estimator
