@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blockxmc.errors import BlockXMCError
-from blockxmc.metrics.ranking import check_k, indicator
+from blockxmc.metrics.ranking import check_k, indicator, is_sparse
 
 I64 = NDArray[np.int64]
 # Rows whose candidates are spelled out at a time when they are given by blocks.
@@ -99,7 +99,7 @@ def _patterns(candidates: Any, n_labels: int) -> Iterator[tuple[int, sparse.csr_
         for start in range(0, visited.shape[0], _ROWS_AT_ONCE):
             yield start, sparse.csr_array(visited[start : start + _ROWS_AT_ONCE] @ clusters)
         return
-    if not sparse.issparse(candidates):
+    if not is_sparse(candidates):
         raise BlockXMCError("candidates must be a sparse matrix of rows x labels or a pair (blocks, label clusters)")
     S = sparse.csr_array(candidates)
     if S.shape[1] != n_labels:

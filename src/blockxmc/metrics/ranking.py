@@ -190,9 +190,14 @@ def rank_scores(scores: Any, k: int) -> I64:
     return labels
 
 
+def is_sparse(value: Any) -> bool:
+    """Whether this is one of SciPy's sparse matrices (a plain Boolean: the stubs narrow to a type without a shape)."""
+    return bool(sparse.issparse(value))
+
+
 def indicator(Y: Any) -> sparse.csr_array:
     """Y as a canonical 0-1 CSR matrix."""
-    if not sparse.issparse(Y):
+    if not is_sparse(Y):
         Y = np.asarray(Y)
     if Y.ndim != 2:
         raise BlockXMCError(f"Y must be a 0-1 matrix of rows x labels, but has {Y.ndim} dimension(s)")
@@ -209,7 +214,7 @@ def check_k(k: int) -> int:
 def _first_k(labels: Any, k: int, shape: tuple[int, int]) -> I64:
     """The first k labels of each row (-1 pads), checked: integers of 0..m-1, none twice in a row."""
     n, m = shape
-    if sparse.issparse(labels):
+    if is_sparse(labels):
         if labels.shape != shape:
             raise BlockXMCError(f"scores have shape {labels.shape}, but Y has {shape}")
         return rank_scores(labels, k)
