@@ -217,9 +217,10 @@ def open_regular(path: Path) -> Iterator[IO[bytes]]:
         if path.is_symlink():
             raise ModelFormatError(f"{path} is a symbolic link, which a model directory must not contain") from None
         raise error
+    if not stat.S_ISREG(os.fstat(handle).st_mode) or path.is_symlink():
+        os.close(handle)
+        raise ModelFormatError(f"{path} is not a regular file")
     with open(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode) or path.is_symlink():
-            raise ModelFormatError(f"{path} is not a regular file")
         yield file
 
 

@@ -105,7 +105,7 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     version = manifest.get("format_version")
     if version != FORMAT_VERSION or isinstance(version, bool):
         raise ModelFormatError(
-            f"{folder}: model format {version!r} is unknown (this version reads {FORMAT_VERSION}); upgrade blockxmc"
+            f"{folder / _MANIFEST}: format version {version!r} is unknown (known: {FORMAT_VERSION}); upgrade blockxmc"
         )
     missing = [section for section in _SECTIONS if section not in manifest]
     if missing:
