@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blockxmc.errors import BlockXMCError
-from blockxmc.metrics.ranking import check_k, indicator, is_sparse
+from blockxmc.metrics.ranking import check_k, indicator, is_among, is_sparse
 
 I64 = NDArray[np.int64]
 # Rows whose candidates are spelled out at a time when they are given by blocks.
@@ -48,8 +48,17 @@ def candidate_counts(candidates: Any, n_labels: int) -> I64:
     >>> candidate_counts(([[0, 1], [1, -1]], [[0, 1], [1, 2]]), n_labels=3).tolist()
     [3, 2]
     """
-    parts = [np.diff(part.indptr) for _, part in _patterns(candidates, n_labels)]
-    return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
+    if not isinstance(candidates, tuple):
+        return np.diff(_stored(candidates, n_labels).indptr).astype(np.int64)
+    blocks, clusters = _blocks(candidates[0], len(candidates[1])), _clusters(candidates[1], n_labels)
+    used = blocks >= 0
+    indptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
+    visits = _pattern(blocks[used], indptr, (blocks.shape[0], clusters.shape[0]))
+    counts = np.zeros(blocks.shape[0], np.int64)
+    for start in range(0, counts.size, _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        counts[rows] = np.diff(sparse.csr_array(visits[rows] @ clusters).indptr)
+    return counts
 
 
 def speedups(
@@ -81,43 +90,42 @@ def _found(Y: Any, candidates: Any) -> tuple[I64, I64]:
     """Labels of each row among its candidates, and all labels of each row."""
     truth = indicator(Y)
     given = candidates[0] if isinstance(candidates, tuple) else candidates
-    n = np.shape(given)[0]
-    if n != truth.shape[0]:
-        raise BlockXMCError(f"candidates are given for {n} rows, but Y has {truth.shape[0]}")
-    known = sparse.csr_array((np.ones(truth.nnz, bool), truth.indices, truth.indptr), shape=truth.shape)
-    found = np.zeros(n, np.int64)
-    for start, part in _patterns(candidates, truth.shape[1]):
-        rows = slice(start, start + part.shape[0])
-        found[rows] = np.diff(sparse.csr_array(known[rows].multiply(part)).indptr)
-    return found, np.diff(truth.indptr).astype(np.int64)
+    n, m = truth.shape
+    if np.shape(given)[0] != n:
+        raise BlockXMCError(f"candidates are given for {np.shape(given)[0]} rows, but Y has {n}")
+    n_true = np.diff(truth.indptr).astype(np.int64)
+    if not isinstance(candidates, tuple):
+        known = _pattern(truth.indices, truth.indptr, truth.shape)
+        return np.diff(sparse.csr_array(known.multiply(_stored(candidates, m))).indptr).astype(np.int64), n_true
+    blocks, clusters = _blocks(candidates[0], len(candidates[1])), _clusters(candidates[1], m)
+    members = np.repeat(np.arange(clusters.shape[0]), np.diff(clusters.indptr)) * m + clusters.indices
+    rows = np.repeat(np.arange(n), n_true)
+    inside = np.zeros(rows.size, bool)
+    for visited in blocks.T:
+        block = visited[rows]
+        inside |= is_among(block * m + truth.indices, members) & (block >= 0)
+    return np.bincount(rows[inside], minlength=n), n_true
 
 
-def _patterns(candidates: Any, n_labels: int) -> Iterator[tuple[int, sparse.csr_array]]:
-    """Candidates as Boolean CSR pieces of consecutive rows, each with the number of its first row."""
-    if isinstance(candidates, tuple):
-        visited, clusters = _visited(candidates[0], len(candidates[1])), _clusters(candidates[1], n_labels)
-        for start in range(0, visited.shape[0], _ROWS_AT_ONCE):
-            yield start, sparse.csr_array(visited[start : start + _ROWS_AT_ONCE] @ clusters)
-        return
+def _stored(candidates: Any, n_labels: int) -> sparse.csr_array:
+    """Boolean rows x labels matrix of the stored entries."""
     if not is_sparse(candidates):
         raise BlockXMCError("candidates must be a sparse matrix of rows x labels or a pair (blocks, label clusters)")
     S = sparse.csr_array(candidates)
     if S.shape[1] != n_labels:
         raise BlockXMCError(f"candidates have {S.shape[1]} columns, but there are {n_labels} labels")
-    yield 0, _pattern(S.indices, S.indptr, S.shape)
+    return _pattern(S.indices, S.indptr, S.shape)
 
 
-def _visited(blocks: Any, n_blocks: int) -> sparse.csr_array:
-    """Boolean rows x blocks matrix of the visited blocks."""
+def _blocks(blocks: Any, n_blocks: int) -> I64:
+    """The visited blocks as a checked table of rows x visits, -1 pads."""
     given = np.asarray(blocks)
     table = given.reshape(given.shape[0], -1) if given.size else np.zeros((given.shape[0], 0), np.int64)
     if given.ndim not in (1, 2) or table.dtype.kind not in "iu":
         raise BlockXMCError("blocks must be integers: the visited blocks of each row, padded with -1")
     if table.size and (table.min() < -1 or table.max() >= n_blocks):
         raise BlockXMCError(f"blocks must lie in 0..{n_blocks - 1} (or be -1 for padding)")
-    used = table >= 0
-    indptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
-    return _pattern(table[used], indptr, (table.shape[0], n_blocks))
+    return table.astype(np.int64)
 
 
 def _clusters(label_clusters: Sequence[ArrayLike], n_labels: int) -> sparse.csr_array:

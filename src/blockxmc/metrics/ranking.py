@@ -50,7 +50,7 @@ def psp_at_k(Y: Any, labels: Any, k: int, inverse_propensity: ArrayLike) -> floa
     >>> psp_at_k([[1, 0, 1]], np.array([[0]]), k=1, inverse_propensity=[1.0, 1.0, 4.0])
     0.25
     """
-    return Ranking.of(Y, labels, k).psp(k, inverse_propensity)
+    return Ranking.of(Y, labels, k).weighted(inverse_propensity).psp(k)
 
 
 def psndcg_at_k(Y: Any, labels: Any, k: int, inverse_propensity: ArrayLike) -> float:
@@ -59,7 +59,7 @@ def psndcg_at_k(Y: Any, labels: Any, k: int, inverse_propensity: ArrayLike) -> f
     >>> psndcg_at_k([[1, 0, 1]], np.array([[2, 0]]), k=2, inverse_propensity=[1.0, 1.0, 4.0])
     1.0
     """
-    return Ranking.of(Y, labels, k).psndcg(k, inverse_propensity)
+    return Ranking.of(Y, labels, k).weighted(inverse_propensity).psndcg(k)
 
 
 def coverage_at_k(Y: Any, labels: Any, k: int) -> float:
@@ -116,9 +116,7 @@ class Ranking:
         n_true = np.diff(truth.indptr).astype(np.int64)
         known = np.repeat(np.arange(n), n_true) * m + truth.indices  # ascending: truth is canonical
         asked = np.arange(n)[:, None] * m + ranked
-        place = np.searchsorted(known, asked)
-        hits = np.append(known, -1)[place] == asked
-        return cls(truth, ranked, hits & (ranked >= 0), n_true)
+        return cls(truth, ranked, is_among(asked, known) & (ranked >= 0), n_true)
 
     def precision(self, k: int) -> float:
         """P@k."""
@@ -130,42 +128,49 @@ class Ranking:
 
     def ndcg(self, k: int) -> float:
         """nDCG@k."""
-        return self._mean_of_labelled(_dcg(self.hits[:, :k]), self._ideal_dcg(k))
+        return self.mean_dcg(self.hits, k)
 
-    def psp(self, k: int, inverse_propensity: ArrayLike) -> float:
-        """PSP@k."""
-        gains, best = self._gains(k, inverse_propensity)
-        return _ratio(float(gains.sum()), float(best.sum()))
-
-    def psndcg(self, k: int, inverse_propensity: ArrayLike) -> float:
-        """PSnDCG@k: both means are normalised by the unweighted ideal, as in the published scripts."""
-        gains, best = self._gains(k, inverse_propensity)
-        ideal = self._ideal_dcg(k)
-        return _ratio(self._mean_of_labelled(_dcg(gains), ideal), self._mean_of_labelled(_dcg(best), ideal))
-
-    def coverage(self, k: int) -> float:
-        """coverage@k."""
-        return _ratio(np.unique(self.labels[:, :k][self.hits[:, :k]]).size, self.truth.shape[1])
-
-    def _mean_of_labelled(self, values: NDArray[Any], reference: NDArray[Any]) -> float:
-        """Mean of values / reference over the rows that have labels."""
-        some = self.n_true > 0
-        return float((values[some] / reference[some]).mean()) if some.any() else 0.0
-
-    def _ideal_dcg(self, k: int) -> F64:
-        return _dcg(np.arange(k) < self.n_true[:, None])
-
-    def _gains(self, k: int, inverse_propensity: ArrayLike) -> tuple[F64, F64]:
-        """Weights of the hits by rank, and of the row's own labels in the best order."""
+    def weighted(self, inverse_propensity: ArrayLike) -> Weighted:
+        """The same ranking with hits weighted by inverse propensity."""
         weight = np.asarray(inverse_propensity, np.float64)
         if weight.shape != (self.truth.shape[1],):
             raise BlockXMCError(f"inverse propensity has shape {weight.shape}, but Y has {self.truth.shape[1]} labels")
         if not (np.isfinite(weight).all() and (weight >= 0).all()):
             raise BlockXMCError("inverse propensities must be finite and not negative")
         Y = self.truth
-        best = rank_scores(sparse.csr_array((weight[Y.indices], Y.indices, Y.indptr), shape=Y.shape), k)
+        weights = sparse.csr_array((weight[Y.indices], Y.indices, Y.indptr), shape=Y.shape)
+        best = rank_scores(weights, self.labels.shape[1])
         padded = np.append(weight, 0.0)  # label -1 weighs nothing
-        return np.where(self.hits[:, :k], padded[self.labels[:, :k]], 0.0), padded[best]
+        return Weighted(self, np.where(self.hits, padded[self.labels], 0.0), padded[best])
+
+    def coverage(self, k: int) -> float:
+        """coverage@k."""
+        return _ratio(np.unique(self.labels[:, :k][self.hits[:, :k]]).size, self.truth.shape[1])
+
+    def mean_dcg(self, gains: NDArray[Any], k: int) -> float:
+        """DCG of the first k gains relative to the unweighted ideal, averaged over the rows that have labels."""
+        return self._mean_of_labelled(_dcg(gains[:, :k]), _dcg(np.arange(k) < self.n_true[:, None]))
+
+    def _mean_of_labelled(self, values: NDArray[Any], reference: NDArray[Any]) -> float:
+        some = self.n_true > 0
+        return float((values[some] / reference[some]).mean()) if some.any() else 0.0
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """Inverse propensities of the hits by rank, and of the row's own labels in the best order."""
+
+    ranking: Ranking
+    gains: F64  # n x K
+    best: F64  # n x K
+
+    def psp(self, k: int) -> float:
+        """PSP@k."""
+        return _ratio(float(self.gains[:, :k].sum()), float(self.best[:, :k].sum()))
+
+    def psndcg(self, k: int) -> float:
+        """PSnDCG@k: both means are normalised by the unweighted ideal, as in the published scripts."""
+        return _ratio(self.ranking.mean_dcg(self.gains, k), self.ranking.mean_dcg(self.best, k))
 
 
 def rank_scores(scores: Any, k: int) -> I64:
@@ -188,6 +193,11 @@ def rank_scores(scores: Any, k: int) -> I64:
     labels = np.full((S.shape[0], k), -1, np.int64)
     labels[rows[kept], rank[kept]] = S.indices[order[kept]]
     return labels
+
+
+def is_among(asked: I64, known: I64) -> NDArray[np.bool_]:
+    """Which of the numbers asked for are among the known ones (ascending)."""
+    return np.asarray(np.append(known, -1)[np.searchsorted(known, asked)] == asked)
 
 
 def is_sparse(value: Any) -> bool:

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
 from blockxmc.errors import BlockXMCError
-from blockxmc.metrics.ranking import Ranking, check_k, inverse_propensity_from_counts
+from blockxmc.metrics.ranking import Ranking, Weighted, check_k, inverse_propensity_from_counts
 
 PLAIN = {"P": Ranking.precision, "nDCG": Ranking.ndcg, "R": Ranking.recall, "coverage": Ranking.coverage}
-WEIGHTED = {"PSP": Ranking.psp, "PSnDCG": Ranking.psndcg}
+WEIGHTED = {"PSP": Weighted.psp, "PSnDCG": Weighted.psndcg}
 
 
 def evaluate(
@@ -40,8 +40,9 @@ def evaluate(
     for name, metric in PLAIN.items():
         report.update({f"{name}@{k}": unit * metric(ranking, k) for k in wanted})
     if inverse_propensity is not None:
-        for name, weighted in WEIGHTED.items():
-            report.update({f"{name}@{k}": unit * weighted(ranking, k, inverse_propensity) for k in wanted})
+        weighted = ranking.weighted(inverse_propensity)
+        for name, weighted_metric in WEIGHTED.items():
+            report.update({f"{name}@{k}": unit * weighted_metric(weighted, k) for k in wanted})
     report["rows"] = int(ranking.n_true.size)
     report["rows_without_labels"] = int((ranking.n_true == 0).sum())
     return report
@@ -100,7 +101,7 @@ class TopKScorer:
         if self.name in PLAIN:
             return PLAIN[self.name](ranking, self.k)
         weight = inverse_propensity_from_counts(estimator.label_counts_, estimator.n_train_rows_, self.a, self.b)
-        return WEIGHTED[self.name](ranking, self.k, weight)
+        return WEIGHTED[self.name](ranking.weighted(weight), self.k)
 
 
 def scorer(metric: str, a: float = 0.55, b: float = 1.5) -> TopKScorer:

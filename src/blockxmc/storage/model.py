@@ -65,7 +65,13 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Open a model directory written by ``save``: arrays are mapped, not read, and nothing in it is executed."""
+    """Open a model directory written by ``save``: arrays are mapped, not read, and nothing in it is executed.
+
+    >>> load("no/such/model")
+    Traceback (most recent call last):
+        ...
+    blockxmc.errors.ModelFormatError: no/such/model is not a complete model directory: manifest.json is missing
+    """
     folder = Path(path)
     manifest = read_manifest(folder)
     reader = Reader(folder, manifest["files"])
@@ -116,7 +122,11 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def verify(path: str | os.PathLike[str]) -> list[str]:
-    """Read every byte of a model and list what is wrong with it: an empty list means that it is intact."""
+    """Read every byte of a model and list what is wrong with it: an empty list means that it is intact.
+
+    >>> verify("no/such/model")
+    ['no/such/model is not a complete model directory: manifest.json is missing']
+    """
     folder = Path(path)
     try:
         manifest = read_manifest(folder)
