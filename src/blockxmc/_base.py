@@ -7,6 +7,7 @@ names, output conventions and scikit-learn's expectations live here once.
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -74,6 +75,11 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_train_rows_ = int(X.shape[0])
         self._fit(as_csr(X), Y01, reporter_for(self.verbose))
         return self
+
+    @cached_property
+    def classes_(self) -> NDArray[Any]:
+        """What a label id stands for; ``fit`` sets it, a loaded model makes it (and decodes names) when asked."""
+        return np.arange(self.targets_.n_labels) if self.targets_.names is None else self.targets_.names
 
     @property
     def label_names_(self) -> NDArray[Any] | None:

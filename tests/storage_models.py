@@ -1,0 +1,74 @@
+"""Small estimators to save and load, and the means to damage what was saved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from blockxmc import storage
+from blockxmc.learners._learner import Learner
+from blockxmc.storage import model
+from blockxmc.weights import LinearWeights
+
+
+class Averager(Learner):
+    """Weights of a label: the sum of its rows."""
+
+    def __init__(self, start=None, base=None, sizes=(1, 2), scale=1.0, n_jobs=1, random_state=0, verbose=0):
+        self.start, self.base, self.sizes, self.scale = start, base, sizes, scale
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
+
+    def _train(self, X, Y, job):
+        return LinearWeights(sparse.csr_array(X.T @ Y, dtype=np.float32), np.zeros(Y.shape[1], np.float32))
+
+    def _state(self):
+        return super()._state() | getattr(self, "extra_", {})
+
+    def _restore(self, state):
+        super()._restore(state)
+        self.extra_ = {key: value for key, value in state.items() if key != "scorer"}
+
+
+class Words:
+    """Preprocessing that is nothing but a vocabulary."""
+
+    def __init__(self, vocabulary):
+        self.vocabulary = vocabulary
+
+    def state(self):
+        return {"vocabulary": self.vocabulary}
+
+    @classmethod
+    def from_state(cls, state):
+        return cls(list(state["vocabulary"]))
+
+
+def register(monkeypatch):
+    """Make the two classes known to the model directory for the length of a test."""
+    for cls in (Averager, Words):
+        monkeypatch.setitem(storage.CLASSES, cls.__name__, f"{__name__}:{cls.__name__}")
+
+
+X = sparse.csr_array(np.array([[1, 0, 2], [0, 3, 0], [1, 1, 0]], np.float32))
+NAMES = [["plain", "line\nbreak"], ["naïve \u2028 日本語 🦊", '"quoted", \\'], ["\ud800 alone", ""]]
+
+
+def fitted(Y=NAMES, **params):
+    return Averager(**params).fit(X, Y)
+
+
+def saved(tmp_path, estimator=None) -> Path:
+    path = tmp_path / "model"
+    storage.save_model(fitted() if estimator is None else estimator, path)
+    return path
+
+
+def tamper(path: Path, change) -> None:
+    """Change the manifest and seal it again, as someone who knows the format would."""
+    manifest = json.loads((path / "manifest.json").read_text())
+    change(manifest)
+    manifest["manifest_sha256"] = model._seal(manifest)
+    (path / "manifest.json").write_text(json.dumps(manifest))
