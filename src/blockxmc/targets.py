@@ -39,10 +39,12 @@ class Targets:
             raise ValueError("This estimator requires y to be passed, but the target y is None.")
         if sparse.issparse(Y):
             kind: Kind = "csr_matrix" if sparse.isspmatrix(Y) else "csr_array"
-            return cls(kind, Y.shape[1]), as_indicator(Y)
+            indicator = as_indicator(Y)
+            return cls(kind, indicator.shape[1]), indicator
         if _is_name_lists(Y):
             names = sorted({name for row in Y for name in row})
-            targets = cls("names", len(names), np.array(names, dtype=object if not names else None))
+            # Object dtype: a fixed width would give every name the room of the longest.
+            targets = cls("names", len(names), np.array(names, dtype=object))
             return targets, targets._from_names(Y)
         values = np.asarray(Y)
         if values.ndim == 2 and (values.shape[1] > 1 or np.isin(values, (0, 1)).all()):
@@ -84,7 +86,8 @@ class Targets:
             return [self.names[Y.indices[a:b]].tolist() for a, b in zip(Y.indptr[:-1], Y.indptr[1:], strict=True)]
         if self.kind == "dense":
             return Y.toarray().astype(np.int64)
-        return (sparse.csr_matrix if self.kind == "csr_matrix" else sparse.csr_array)(Y, dtype=np.int64)
+        whole = Y.astype(np.int64)
+        return sparse.csr_matrix(whole) if self.kind == "csr_matrix" else whole
 
 
 def _is_name_lists(Y: Any) -> bool:

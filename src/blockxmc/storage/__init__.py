@@ -5,7 +5,7 @@ into a sibling folder, flushed to disk and renamed into place: whatever happens,
 """
 
 from blockxmc.storage.files import Strings, check_indices, check_row_pointers
-from blockxmc.storage.model import FORMAT_VERSION, load, read_manifest, save_model, verify
+from blockxmc.storage.model import FORMAT_VERSION, check_target, load, read_manifest, save_model, verify
 from blockxmc.storage.registry import CLASSES
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Strings",
     "check_indices",
     "check_row_pointers",
+    "check_target",
     "load",
     "read_manifest",
     "save_model",

@@ -46,7 +46,7 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator to a directory, replacing an older model there only when the new one is complete."""
     check_is_fitted(estimator)
     target = Path(os.path.realpath(path))
-    _check_replaceable(target)
+    check_target(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f".blockxmc-{secrets.token_hex(6)}.new")
     aside = fresh.with_suffix(".old")
@@ -247,7 +247,7 @@ def _check_values(value: Any, what: str) -> None:
             _check_values(item, what)
 
 
-def _check_replaceable(target: Path) -> None:
+def check_target(target: Path) -> None:
     """Refuse a target that holds anything but a model of ours: it would be deleted."""
     if not target.exists():
         return

@@ -17,6 +17,7 @@ CLASSES = {
     "LPSR": "blockxmc.baselines:LPSR",
     "LabelFilters": "blockxmc.baselines:LabelFilters",
     "NaiveBayes": "blockxmc.learners:NaiveBayes",
+    "OneVsRest": "blockxmc.learners.sklearn_adapter:OneVsRest",
     "PDSparse": "blockxmc.learners:PDSparse",
     "PPDSparse": "blockxmc.learners:PPDSparse",
     "Partitioner": "blockxmc.partition:Partitioner",
