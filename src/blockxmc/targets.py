@@ -43,8 +43,9 @@ class Targets:
             return cls(kind, indicator.shape[1]), indicator
         if _is_name_lists(Y):
             names = sorted({name for row in Y for name in row})
-            # Object dtype: a fixed width would give every name the room of the longest.
-            targets = cls("names", len(names), np.array(names, dtype=object))
+            # Text as objects: a fixed width would give every name the room of the longest.
+            text = all(isinstance(name, str) for name in names)
+            targets = cls("names", len(names), np.array(names, dtype=object if text else None))
             return targets, targets._from_names(Y)
         values = np.asarray(Y)
         if values.ndim == 2 and (values.shape[1] > 1 or np.isin(values, (0, 1)).all()):
