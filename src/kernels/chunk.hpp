@@ -188,7 +188,8 @@ inline void check_chunk(const ChunkView &chunk, int64_t n_labels) {
     require(chunk.rows[0] < 2 && chunk.rows[chunk.n_rows] == static_cast<uint64_t>(chunk.arena_words) * 2,
             "weight rows out of range");
     for (int64_t r = 0; r < chunk.n_rows; ++r) {
-        require(chunk.rows[r] >> 1 <= chunk.rows[r + 1] >> 1, "weight rows out of order");
+        require(chunk.rows[r] >> 1 <= chunk.rows[r + 1] >> 1 && chunk.rows[r + 1] >> 1 <= chunk.arena_words,
+                "weight rows out of order");
         const WeightRow row = weight_row(chunk, static_cast<uint32_t>(r));
         if (row.dense) {
             require(row.n_words == chunk.n_labels, "a dense weight row has the wrong length");
