@@ -21,14 +21,15 @@ from blockxmc.weights import LinearWeights
 
 def read(path, shape=None):
     with path.open("rb") as file:
-        n, d, m = map(int, file.readline().split()) if shape is None else (int(file.readline().split()[0]), *shape)
+        header = map(int, file.readline().split()[1:])
+        d, m = shape or header
         X, y = load_svmlight_file(file, n_features=d, multilabel=True, zero_based=True, dtype=np.float32)
     Y = MultiLabelBinarizer(classes=range(m), sparse_output=True).fit_transform(y)
     return sparse.csr_array(normalize(X)), sparse.csr_array(Y, dtype=np.float32)
 
 
 def centroids(X, groups, keep):
-    """Mean row of each group less the mean of all rows; the ``keep`` largest entries of each, feature-major."""
+    """Mean row of each group less the mean of all rows; the ``keep`` largest entries of each at unit length."""
     sizes = np.maximum(groups.sum(axis=0), 1)
     sums = sparse.csr_array(groups.T @ X)
     mean = np.asarray(X.mean(axis=0)).ravel()
@@ -38,15 +39,16 @@ def centroids(X, groups, keep):
             small = np.argpartition(-np.abs(sums.data[a:b]), keep)[keep:]
             sums.data[a:b][small] = 0
     sums.eliminate_zeros()
-    return sparse.csr_array(sums.T.tocsr(), dtype=np.float32)
+    return sparse.csr_array(normalize(sums).T.tocsr(), dtype=np.float32)
 
 
 def assign(X, q, rng, rounds=4):
     """Blocks by a few rounds of spherical k-means."""
     centres = X[rng.choice(X.shape[0], q, replace=False)]
     for _ in range(rounds):
-        nearest = np.concatenate([(X[i : i + 4096] @ centres.T).toarray().argmax(axis=1) for i in range(0, X.shape[0], 4096)])
-        member = sparse.csr_array((np.ones(X.shape[0], np.float32), (np.arange(X.shape[0]), nearest)), shape=(X.shape[0], q))
+        tiles = (X[i : i + 4096] for i in range(0, X.shape[0], 4096))
+        nearest = np.concatenate([(tile @ centres.T).toarray().argmax(axis=1) for tile in tiles])
+        member = sparse.csr_array(np.eye(q, dtype=np.float32))[nearest]
         centres = sparse.csr_array(normalize(member.T @ X))
     return member
 
@@ -117,20 +119,18 @@ def main():
     clusters = np.split(counts.indices, counts.indptr[1:-1])
     clusters = [np.sort(ids) for ids in clusters]
     by_label = coef.tocsc()
-    blocks = Scorer.pack(
-        [LinearWeights(sparse.csr_array(by_label[:, ids]), bias[ids]) for ids in clusters], clusters, n_features=d, n_labels=m
-    )
-    router_coef = centroids(X, member, args.per_block)
-    router = Scorer.pack(
-        [LinearWeights(router_coef, np.zeros(args.blocks, np.float32))], [np.arange(args.blocks)], n_features=d, n_labels=args.blocks
-    )
+    weights = [LinearWeights(sparse.csr_array(by_label[:, ids]), bias[ids]) for ids in clusters]
+    blocks = Scorer.pack(weights, clusters, n_features=d, n_labels=m)
+    q = args.blocks
+    router_weights = LinearWeights(centroids(X, member, args.per_block), np.zeros(q, np.float32))
+    router = Scorer.pack([router_weights], [np.arange(q)], n_features=d, n_labels=q)
     visited = router.topk(test, None, args.visit)[0].astype(np.int32)
     labels = {"full": full.topk(test, None, 5)[0], "routed": routed_topk(router, blocks, test, args.visit, 5)[0]}
     p1 = {name: float(np.asarray(truth[np.arange(n), best[:, 0]]).mean()) for name, best in labels.items()}
     print(f"{args.data.name}: {n} rows, {test.nnz / n:.0f} features per row, {m} labels; P@1 {p1}")
-    print(f"full {full.nbytes / 1e6:.1f} MB, {full.touched(test, None):.0f} weights per row; blocks {blocks.nbytes / 1e6:.1f} MB, ")
-    print(f"{blocks.touched(test, visited):.0f} weights, {blocks.n_candidates(visited).mean():.0f} candidates per row;")
-    print(f"router {router.nbytes / 1e6:.1f} MB, {router.touched(test, None):.0f} weights per row")
+    print(f"blocks: {blocks.n_candidates(visited).mean():.0f} candidates per row")
+    for name, scorer, visits in (("full", full, None), ("router", router, None), ("blocks", blocks, visited)):
+        print(f"{name}: {scorer.nbytes / 1e6:.1f} MB, {scorer.touched(test, visits):.0f} weights touched per row")
 
     label_rows = sparse.csr_array(coef.T.tocsr())
     few = test[:200]

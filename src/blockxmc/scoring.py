@@ -8,6 +8,7 @@ A :class:`Scorer` holds q blocks of labels. Linear weights are packed feature-ma
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,7 @@ class PackedScorer(Scorer):
     def one(self, indices: ArrayLike, values: ArrayLike, blocks: ArrayLike | None, k: int) -> TopK:
         """``topk`` of one sparse row, without validation or threads; fastest with int32 and float32 arrays."""
         try:
-            return self._model.one(indices, values, blocks, k)
+            return self._model.one(indices, values, blocks, k)  # type: ignore[arg-type]
         except TypeError:
             return self._model.one(*as_row(indices, values), None if blocks is None else as_ids(blocks), k)
 
@@ -167,7 +168,7 @@ class PackedScorer(Scorer):
     def label_clusters(self) -> list[I32]:
         """Label ids of each block, ascending."""
         ends = self._arrays["offsets"][self._arrays["block_ptr"], 0]
-        return [self._arrays["labels"][a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [self._arrays["labels"][a:b] for a, b in pairwise(ends)]
 
     @property
     def nbytes(self) -> int:
@@ -184,7 +185,9 @@ class PackedScorer(Scorer):
         arrays = {name: state[name] for name in ARRAYS if name != "mass" or name in state}
         for name, array in arrays.items():
             if array.dtype != ARRAYS[name]:
-                raise ModelFormatError(f"the model's array {name!r} has type {array.dtype}, not {ARRAYS[name].__name__}")
+                raise ModelFormatError(
+                    f"the model's array {name!r} has type {array.dtype}, not {ARRAYS[name].__name__}"
+                )
         return cls(arrays, int(state["n_features"]), int(state["n_labels"]))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -199,9 +202,7 @@ class PackedScorer(Scorer):
         return csr_args(X)
 
 
-def routed_topk(
-    router: Scorer, scorer: Scorer, X: sparse.csr_array, b: int, k: int, *, threads: int = 1
-) -> TopK:
+def routed_topk(router: Scorer, scorer: Scorer, X: sparse.csr_array, b: int, k: int, *, threads: int = 1) -> TopK:
     """Best k labels of each row in the b blocks its router ranks highest (the router's labels are the blocks).
 
     The same as ``scorer.topk(X, router.topk(X, None, b)[0], k)``, without Python in between where both are packed.
@@ -217,7 +218,7 @@ def routed_one(router: Scorer, scorer: Scorer, indices: ArrayLike, values: Array
     """``routed_topk`` of one sparse row, without validation or threads: the latency path; 1-d results."""
     if isinstance(router, PackedScorer) and isinstance(scorer, PackedScorer):
         try:
-            return scorer._model.one_routed(router._model, indices, values, b, k)
+            return scorer._model.one_routed(router._model, indices, values, b, k)  # type: ignore[arg-type]
         except TypeError:
             return scorer._model.one_routed(router._model, *as_row(indices, values), b, k)
     return scorer.one(indices, values, router.one(indices, values, None, b)[0], k)

@@ -76,23 +76,25 @@ inline int32_t find_in_window(const int32_t *keys, int32_t feature) {
 #endif
 }
 
-// Number of the row that holds `feature`; any row with found = false where the chunk has none. Free of unpredictable
+// Number of the row that holds `feature`; row 0 with found = false where the chunk has none. Free of unpredictable
 // branches, so that the searches for the features of one instance overlap.
-inline uint32_t find_row(const ChunkView &chunk, int32_t feature, bool &found) {
-    if (chunk.direct()) {
-        found = static_cast<uint32_t>(feature) < static_cast<uint64_t>(chunk.n_rows);
-        return found ? static_cast<uint32_t>(feature) : 0;
-    }
+inline uint32_t find_direct(const ChunkView &chunk, int32_t feature, bool &found) {
+    found = static_cast<uint64_t>(static_cast<uint32_t>(feature)) < static_cast<uint64_t>(chunk.n_rows);
+    return static_cast<uint32_t>(feature) & (0u - found);
+}
+
+inline uint32_t find_hashed(const ChunkView &chunk, int32_t feature, bool &found) {
     const uint32_t bucket = bucket_of(feature, chunk.n_buckets);
     uint32_t at = chunk.buckets[bucket];
     const uint32_t stop = chunk.buckets[bucket + 1];
     int32_t offset = find_in_window(chunk.keys + at, feature);
-    while (__builtin_expect(offset == key_window && at + key_window < stop, 0)) {
+    while (__builtin_expect(at + key_window < stop, 0)) {
+        if (offset < key_window) break;
         at += key_window;
         offset = find_in_window(chunk.keys + at, feature);
     }
-    found = offset < key_window && feature >= 0;
-    return found ? at + static_cast<uint32_t>(offset) : 0;
+    found = (offset < key_window) & (feature >= 0);
+    return (at + static_cast<uint32_t>(offset)) & (0u - found);
 }
 
 inline WeightRow weight_row(const ChunkView &chunk, uint32_t row) {

@@ -140,17 +140,24 @@ inline void add_sparse(float *__restrict scores, const float *__restrict weights
 }
 
 // Finds the weight rows of x's features. All searches come first and ask for the weights, which then arrive in time.
-inline void find_hits(const ChunkView &chunk, const RowView &x, std::vector<Hit> &hits) {
-    if (static_cast<int64_t>(hits.size()) < x.size + 1) hits.resize(x.size + 1);
+template <typename Find>
+int64_t find_hits(const ChunkView &chunk, const RowView &x, Hit *hits, Find find) {
     int64_t n = 0;
-    for (int64_t i = 0; i < x.size && chunk.n_rows; ++i) {
+    for (int64_t i = 0; i < x.size; ++i) {
         bool found;
-        const uint32_t row = find_row(chunk, x.indices[i], found);
-        hits[n] = {weight_row(chunk, row), x.values[i]};
-        __builtin_prefetch(hits[n].row.words);
-        n += found & (hits[n].row.n_words != 0);
+        const WeightRow row = weight_row(chunk, find(chunk, x.indices[i], found));
+        hits[n] = {row, x.values[i]};
+        __builtin_prefetch(row.words);
+        n += found & (row.n_words != 0);
     }
-    hits[n].row = {nullptr, 0, false};
+    return n;
+}
+
+inline int64_t find_hits(const ChunkView &chunk, const RowView &x, std::vector<Hit> &hits) {
+    if (static_cast<int64_t>(hits.size()) < x.size + 1) hits.resize(x.size + 1);
+    if (chunk.n_rows == 0) return 0;
+    return chunk.direct() ? find_hits(chunk, x, hits.data(), [](auto &...a) { return find_direct(a...); })
+                          : find_hits(chunk, x, hits.data(), [](auto &...a) { return find_hashed(a...); });
 }
 
 inline float l1_norm(const RowView &x) {
@@ -165,8 +172,8 @@ inline void score_chunk(const ChunkView &chunk, const RowView &x, Scratch &scrat
     float *scores = scratch.scores.data();
     std::copy_n(chunk.bias, chunk.n_labels, scores);
     if (chunk.mass) add_dense(scores, chunk.mass, chunk.n_labels, l1_norm(x));
-    find_hits(chunk, x, scratch.hits);
-    for (const Hit *hit = scratch.hits.data(); hit->row.words; ++hit) {
+    const int64_t n_hits = find_hits(chunk, x, scratch.hits);
+    for (const Hit *hit = scratch.hits.data(), *end = hit + n_hits; hit != end; ++hit) {
         const int64_t n = hit->row.n_sparse();
         if (hit->row.dense)
             add_dense(scores, hit->row.weights(), chunk.n_labels, hit->value);
@@ -370,8 +377,8 @@ inline void count_touched(const PackedModel &model, const CsrView &X, const Visi
     for_each_row(X.n_rows, threads, [&](int64_t i, Scratch &scratch) {
         counts[i] = 0;
         model.for_each_chunk(visits, i, [&](int64_t c) {
-            find_hits(model.chunk(c), row_of(X, i), scratch.hits);
-            for (const Hit *hit = scratch.hits.data(); hit->row.words; ++hit)
+            const int64_t n_hits = find_hits(model.chunk(c), row_of(X, i), scratch.hits);
+            for (const Hit *hit = scratch.hits.data(), *end = hit + n_hits; hit != end; ++hit)
                 counts[i] += hit->row.dense ? hit->row.n_words : hit->row.n_sparse();
         });
     });

@@ -1,4 +1,4 @@
-"""The packed scorer against its twin on adversarial blocks. Integer weights and values make every sum exact and ties common."""
+"""The packed scorer against its twin on adversarial blocks. Integers make every sum exact and ties common."""
 
 import numpy as np
 import pytest
@@ -109,7 +109,8 @@ def test_self_scoring_weights_agree_with_the_twin(problem):
     rng = np.random.default_rng(X.nnz)
     low_rank = [
         LowRankWeights(
-            rng.integers(-2, 3, (X.shape[1], 3)).astype(np.float32), rng.integers(-2, 3, (w.n_labels, 3)).astype(np.float32)
+            rng.integers(-2, 3, (X.shape[1], 3)).astype(np.float32),
+            rng.integers(-2, 3, (w.n_labels, 3)).astype(np.float32),
         )
         for w in weights[::2]
     ]
@@ -121,7 +122,9 @@ def test_self_scoring_weights_agree_with_the_twin(problem):
     for i in range(X.shape[0]):
         same(scorer.one(*row(X, i), None if blocks is None else blocks[i], k), (expected[0][i], expected[1][i]))
     assert (abs(scorer.scores(X, blocks) - twin.scores(X, blocks))).nnz == 0
-    assert np.array_equal(np.broadcast_to(scorer.n_candidates(blocks), X.shape[0]), np.diff(twin.scores(X, blocks).indptr))
+    assert np.array_equal(
+        np.broadcast_to(scorer.n_candidates(blocks), X.shape[0]), np.diff(twin.scores(X, blocks).indptr)
+    )
     restored = Scorer.from_state(scorer.state())
     same(restored.topk(X, blocks, k), expected)
 

@@ -35,7 +35,8 @@ def linear(rng, n_labels, density=0.01, mass=False):
 def parts(rng):
     ids = [np.sort(rng.choice(M, size, replace=False)) for size in (20, 0, 1, 40, 60)]
     # Densities that give hashed rows, direct rows, and dense rows.
-    return [linear(rng, i.size, density, mass=True) for i, density in zip(ids, (0.005, 0, 0.1, 0.05, 0.5), strict=True)], ids
+    densities = (0.005, 0, 0.1, 0.05, 0.5)
+    return [linear(rng, i.size, density, mass=True) for i, density in zip(ids, densities, strict=True)], ids
 
 
 @pytest.fixture
@@ -178,7 +179,13 @@ def test_undamaged_blocks_stay_usable(scorer, X):
 
 @pytest.mark.parametrize(
     ("name", "at", "value"),
-    [("block_ptr", 1, 99), ("block_ptr", 0, 1), ("offsets", (1, 0), -1), ("offsets", (1, 4), 2**40), ("offsets", (0, 2), 1)],
+    [
+        ("block_ptr", 1, 99),
+        ("block_ptr", 0, 1),
+        ("offsets", (1, 0), -1),
+        ("offsets", (1, 4), 2**40),
+        ("offsets", (0, 2), 1),
+    ],
 )
 def test_damaged_pointers_are_refused_at_once(scorer, name, at, value):
     with pytest.raises(ModelFormatError, match="damaged"):
