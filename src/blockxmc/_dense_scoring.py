@@ -192,7 +192,6 @@ def _arrays_of(weights: Weights) -> dict[str, NDArray[Any]]:
 
 
 def _linear_from(arrays: dict[str, NDArray[Any]]) -> LinearWeights:
-    coef = sparse.csr_array(
-        (arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(int(n) for n in arrays["shape"])
-    )
+    d, m = (int(n) for n in arrays["shape"])
+    coef = sparse.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(d, m))
     return LinearWeights(coef, arrays["bias"], arrays.get("mass"))

@@ -111,7 +111,7 @@ class Scorer:
         raise NotImplementedError
 
 
-# The flat arrays of a packed scorer, in the order in which the compiled model takes them.
+# The flat arrays of a packed scorer (what they mean: chunk.hpp); mass may be absent.
 ARRAYS = {
     "block_ptr": np.int64,
     "offsets": np.int64,
@@ -131,7 +131,8 @@ class PackedScorer(Scorer):
     def __init__(self, arrays: dict[str, NDArray[Any]], n_features: int, n_labels: int) -> None:
         self.n_features, self.n_labels, self.n_blocks = n_features, n_labels, arrays["block_ptr"].size - 1
         self._arrays = arrays
-        self._model = _kernels.PackedModel(*(arrays.get(name) for name in ARRAYS), n_labels)
+        optional: dict[str, Any] = {"mass": None}
+        self._model = _kernels.PackedModel(**(optional | arrays), n_labels=n_labels)
 
     def topk(self, X: sparse.csr_array, blocks: I32 | None, k: int, *, threads: int = 1) -> TopK:
         """Best k candidates of each row: best first, ties to the lower label id, padded with -1 / -inf."""
