@@ -100,6 +100,10 @@ class PackedModel {
 };
 
 // ---- scores of one chunk ----
+struct Place {
+    uint32_t row;
+    float value;
+};
 struct Hit {
     WeightRow row;
     float value;
@@ -108,6 +112,7 @@ struct Hit {
 // What a thread needs while it scores; kept from call to call so that one row costs no allocation.
 struct Scratch {
     std::vector<float> scores;
+    std::vector<Place> places;
     std::vector<Hit> hits;
     std::vector<Scored> best;
     std::vector<Run> runs;
@@ -139,25 +144,35 @@ inline void add_sparse(float *__restrict scores, const float *__restrict weights
     for (; j < n; ++j) scores[labels[j]] += value * weights[j];
 }
 
-// Finds the weight rows of x's features. All searches come first and ask for the weights, which then arrive in time.
+// Finds the weight rows of x's features, in two sweeps that each ask for the memory the next one reads: a row waits for
+// the slowest of many searches at once, not for one after the other.
 template <typename Find>
-int64_t find_hits(const ChunkView &chunk, const RowView &x, Hit *hits, Find find) {
-    int64_t n = 0;
+int64_t find_hits(const ChunkView &chunk, const RowView &x, Scratch &scratch, Find find) {
+    auto *places = scratch.places.data();
+    auto *hits = scratch.hits.data();
+    int64_t n_places = 0, n_hits = 0;
     for (int64_t i = 0; i < x.size; ++i) {
         bool found;
-        const WeightRow row = weight_row(chunk, find(chunk, x.indices[i], found));
-        hits[n] = {row, x.values[i]};
-        __builtin_prefetch(row.words);
-        n += found & (row.n_words != 0);
+        places[n_places] = {find(chunk, x.indices[i], found), x.values[i]};
+        __builtin_prefetch(chunk.rows + places[n_places].row);
+        n_places += found;
     }
-    return n;
+    for (int64_t i = 0; i < n_places; ++i) {
+        hits[n_hits] = {weight_row(chunk, places[i].row), places[i].value};
+        __builtin_prefetch(hits[n_hits].row.words);
+        n_hits += hits[n_hits].row.n_words != 0;
+    }
+    return n_hits;
 }
 
-inline int64_t find_hits(const ChunkView &chunk, const RowView &x, std::vector<Hit> &hits) {
-    if (static_cast<int64_t>(hits.size()) < x.size + 1) hits.resize(x.size + 1);
+inline int64_t find_hits(const ChunkView &chunk, const RowView &x, Scratch &scratch) {
     if (chunk.n_rows == 0) return 0;
-    return chunk.direct() ? find_hits(chunk, x, hits.data(), [](auto &...a) { return find_direct(a...); })
-                          : find_hits(chunk, x, hits.data(), [](auto &...a) { return find_hashed(a...); });
+    if (static_cast<int64_t>(scratch.hits.size()) < x.size + 1) {
+        scratch.hits.resize(x.size + 1);
+        scratch.places.resize(x.size + 1);
+    }
+    return chunk.direct() ? find_hits(chunk, x, scratch, [](auto &...a) { return find_direct(a...); })
+                          : find_hits(chunk, x, scratch, [](auto &...a) { return find_hashed(a...); });
 }
 
 inline float l1_norm(const RowView &x) {
@@ -172,7 +187,7 @@ inline void score_chunk(const ChunkView &chunk, const RowView &x, Scratch &scrat
     float *scores = scratch.scores.data();
     std::copy_n(chunk.bias, chunk.n_labels, scores);
     if (chunk.mass) add_dense(scores, chunk.mass, chunk.n_labels, l1_norm(x));
-    const int64_t n_hits = find_hits(chunk, x, scratch.hits);
+    const int64_t n_hits = find_hits(chunk, x, scratch);
     for (const Hit *hit = scratch.hits.data(), *end = hit + n_hits; hit != end; ++hit) {
         const int64_t n = hit->row.n_sparse();
         if (hit->row.dense)
@@ -377,7 +392,7 @@ inline void count_touched(const PackedModel &model, const CsrView &X, const Visi
     for_each_row(X.n_rows, threads, [&](int64_t i, Scratch &scratch) {
         counts[i] = 0;
         model.for_each_chunk(visits, i, [&](int64_t c) {
-            const int64_t n_hits = find_hits(model.chunk(c), row_of(X, i), scratch.hits);
+            const int64_t n_hits = find_hits(model.chunk(c), row_of(X, i), scratch);
             for (const Hit *hit = scratch.hits.data(), *end = hit + n_hits; hit != end; ++hit)
                 counts[i] += hit->row.dense ? hit->row.n_words : hit->row.n_sparse();
         });

@@ -18,9 +18,10 @@ struct Scored {
     int32_t label;
 };
 
-inline bool better(const Scored &a, const Scored &b) {
+// An object, not a function, so that the algorithms of the standard library inline it.
+inline constexpr auto better = [](const Scored &a, const Scored &b) {
     return a.score > b.score || (a.score == b.score && a.label < b.label);
-}
+};
 
 // Puts `item` into the min-heap heap[0..size) in place of its root, the worst of the heap.
 inline void replace_worst(Scored *heap, int64_t size, Scored item) {
