@@ -1,82 +1,280 @@
-"""Weights packed for serving: blocks of labels, each scored only for the rows that visit it."""
+"""Weights packed for serving: blocks of labels, each scored only for the rows that visit it.
+
+A :class:`Scorer` holds q blocks of labels. Linear weights are packed feature-major and scored by compiled loops
+(:class:`PackedScorer`); anything else scores itself, tile by tile, and only the selection is ours
+(:class:`DenseScorer`). A label that several visited blocks hold gets the highest of its scores.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from blockxmc import _kernels
 from blockxmc._base import TopK
-from blockxmc.weights import LinearWeights, LowRankWeights, Weights
+from blockxmc._matrix import csr_args
+from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.weights import LinearWeights, Weights
 
 I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
 
 
 class Scorer:
-    """q blocks of labels with their weights (reference implementation; a label in several visited blocks: max)."""
+    """q blocks of labels with their weights; ``pack`` and ``from_state`` choose the implementation.
 
-    def __init__(
-        self, weights: list[Weights], label_ids: list[NDArray[np.int64]], n_features: int, n_labels: int
-    ) -> None:
-        self.weights, self.label_ids = weights, label_ids
-        self.n_features, self.n_labels, self.n_blocks = n_features, n_labels, len(weights)
+    >>> weights = LinearWeights(sparse.csr_array(np.eye(2, dtype=np.float32)), np.zeros(2, np.float32))
+    >>> scorer = Scorer.pack([weights], [np.array([0, 1])], n_features=2, n_labels=2)
+    >>> labels, scores = scorer.topk(sparse.csr_array(np.array([[3, 4]], np.float32)), None, 2)
+    >>> labels.tolist(), scores.tolist()
+    ([[1, 0]], [[4.0, 3.0]])
+    """
 
-    @classmethod
+    n_features: int
+    n_labels: int
+    n_blocks: int
+
+    @staticmethod
     def pack(
-        cls, weights: Sequence[Weights], label_ids: Sequence[NDArray[Any]], *, n_features: int, n_labels: int
+        weights: Sequence[Weights], label_ids: Sequence[NDArray[Any]], *, n_features: int, n_labels: int
     ) -> Scorer:
         """Pack the weights of each block; ``label_ids[l]`` are the global ids of block l's labels, ascending."""
-        return cls(list(weights), [np.asarray(ids, np.int64) for ids in label_ids], n_features, n_labels)
+        from blockxmc._dense_scoring import DenseScorer
+
+        clusters = [np.ascontiguousarray(ids, dtype=np.int32) for ids in label_ids]
+        if len(clusters) != len(weights):
+            raise BlockXMCError(f"{len(weights)} blocks of weights, but {len(clusters)} sets of label ids")
+        for block, (w, ids) in enumerate(zip(weights, clusters, strict=True)):
+            if ids.shape != (w.n_labels,):
+                raise BlockXMCError(f"block {block} has weights of {w.n_labels} labels, but {ids.size} label ids")
+            if ids.size and (ids[0] < 0 or ids[-1] >= n_labels or (np.diff(ids) <= 0).any()):
+                raise BlockXMCError(f"label ids of block {block} must ascend within 0..{n_labels - 1}")
+        linear = [w for w in weights if isinstance(w, LinearWeights)]
+        if len(linear) == len(weights):
+            return PackedScorer(pack_linear(linear, clusters, n_features), n_features, n_labels)
+        return DenseScorer(list(weights), clusters, n_features, n_labels)
+
+    @staticmethod
+    def from_state(state: dict[str, Any]) -> Scorer:
+        """Take back what ``state`` gave; arrays may be read-only memory maps, which are read when first needed."""
+        from blockxmc._dense_scoring import DenseScorer
+
+        kinds: dict[str, type[PackedScorer] | type[DenseScorer]] = {"packed": PackedScorer, "dense": DenseScorer}
+        kind = kinds.get(state.get("kind", ""))
+        if kind is None:
+            raise ModelFormatError(f"the model has blocks of an unknown kind: {state.get('kind')!r}")
+        try:
+            return kind.restored(state)
+        except (KeyError, TypeError) as error:
+            raise ModelFormatError(f"the model's blocks are incomplete or have wrong types: {error}") from None
+
+    def topk(self, X: sparse.csr_array, blocks: I32 | None, k: int, *, threads: int = 1) -> TopK:
+        """Best k candidates of each row: best first, ties to the lower label id, padded with -1 / -inf.
+
+        ``blocks`` (rows x b, -1 pads) are the visited blocks; None: all.
+        """
+        raise NotImplementedError
 
     def scores(self, X: sparse.csr_array, blocks: I32 | None, *, threads: int = 1) -> sparse.csr_array:
-        """Scores of all candidates of each row; ``blocks`` (n x b, -1 pads) are the visited blocks, None: all."""
-        if blocks is None:
-            blocks = np.tile(np.arange(self.n_blocks, dtype=np.int32), (X.shape[0], 1))
-        dense = np.full((X.shape[0], self.n_labels), -np.inf, np.float32)
-        for block, (weights, ids) in enumerate(zip(self.weights, self.label_ids, strict=True)):
-            rows = np.flatnonzero((blocks == block).any(axis=1))
-            if rows.size and ids.size:
-                cells = np.ix_(rows, ids)
-                dense[cells] = np.maximum(dense[cells], weights.scores(X[rows]))
-        kept = dense > -np.inf
-        indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
-        return sparse.csr_array((dense[kept], np.nonzero(kept)[1], indptr), shape=dense.shape)
+        """Scores of all candidates of each row, by ascending label; explicit zeros are kept."""
+        raise NotImplementedError
+
+    def one(self, indices: ArrayLike, values: ArrayLike, blocks: ArrayLike | None, k: int) -> TopK:
+        """``topk`` of one sparse row, without validation or threads; 1-d ``blocks`` and results."""
+        raise NotImplementedError
+
+    def n_candidates(self, blocks: I32 | None) -> I64:
+        """Number of distinct labels in the visited blocks of each row; for None one number that holds for all rows."""
+        raise NotImplementedError
+
+    def touched(self, X: sparse.csr_array, blocks: I32 | None, *, threads: int = 1) -> float:
+        """Mean number of stored weights that scoring a row reads."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """Nested dict of arrays and JSON values for the model directory."""
+        raise NotImplementedError
+
+    @property
+    def label_clusters(self) -> list[I32]:
+        """Label ids of each block, ascending."""
+        raise NotImplementedError
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        raise NotImplementedError
+
+
+# The flat arrays of a packed scorer (what they mean: chunk.hpp); mass may be absent.
+ARRAYS = {
+    "block_ptr": np.int64,
+    "offsets": np.int64,
+    "labels": np.int32,
+    "bias": np.float32,
+    "mass": np.float32,
+    "keys": np.int32,
+    "buckets": np.uint32,
+    "rows": np.uint32,
+    "arena": np.uint32,
+}
+
+
+class PackedScorer(Scorer):
+    """Linear weights in one arena; all work is done by the compiled model."""
+
+    def __init__(self, arrays: dict[str, NDArray[Any]], n_features: int, n_labels: int) -> None:
+        self.n_features, self.n_labels, self.n_blocks = n_features, n_labels, arrays["block_ptr"].size - 1
+        self._arrays = arrays
+        optional: dict[str, Any] = {"mass": None}
+        self._model = _kernels.PackedModel(**(optional | arrays), n_labels=n_labels)
 
     def topk(self, X: sparse.csr_array, blocks: I32 | None, k: int, *, threads: int = 1) -> TopK:
         """Best k candidates of each row: best first, ties to the lower label id, padded with -1 / -inf."""
-        scores = self.scores(X, blocks)
-        labels = np.full((X.shape[0], k), -1, np.int64)
-        best = np.full((X.shape[0], k), -np.inf, np.float32)
-        for i, (a, b) in enumerate(zip(scores.indptr[:-1], scores.indptr[1:], strict=True)):
-            order = np.lexsort((scores.indices[a:b], -scores.data[a:b]))[:k]
-            labels[i, : order.size] = scores.indices[a:b][order]
-            best[i, : order.size] = scores.data[a:b][order]
-        return labels, best
+        labels, scores = empty_topk(X.shape[0], k)
+        self._model.topk(*self._args(X), as_blocks(blocks), labels, scores, threads)
+        return labels, scores
 
-    def one(self, indices: ArrayLike, values: ArrayLike, blocks: I32 | None, k: int) -> TopK:
-        """``topk`` of one sparse row, without validation or threads; 1-d results."""
-        columns, data = np.asarray(indices), np.asarray(values, np.float32)
-        row = sparse.csr_array((data, columns, [0, columns.size]), shape=(1, self.n_features))
-        labels, scores = self.topk(row, None if blocks is None else np.reshape(blocks, (1, -1)), k)
-        return labels[0], scores[0]
+    def scores(self, X: sparse.csr_array, blocks: I32 | None, *, threads: int = 1) -> sparse.csr_array:
+        """Scores of all candidates of each row, by ascending label; explicit zeros are kept."""
+        blocks = as_blocks(blocks)
+        counts = np.broadcast_to(self._model.candidates(blocks, threads), X.shape[0])
+        indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        labels, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+        self._model.scores(*self._args(X), blocks, indptr, labels, values, threads)
+        return sparse.csr_array((values, labels, indptr), shape=(X.shape[0], self.n_labels))
+
+    def one(self, indices: ArrayLike, values: ArrayLike, blocks: ArrayLike | None, k: int) -> TopK:
+        """``topk`` of one sparse row, without validation or threads; fastest with int32 and float32 arrays."""
+        try:
+            return self._model.one(indices, values, blocks, k)  # type: ignore[arg-type]
+        except TypeError:
+            return self._model.one(*as_row(indices, values), None if blocks is None else as_ids(blocks), k)
+
+    def n_candidates(self, blocks: I32 | None) -> I64:
+        """Number of distinct labels in the visited blocks of each row; for None one number that holds for all rows."""
+        return self._model.candidates(as_blocks(blocks), 1)
+
+    def touched(self, X: sparse.csr_array, blocks: I32 | None, *, threads: int = 1) -> float:
+        """Mean number of stored weights that scoring a row reads (a dense row counts its zeros too)."""
+        counts = self._model.touched(*self._args(X), as_blocks(blocks), threads)
+        return float(counts.mean()) if counts.size else 0.0
+
+    @property
+    def label_clusters(self) -> list[I32]:
+        """Label ids of each block, ascending."""
+        ends = self._arrays["offsets"][self._arrays["block_ptr"], 0]
+        return [self._arrays["labels"][a:b] for a, b in pairwise(ends)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self._arrays.values())
 
     def state(self) -> dict[str, Any]:
-        """Nested dict of arrays for the model directory."""
-        blocks = {}
-        for i, (w, ids) in enumerate(zip(self.weights, self.label_ids, strict=True)):
-            blocks[str(i)] = {"labels": ids, **{name: v for name, v in vars(w).items() if v is not None}}
-        return {"n_features": self.n_features, "n_labels": self.n_labels, "blocks": blocks}
+        """Nested dict of arrays and JSON values for the model directory."""
+        return {"kind": "packed", "n_features": self.n_features, "n_labels": self.n_labels, **self._arrays}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Scorer:
-        """Take back what ``state`` gave."""
-        weights: list[Weights] = []
-        ids = []
-        for i in range(len(state["blocks"])):
-            block = dict(state["blocks"][str(i)])
-            ids.append(block.pop("labels"))
-            weights.append(LowRankWeights(**block) if "H" in block else LinearWeights(**block))
-        return cls(weights, ids, state["n_features"], state["n_labels"])
+    def restored(cls, state: dict[str, Any]) -> PackedScorer:
+        """Take back what ``state`` gave. Pointers are checked now, a block when it is first visited."""
+        arrays = {name: state[name] for name in ARRAYS if name != "mass" or name in state}
+        for name, array in arrays.items():
+            if array.dtype != ARRAYS[name]:
+                raise ModelFormatError(
+                    f"the model's array {name!r} has type {array.dtype}, not {ARRAYS[name].__name__}"
+                )
+        return cls(arrays, int(state["n_features"]), int(state["n_labels"]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.state()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(vars(self.restored(state)))
+
+    def _args(self, X: sparse.csr_array) -> tuple[I64, I32, NDArray[np.float32]]:
+        if X.shape[1] != self.n_features:
+            raise BlockXMCError(f"X has {X.shape[1]} features, but the model was trained on {self.n_features}")
+        return csr_args(X)
+
+
+def routed_topk(router: Scorer, scorer: Scorer, X: sparse.csr_array, b: int, k: int, *, threads: int = 1) -> TopK:
+    """Best k labels of each row in the b blocks its router ranks highest (the router's labels are the blocks).
+
+    The same as ``scorer.topk(X, router.topk(X, None, b)[0], k)``, without Python in between where both are packed.
+    """
+    if isinstance(router, PackedScorer) and isinstance(scorer, PackedScorer):
+        labels, scores = empty_topk(X.shape[0], k)
+        scorer._model.topk_routed(router._model, *scorer._args(X), b, labels, scores, threads)
+        return labels, scores
+    return scorer.topk(X, as_blocks(router.topk(X, None, b, threads=threads)[0]), k, threads=threads)
+
+
+def routed_one(router: Scorer, scorer: Scorer, indices: ArrayLike, values: ArrayLike, b: int, k: int) -> TopK:
+    """``routed_topk`` of one sparse row, without validation or threads: the latency path; 1-d results."""
+    if isinstance(router, PackedScorer) and isinstance(scorer, PackedScorer):
+        try:
+            return scorer._model.one_routed(router._model, indices, values, b, k)  # type: ignore[arg-type]
+        except TypeError:
+            return scorer._model.one_routed(router._model, *as_row(indices, values), b, k)
+    return scorer.one(indices, values, router.one(indices, values, None, b)[0], k)
+
+
+def pack_linear(weights: list[LinearWeights], clusters: list[I32], n_features: int) -> dict[str, NDArray[Any]]:
+    """The flat arrays of a packed scorer: each block is cut into chunks of labels, each chunk packed by features."""
+    chunks: list[tuple[NDArray[Any], ...]] = []
+    widths: list[int] = []
+    block_ptr = np.zeros(len(weights) + 1, np.int64)
+    for block, w in enumerate(weights):
+        if w.coef.shape[0] != n_features:
+            raise BlockXMCError(f"block {block} has weights on {w.coef.shape[0]} features, not {n_features}")
+        coef = csr_args(sparse.csr_array(w.coef))
+        for first in range(0, w.n_labels, _kernels.MAX_CHUNK_LABELS):
+            widths.append(min(_kernels.MAX_CHUNK_LABELS, w.n_labels - first))
+            chunks.append(_kernels.pack_chunk(*coef, first, widths[-1]))
+        block_ptr[block + 1] = len(chunks)
+    sizes = [[width, *(part.size for part in chunk)] for width, chunk in zip(widths, chunks, strict=True)]
+    parts = list(zip(*chunks, strict=True)) or [(), (), (), ()]
+    names = ("keys", "buckets", "rows", "arena")
+    arrays: dict[str, NDArray[Any]] = {
+        "block_ptr": block_ptr,
+        "offsets": np.cumsum([[0] * 5, *sizes], axis=0, dtype=np.int64),
+        "labels": _joined(clusters, np.int32),
+        "bias": _joined([w.bias for w in weights], np.float32),
+        **{name: _joined(part, ARRAYS[name]) for name, part in zip(names, parts, strict=True)},
+    }
+    if any(w.mass is not None for w in weights):
+        zeros = np.zeros(max(w.n_labels for w in weights), np.float32)
+        arrays["mass"] = _joined([zeros[: w.n_labels] if w.mass is None else w.mass for w in weights], np.float32)
+    return arrays
+
+
+def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype, copy=False)
+
+
+def empty_topk(n_rows: int, k: int) -> TopK:
+    """Result arrays for a kernel to fill."""
+    if k < 1:
+        raise BlockXMCError(f"k must be at least 1, got {k}")
+    return np.empty((n_rows, k), np.int64), np.empty((n_rows, k), np.float32)
+
+
+def as_ids(ids: ArrayLike) -> I32:
+    """Feature or block numbers as a kernel takes them."""
+    return np.ascontiguousarray(ids, dtype=np.int32)
+
+
+def as_blocks(blocks: ArrayLike | None) -> I32 | None:
+    """Visited blocks as a kernel takes them."""
+    return None if blocks is None else as_ids(blocks)
+
+
+def as_row(indices: ArrayLike, values: ArrayLike) -> tuple[I32, NDArray[np.float32]]:
+    """One sparse row as a kernel takes it."""
+    return as_ids(indices), np.ascontiguousarray(values, dtype=np.float32)

@@ -1,3 +1,260 @@
+// Python's view of predict.hpp: a model object that holds the packed arrays, and calls that take plain arrays.
+#include "predict.hpp"
+
 #include "bindings.hpp"
 
-void bind_predict(nb::module_ &m) {}
+namespace {
+
+using I32 = In1<int32_t>;
+using I64 = In1<int64_t>;
+using U32 = In1<uint32_t>;
+using F32 = In1<float>;
+using Blocks = std::optional<In2<int32_t>>;
+using Best = std::tuple<nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>, nb::ndarray<nb::numpy, float, nb::ndim<1>>>;
+
+void expect(bool right, const char *message) {
+    if (!right) throw std::invalid_argument(message);
+}
+
+CsrView csr_view(const I64 &indptr, const I32 &indices, const F32 &data, int64_t n_cols) {
+    expect(indptr.size() > 0 && indptr(0) == 0, "indptr must start with 0");
+    const auto n_rows = static_cast<int64_t>(indptr.size()) - 1;
+    for (int64_t i = 0; i < n_rows; ++i) expect(indptr(i) <= indptr(i + 1), "indptr must not descend");
+    expect(indices.size() == data.size() && static_cast<uint64_t>(indptr(n_rows)) <= indices.size(),
+           "indptr, indices and data do not belong together");
+    return {indptr.data(), indices.data(), data.data(), n_rows, n_cols};
+}
+
+// The packed arrays, kept alive for as long as the model reads them.
+class BoundModel {
+  public:
+    BoundModel(I64 block_ptr, In2<int64_t> offsets, I32 labels, F32 bias, std::optional<F32> mass, I32 keys, U32 buckets,
+               U32 rows, U32 arena, int64_t n_labels)
+        : block_ptr_(block_ptr), offsets_(offsets), labels_(labels), bias_(bias), mass_(mass), keys_(keys),
+          buckets_(buckets), rows_(rows), arena_(arena) {
+        check_pointers();
+        model_ = std::make_unique<PackedModel>(
+            PackedModel::Arrays{block_ptr.data(), offsets.data(), labels.data(), bias.data(),
+                                mass ? mass->data() : nullptr, keys.data(), buckets.data(), rows.data(), arena.data()},
+            static_cast<int64_t>(block_ptr.size()) - 1, static_cast<int64_t>(offsets.shape(0)) - 1, n_labels);
+    }
+
+    const PackedModel &model() const { return *model_; }
+
+    Visits visits(const Blocks &blocks, int64_t n_rows) const {
+        if (!blocks) return {nullptr, 0};
+        expect(static_cast<int64_t>(blocks->shape(0)) == n_rows, "blocks must have one row per row of X");
+        return checked(blocks->data(), blocks->size(), static_cast<int64_t>(blocks->shape(1)));
+    }
+
+    Visits visits_of_one(const std::optional<I32> &blocks) const {
+        if (!blocks) return {nullptr, 0};
+        return checked(blocks->data(), blocks->size(), static_cast<int64_t>(blocks->size()));
+    }
+
+  private:
+    Visits checked(const int32_t *blocks, size_t size, int64_t width) const {
+        for (size_t i = 0; i < size; ++i)
+            expect(blocks[i] >= -1 && blocks[i] < model_->n_blocks, "blocks must be block numbers, or -1 as padding");
+        return {blocks, width};
+    }
+
+    // The small pointer arrays; what they point into is checked chunk by chunk on first use.
+    void check_pointers() const {
+        const auto n_chunks = static_cast<int64_t>(offsets_.shape(0)) - 1;
+        require(n_chunks >= 0 && offsets_.shape(1) == PackedModel::n_columns, "the table of chunks has the wrong shape");
+        require(block_ptr_.size() > 0 && block_ptr_(0) == 0 && block_ptr_(block_ptr_.size() - 1) == n_chunks,
+                "blocks and chunks do not belong together");
+        for (size_t l = 1; l < block_ptr_.size(); ++l)
+            require(block_ptr_(l - 1) <= block_ptr_(l), "chunks of blocks out of order");
+        const size_t sizes[PackedModel::n_columns] = {labels_.size(), keys_.size(), buckets_.size(), rows_.size(), arena_.size()};
+        for (size_t column = 0; column < PackedModel::n_columns; ++column)
+            require(offsets_(0, column) == 0 && static_cast<uint64_t>(offsets_(n_chunks, column)) == sizes[column],
+                    "an array is longer or shorter than the table of chunks says");
+        require(bias_.size() == labels_.size() && (!mass_ || mass_->size() == labels_.size()), "biases are missing");
+        for (int64_t c = 0; c < n_chunks; ++c) check_sizes(c);
+    }
+
+    void check_sizes(int64_t c) const {
+        int64_t size[PackedModel::n_columns];
+        for (int64_t column = 0; column < PackedModel::n_columns; ++column) {
+            size[column] = offsets_(c + 1, column) - offsets_(c, column);
+            require(size[column] >= 0, "chunks out of order");
+        }
+        const int64_t keys = size[PackedModel::key_at], rows = size[PackedModel::row_at] - 1;
+        require(size[PackedModel::label_at] <= max_chunk_labels, "a chunk has too many labels");
+        require(rows >= 0 && size[PackedModel::arena_at] < (int64_t{1} << 31), "weight rows are missing");
+        if (keys == 0) return;
+        require(keys == rows + key_window && size[PackedModel::bucket_at] >= 2, "feature numbers are missing");
+    }
+
+    I64 block_ptr_;
+    In2<int64_t> offsets_;
+    I32 labels_;
+    F32 bias_;
+    std::optional<F32> mass_;
+    I32 keys_;
+    U32 buckets_, rows_, arena_;
+    std::unique_ptr<PackedModel> model_;
+};
+
+RowView row_view(const I32 &indices, const F32 &values) {
+    expect(indices.size() == values.size(), "indices and values must have the same length");
+    return {indices.data(), values.data(), static_cast<int64_t>(indices.size())};
+}
+
+// Two small result arrays and what fills them.
+template <typename Fill>
+Best best_of(int64_t k, Fill &&fill) {
+    expect(k >= 1, "k must be at least 1");
+    auto labels = std::make_unique<int64_t[]>(k);
+    auto scores = std::make_unique<float[]>(k);
+    {
+        nb::gil_scoped_release release;
+        fill(labels.get(), scores.get());
+    }
+    nb::capsule keep_labels(labels.get(), [](void *p) noexcept { delete[] static_cast<int64_t *>(p); });
+    int64_t *label_data = labels.release();
+    nb::capsule keep_scores(scores.get(), [](void *p) noexcept { delete[] static_cast<float *>(p); });
+    float *score_data = scores.release();
+    const auto size = static_cast<size_t>(k);
+    return {nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>(label_data, {size}, keep_labels),
+            nb::ndarray<nb::numpy, float, nb::ndim<1>>(score_data, {size}, keep_scores)};
+}
+
+Best one(const BoundModel &self, I32 indices, F32 values, std::optional<I32> blocks, int64_t k) {
+    const RowView x = row_view(indices, values);
+    const Visits visits = self.visits_of_one(blocks);
+    return best_of(k, [&](int64_t *labels, float *scores) {
+        topk_one(self.model(), x, visits, k, Scratch::of_this_thread(), labels, scores);
+    });
+}
+
+Best one_routed(const BoundModel &self, const BoundModel &router, I32 indices, F32 values, int64_t b, int64_t k) {
+    expect(b >= 1 && router.model().n_labels <= self.model().n_blocks, "the router must choose among the scorer's blocks");
+    const RowView x = row_view(indices, values);
+    return best_of(k, [&](int64_t *labels, float *scores) {
+        routed_one(router.model(), self.model(), x, b, k, Scratch::of_this_thread(), labels, scores);
+    });
+}
+
+void expect_results(const CsrView &X, const Out2<int64_t> &labels, const Out2<float> &scores) {
+    expect(static_cast<int64_t>(labels.shape(0)) == X.n_rows && static_cast<int64_t>(scores.shape(0)) == X.n_rows &&
+               labels.shape(1) == scores.shape(1) && labels.shape(1) >= 1,
+           "labels and scores must be (rows, k)");
+}
+
+void topk(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks blocks, Out2<int64_t> labels,
+          Out2<float> scores, int threads) {
+    nb::gil_scoped_release release;
+    const CsrView X = csr_view(indptr, indices, data, 0);
+    expect_results(X, labels, scores);
+    topk_batch(self.model(), X, self.visits(blocks, X.n_rows), static_cast<int64_t>(labels.shape(1)), threads,
+               labels.data(), scores.data());
+}
+
+void topk_routed(const BoundModel &self, const BoundModel &router, I64 indptr, I32 indices, F32 data, int64_t b,
+                 Out2<int64_t> labels, Out2<float> scores, int threads) {
+    nb::gil_scoped_release release;
+    const CsrView X = csr_view(indptr, indices, data, 0);
+    expect_results(X, labels, scores);
+    expect(b >= 1 && router.model().n_labels <= self.model().n_blocks, "the router must choose among the scorer's blocks");
+    std::vector<int64_t> routed(X.n_rows * b);
+    std::vector<float> routed_scores(X.n_rows * b);
+    topk_batch(router.model(), X, {nullptr, 0}, b, threads, routed.data(), routed_scores.data());
+    const std::vector<int32_t> blocks(routed.begin(), routed.end());
+    topk_batch(self.model(), X, {blocks.data(), b}, static_cast<int64_t>(labels.shape(1)), threads, labels.data(),
+               scores.data());
+}
+
+auto candidates(const BoundModel &self, Blocks blocks, int threads) {
+    const int64_t n_rows = blocks ? static_cast<int64_t>(blocks->shape(0)) : 1;
+    std::vector<int64_t> counts(n_rows);
+    {
+        nb::gil_scoped_release release;
+        count_candidates(self.model(), self.visits(blocks, n_rows), n_rows, threads, counts.data());
+    }
+    return to_numpy(std::move(counts));
+}
+
+void scores(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks blocks, I64 out_indptr, Out1<int32_t> labels,
+            Out1<float> values, int threads) {
+    nb::gil_scoped_release release;
+    const CsrView X = csr_view(indptr, indices, data, 0);
+    const CsrView out = csr_view(out_indptr, I32(labels), F32(values), 0);
+    expect(out.n_rows == X.n_rows, "out_indptr must have one entry per row of X, and one more");
+    score_candidates(self.model(), X, self.visits(blocks, X.n_rows), threads, out.indptr, labels.data(), values.data());
+}
+
+auto touched(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks blocks, int threads) {
+    const CsrView X = csr_view(indptr, indices, data, 0);
+    std::vector<int64_t> counts(X.n_rows);
+    {
+        nb::gil_scoped_release release;
+        count_touched(self.model(), X, self.visits(blocks, X.n_rows), threads, counts.data());
+    }
+    return to_numpy(std::move(counts));
+}
+
+auto pack(I64 indptr, I32 indices, F32 data, int64_t first, int64_t width) {
+    expect(first >= 0 && width >= 0 && width <= max_chunk_labels, "too many labels for one chunk");
+    PackedChunk chunk;
+    {
+        nb::gil_scoped_release release;
+        chunk = pack_chunk(csr_view(indptr, indices, data, first + width), first, width);
+    }
+    return std::make_tuple(to_numpy(std::move(chunk.keys)), to_numpy(std::move(chunk.buckets)),
+                           to_numpy(std::move(chunk.rows)), to_numpy(std::move(chunk.arena)));
+}
+
+// Best k of dense scores (rows x labels) whose columns are the given ascending labels.
+void dense_topk(In2<float> scores, I32 label_ids, Out2<int64_t> labels, Out2<float> best) {
+    nb::gil_scoped_release release;
+    const auto n_rows = static_cast<int64_t>(scores.shape(0)), width = static_cast<int64_t>(scores.shape(1));
+    const auto k = static_cast<int64_t>(labels.shape(1));
+    expect(static_cast<int64_t>(label_ids.size()) == width, "one label id per column of scores");
+    expect(k >= 1 && static_cast<int64_t>(labels.shape(0)) == n_rows && static_cast<int64_t>(best.shape(0)) == n_rows &&
+               static_cast<int64_t>(best.shape(1)) == k,
+           "labels and best must be (rows, k)");
+    std::vector<Scored> heap(std::min(k, width));
+    std::vector<Run> runs(1);
+    SeenLabels unused;
+    for (int64_t i = 0; i < n_rows; ++i) {
+        const int64_t size = keep_best(scores.data() + i * width, label_ids.data(), width,
+                                       static_cast<int64_t>(heap.size()), heap.data());
+        std::sort_heap(heap.begin(), heap.begin() + size, better);
+        runs = {{heap.data(), heap.data() + size}};
+        merge_runs(runs, k, 0, unused, labels.data() + i * k, best.data() + i * k);
+    }
+}
+
+} // namespace
+
+void bind_predict(nb::module_ &m) {
+    using namespace nb::literals;
+    nb::register_exception_translator([](const std::exception_ptr &error, void *) {
+        try {
+            std::rethrow_exception(error);
+        } catch (const DamagedModel &damaged) {
+            PyErr_SetString(nb::module_::import_("blockxmc.errors").attr("ModelFormatError").ptr(), damaged.what());
+        }
+    });
+    const auto exact = [](const char *name) { return nb::arg(name).noconvert(); };
+    nb::class_<BoundModel>(m, "PackedModel", "Packed blocks, ready to score; borrows the arrays it is made from.")
+        .def(nb::init<I64, In2<int64_t>, I32, F32, std::optional<F32>, I32, U32, U32, U32, int64_t>(), exact("block_ptr"),
+             exact("offsets"), exact("labels"), exact("bias"), exact("mass").none(), exact("keys"), exact("buckets"),
+             exact("rows"), exact("arena"), "n_labels"_a)
+        .def("one", &one, exact("indices"), exact("values"), exact("blocks").none(), "k"_a)
+        .def("one_routed", &one_routed, "router"_a, exact("indices"), exact("values"), "b"_a, "k"_a)
+        .def("topk", &topk, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), exact("labels"),
+             exact("scores"), "threads"_a)
+        .def("topk_routed", &topk_routed, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a,
+             exact("labels"), exact("scores"), "threads"_a)
+        .def("candidates", &candidates, exact("blocks").none(), "threads"_a)
+        .def("scores", &scores, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(),
+             exact("out_indptr"), exact("labels"), exact("values"), "threads"_a)
+        .def("touched", &touched, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), "threads"_a);
+    m.def("pack_chunk", &pack, exact("indptr"), exact("indices"), exact("data"), "first"_a, "width"_a);
+    m.def("dense_topk", &dense_topk, exact("scores"), exact("label_ids"), exact("labels"), exact("best"));
+    m.attr("MAX_CHUNK_LABELS") = max_chunk_labels;
+}

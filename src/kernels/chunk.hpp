@@ -1,0 +1,205 @@
+// How weights lie in memory for serving. A block's labels are cut into chunks small enough for the accumulator to stay
+// in cache; a chunk stores its weights feature-major, so that a row touches only what its own features need:
+//
+//   arena    rows of weights, in 4-byte words. Sparse row: n floats, then n 16-bit local label numbers (padded to a
+//            word). Dense row: one float per label. One stream per row: a short row costs one cache line.
+//   rows     start of each row in the arena, times two, plus one where the row is dense; one more entry closes the last
+//   keys     feature of each row, grouped by hash bucket; empty where rows are indexed by the feature itself ("direct")
+//   buckets  first key of each bucket; keys are compared a window at a time, whatever bucket they belong to
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#include "csr.hpp"
+
+constexpr int64_t max_chunk_labels = 16384;
+constexpr int32_t key_window = 8;      // keys compared at once; as many padding keys close a chunk's list
+constexpr int32_t keys_per_bucket = 3; // on average: more than a window in one bucket is rare
+constexpr int32_t no_feature = -1;
+
+struct DamagedModel : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+struct ChunkView {
+    const int32_t *labels; // global ids, ascending
+    const float *bias;
+    const float *mass; // nullptr: no term in |x|_1
+    const int32_t *keys;
+    const uint32_t *buckets;
+    const uint32_t *rows;
+    const uint32_t *arena;
+    int64_t n_labels, n_keys, n_buckets, n_rows, arena_words;
+
+    bool direct() const { return n_keys == 0; }
+};
+
+// A row of weights as the scoring loop wants it.
+struct WeightRow {
+    const uint32_t *words;
+    uint32_t n_words;
+    bool dense;
+
+    int64_t n_sparse() const { return int64_t{n_words} * 2 / 3; }
+    const float *weights() const { return reinterpret_cast<const float *>(words); }
+    const uint16_t *labels(int64_t n) const { return reinterpret_cast<const uint16_t *>(words + n); }
+};
+
+inline int64_t sparse_words(int64_t n) { return n + (n + 1) / 2; }
+
+inline uint32_t bucket_of(int32_t feature, int64_t n_buckets) {
+    const uint32_t hash = static_cast<uint32_t>(feature) * 0x9E3779B1u;
+    return static_cast<uint32_t>((uint64_t{hash} * static_cast<uint64_t>(n_buckets)) >> 32);
+}
+
+// Position of `feature` in a window of keys, or key_window.
+inline int32_t find_in_window(const int32_t *keys, int32_t feature) {
+#if defined(__SSE2__)
+    const __m128i wanted = _mm_set1_epi32(feature);
+    const __m128i low = _mm_cmpeq_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(keys)), wanted);
+    const __m128i high = _mm_cmpeq_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(keys + 4)), wanted);
+    const __m128i both = _mm_packs_epi16(_mm_packs_epi32(low, high), _mm_setzero_si128());
+    return __builtin_ctz(static_cast<uint32_t>(_mm_movemask_epi8(both)) | (1u << key_window));
+#else
+    int32_t at = 0;
+    while (at < key_window && keys[at] != feature) ++at;
+    return at;
+#endif
+}
+
+// Number of the row that holds `feature`; row 0 with found = false where the chunk has none. Free of unpredictable
+// branches, so that the searches for the features of one instance overlap.
+inline uint32_t find_direct(const ChunkView &chunk, int32_t feature, bool &found) {
+    found = static_cast<uint64_t>(static_cast<uint32_t>(feature)) < static_cast<uint64_t>(chunk.n_rows);
+    return static_cast<uint32_t>(feature) & (0u - found);
+}
+
+inline uint32_t find_hashed(const ChunkView &chunk, int32_t feature, bool &found) {
+    const uint32_t bucket = bucket_of(feature, chunk.n_buckets);
+    uint32_t at = chunk.buckets[bucket];
+    const uint32_t stop = chunk.buckets[bucket + 1];
+    int32_t offset = find_in_window(chunk.keys + at, feature);
+    while (__builtin_expect(at + key_window < stop, 0)) {
+        if (offset < key_window) break;
+        at += key_window;
+        offset = find_in_window(chunk.keys + at, feature);
+    }
+    found = (offset < key_window) & (feature >= 0);
+    return (at + static_cast<uint32_t>(offset)) & (0u - found);
+}
+
+inline WeightRow weight_row(const ChunkView &chunk, uint32_t row) {
+    const uint32_t start = chunk.rows[row], stop = chunk.rows[row + 1] >> 1;
+    return {chunk.arena + (start >> 1), stop - (start >> 1), (start & 1) != 0};
+}
+
+// ---- packing ----
+struct PackedChunk {
+    std::vector<int32_t> keys;
+    std::vector<uint32_t> buckets, rows, arena;
+};
+
+// Features with a weight, ordered by bucket (and by number within a bucket).
+inline std::vector<int32_t> group_by_bucket(const std::vector<int32_t> &features, std::vector<uint32_t> &buckets) {
+    const int64_t n_buckets = static_cast<int64_t>(features.size()) / keys_per_bucket + 1;
+    buckets.assign(n_buckets + 1, 0);
+    for (int32_t f : features) ++buckets[bucket_of(f, n_buckets) + 1];
+    for (int64_t b = 0; b < n_buckets; ++b) buckets[b + 1] += buckets[b];
+    std::vector<uint32_t> next(buckets.begin(), buckets.end() - 1);
+    std::vector<int32_t> keys(features.size());
+    for (int32_t f : features) keys[next[bucket_of(f, n_buckets)]++] = f;
+    return keys;
+}
+
+// Appends the weights of one feature for labels first..first+width as a sparse or dense row; returns whether dense.
+inline bool append_row(const CsrView &coef, int32_t feature, int64_t first, int64_t width, int64_t count,
+                       std::vector<uint32_t> &arena) {
+    const bool dense = 4 * count > width;
+    const size_t start = arena.size();
+    arena.resize(start + (dense ? width : sparse_words(count)), 0);
+    auto *weights = reinterpret_cast<float *>(arena.data() + start);
+    auto *labels = reinterpret_cast<uint16_t *>(arena.data() + start + count);
+    for (int64_t at = coef.indptr[feature], i = 0; at < coef.indptr[feature + 1]; ++at) {
+        const int64_t label = coef.indices[at] - first;
+        if (label < 0 || label >= width || coef.data[at] == 0) continue;
+        if (dense) {
+            weights[label] = coef.data[at];
+        } else {
+            weights[i] = coef.data[at];
+            labels[i++] = static_cast<uint16_t>(label);
+        }
+    }
+    return dense;
+}
+
+// Packs columns first..first+width of a feature-major matrix (d x L).
+inline PackedChunk pack_chunk(const CsrView &coef, int64_t first, int64_t width) {
+    std::vector<int64_t> counts(coef.n_rows, 0);
+    std::vector<int32_t> features;
+    for (int64_t f = 0; f < coef.n_rows; ++f) {
+        for (int64_t at = coef.indptr[f]; at < coef.indptr[f + 1]; ++at)
+            counts[f] += coef.indices[at] >= first && coef.indices[at] < first + width && coef.data[at] != 0;
+        if (counts[f]) features.push_back(static_cast<int32_t>(f));
+    }
+    PackedChunk out;
+    // Where a third of the features occur, a plain table is smaller than keys and buckets, and quicker.
+    const bool direct = 3 * static_cast<int64_t>(features.size()) >= coef.n_rows && coef.n_rows > 0;
+    if (!direct) out.keys = group_by_bucket(features, out.buckets);
+    const int64_t n_rows = direct ? coef.n_rows : static_cast<int64_t>(features.size());
+    out.rows.reserve(n_rows + 1);
+    for (int64_t row = 0; row < n_rows; ++row) {
+        const int32_t feature = direct ? static_cast<int32_t>(row) : out.keys[row];
+        if (out.arena.size() >= (size_t{1} << 31) - static_cast<size_t>(2 * width))
+            throw std::length_error("a chunk of " + std::to_string(width) + " labels has more than 8 GB of weights");
+        const auto start = static_cast<uint32_t>(out.arena.size() * 2);
+        const bool dense = counts[feature] && append_row(coef, feature, first, width, counts[feature], out.arena);
+        out.rows.push_back(start + dense);
+    }
+    out.rows.push_back(static_cast<uint32_t>(out.arena.size() * 2));
+    if (!direct) out.keys.insert(out.keys.end(), key_window, no_feature);
+    return out;
+}
+
+// ---- checking ----
+inline void require(bool right, const char *what) {
+    if (!right) throw DamagedModel(std::string("the model is damaged: ") + what + "; restore it or train again");
+}
+
+// Everything a kernel relies on when it reads the chunk; called once, before the first use.
+inline void check_chunk(const ChunkView &chunk, int64_t n_labels) {
+    for (int64_t i = 0; i < chunk.n_labels; ++i)
+        require(chunk.labels[i] > (i ? chunk.labels[i - 1] : -1) && chunk.labels[i] < n_labels, "label ids out of order");
+    if (!chunk.direct()) {
+        const int64_t n_keys = chunk.n_keys - key_window;
+        require(chunk.buckets[0] == 0 && chunk.buckets[chunk.n_buckets] == n_keys, "feature buckets out of range");
+        for (int64_t b = 0; b < chunk.n_buckets; ++b)
+            require(chunk.buckets[b] <= chunk.buckets[b + 1], "feature buckets out of order");
+        require(std::all_of(chunk.keys + n_keys, chunk.keys + chunk.n_keys, [](int32_t f) { return f == no_feature; }) &&
+                    std::all_of(chunk.keys, chunk.keys + n_keys, [](int32_t f) { return f >= 0; }),
+                "feature numbers out of range");
+    }
+    require(chunk.rows[0] < 2 && chunk.rows[chunk.n_rows] == static_cast<uint64_t>(chunk.arena_words) * 2,
+            "weight rows out of range");
+    for (int64_t r = 0; r < chunk.n_rows; ++r) {
+        require(chunk.rows[r] >> 1 <= chunk.rows[r + 1] >> 1 && chunk.rows[r + 1] >> 1 <= chunk.arena_words,
+                "weight rows out of order");
+        const WeightRow row = weight_row(chunk, static_cast<uint32_t>(r));
+        if (row.dense) {
+            require(row.n_words == chunk.n_labels, "a dense weight row has the wrong length");
+            continue;
+        }
+        const int64_t n = row.n_sparse();
+        require(sparse_words(n) == row.n_words, "a sparse weight row has the wrong length");
+        const uint16_t *labels = row.labels(n);
+        require(std::all_of(labels, labels + n, [&](uint16_t l) { return l < chunk.n_labels; }), "a label is out of range");
+    }
+}

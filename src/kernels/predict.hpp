@@ -1,0 +1,400 @@
+// Scoring packed blocks: which chunks a row visits, the scores of a chunk, and the best labels over all of them.
+//
+// Every path (batch, one row, fused with the router) scores a (row, chunk) pair by the same operations in the same
+// order (bias, mass, then the row's features as they come), so results agree bit for bit, for any number of threads.
+#pragma once
+
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "chunk.hpp"
+#include "csr.hpp"
+#include "threads.hpp"
+#include "topk.hpp"
+
+// One row of features; need not be sorted.
+struct RowView {
+    const int32_t *indices;
+    const float *values;
+    int64_t size;
+};
+
+inline RowView row_of(const CsrView &X, int64_t i) {
+    return {X.indices + X.indptr[i], X.data + X.indptr[i], X.row_size(i)};
+}
+
+// Visited blocks of each row (n x width, -1 pads); nullptr: every row visits every block.
+struct Visits {
+    const int32_t *blocks;
+    int64_t width;
+};
+
+// ---- the packed model ----
+class PackedModel {
+  public:
+    // Columns of the offsets table: where each chunk starts in the flat arrays; one more row closes the last chunk.
+    enum Column { label_at, key_at, bucket_at, row_at, arena_at, n_columns };
+
+    struct Arrays {
+        const int64_t *block_ptr; // chunks of each block
+        const int64_t *offsets;   // (n_chunks + 1) x n_columns
+        const int32_t *labels;
+        const float *bias, *mass; // mass may be nullptr
+        const int32_t *keys;
+        const uint32_t *buckets, *rows, *arena;
+    };
+
+    PackedModel(Arrays arrays, int64_t n_blocks, int64_t n_chunks, int64_t n_labels)
+        : n_blocks(n_blocks), n_chunks(n_chunks), n_labels(n_labels), arrays_(arrays),
+          checked_(new std::atomic<bool>[static_cast<size_t>(n_chunks)]()) {}
+
+    // A chunk that is safe to read; the first caller checks it.
+    ChunkView chunk(int64_t c) const {
+        const ChunkView view = unchecked(c);
+        if (!checked_[c].load(std::memory_order_relaxed)) {
+            check_chunk(view, n_labels);
+            checked_[c].store(true, std::memory_order_relaxed);
+        }
+        return view;
+    }
+
+    // Calls use(chunk number) for every chunk that row i visits.
+    template <typename Use>
+    void for_each_chunk(const Visits &visits, int64_t i, Use &&use) const {
+        if (!visits.blocks) {
+            for (int64_t c = 0; c < n_chunks; ++c) use(c);
+            return;
+        }
+        for (int64_t j = 0; j < visits.width; ++j) {
+            const int32_t block = visits.blocks[i * visits.width + j];
+            if (block < 0) continue;
+            for (int64_t c = arrays_.block_ptr[block]; c < arrays_.block_ptr[block + 1]; ++c) use(c);
+        }
+    }
+
+    const int64_t n_blocks, n_chunks, n_labels;
+
+  private:
+    ChunkView unchecked(int64_t c) const {
+        const int64_t *at = arrays_.offsets + c * n_columns, *end = at + n_columns;
+        return {arrays_.labels + at[label_at],
+                arrays_.bias + at[label_at],
+                arrays_.mass ? arrays_.mass + at[label_at] : nullptr,
+                arrays_.keys + at[key_at],
+                arrays_.buckets + at[bucket_at],
+                arrays_.rows + at[row_at],
+                arrays_.arena + at[arena_at],
+                end[label_at] - at[label_at],
+                end[key_at] - at[key_at],
+                end[bucket_at] - at[bucket_at] - 1,
+                end[row_at] - at[row_at] - 1,
+                end[arena_at] - at[arena_at]};
+    }
+
+    Arrays arrays_;
+    std::unique_ptr<std::atomic<bool>[]> checked_;
+};
+
+// ---- scores of one chunk ----
+struct Place {
+    uint32_t row;
+    float value;
+};
+struct Hit {
+    WeightRow row;
+    float value;
+};
+
+// What a thread needs while it scores; kept from call to call so that one row costs no allocation.
+struct Scratch {
+    std::vector<float> scores;
+    std::vector<Place> places;
+    std::vector<Hit> hits;
+    std::vector<Scored> best;
+    std::vector<Run> runs;
+    std::vector<int32_t> blocks;
+    std::vector<int64_t> routed;
+    std::vector<float> routed_scores;
+    SeenLabels seen;
+
+    static Scratch &of_this_thread() {
+        thread_local Scratch scratch;
+        return scratch;
+    }
+};
+
+BLOCKXMC_SIMD static void add_dense(float *__restrict scores, const float *__restrict weights, int64_t n, float value) {
+    for (int64_t j = 0; j < n; ++j) scores[j] += value * weights[j];
+}
+
+inline void add_sparse(float *__restrict scores, const float *__restrict weights, const uint16_t *__restrict labels,
+                       int64_t n, float value) {
+    // Labels of a row are distinct, which the compiler cannot know: four sums at a time may overlap.
+    int64_t j = 0;
+    for (; j + 4 <= n; j += 4) {
+        float *a = scores + labels[j], *b = scores + labels[j + 1], *c = scores + labels[j + 2], *d = scores + labels[j + 3];
+        const float sa = *a + value * weights[j], sb = *b + value * weights[j + 1];
+        const float sc = *c + value * weights[j + 2], sd = *d + value * weights[j + 3];
+        *a = sa, *b = sb, *c = sc, *d = sd;
+    }
+    for (; j < n; ++j) scores[labels[j]] += value * weights[j];
+}
+
+// Finds the weight rows of x's features, in two sweeps that each ask for the memory the next one reads: a row waits for
+// the slowest of many searches at once, not for one after the other.
+template <typename Find>
+int64_t find_hits(const ChunkView &chunk, const RowView &x, Scratch &scratch, Find find) {
+    auto *places = scratch.places.data();
+    auto *hits = scratch.hits.data();
+    int64_t n_places = 0, n_hits = 0;
+    for (int64_t i = 0; i < x.size; ++i) {
+        bool found;
+        places[n_places] = {find(chunk, x.indices[i], found), x.values[i]};
+        __builtin_prefetch(chunk.rows + places[n_places].row);
+        n_places += found;
+    }
+    for (int64_t i = 0; i < n_places; ++i) {
+        hits[n_hits] = {weight_row(chunk, places[i].row), places[i].value};
+        __builtin_prefetch(hits[n_hits].row.words);
+        n_hits += hits[n_hits].row.n_words != 0;
+    }
+    return n_hits;
+}
+
+inline int64_t find_hits(const ChunkView &chunk, const RowView &x, Scratch &scratch) {
+    if (chunk.n_rows == 0) return 0;
+    if (static_cast<int64_t>(scratch.hits.size()) < x.size + 1) {
+        scratch.hits.resize(x.size + 1);
+        scratch.places.resize(x.size + 1);
+    }
+    return chunk.direct() ? find_hits(chunk, x, scratch, [](auto &...a) { return find_direct(a...); })
+                          : find_hits(chunk, x, scratch, [](auto &...a) { return find_hashed(a...); });
+}
+
+inline float l1_norm(const RowView &x) {
+    double sum = 0;
+    for (int64_t i = 0; i < x.size; ++i) sum += std::fabs(static_cast<double>(x.values[i]));
+    return static_cast<float>(sum);
+}
+
+// Scores of all labels of a chunk, in scratch.scores.
+inline void score_chunk(const ChunkView &chunk, const RowView &x, Scratch &scratch) {
+    if (static_cast<int64_t>(scratch.scores.size()) < chunk.n_labels) scratch.scores.resize(chunk.n_labels);
+    float *scores = scratch.scores.data();
+    std::copy_n(chunk.bias, chunk.n_labels, scores);
+    if (chunk.mass) add_dense(scores, chunk.mass, chunk.n_labels, l1_norm(x));
+    const int64_t n_hits = find_hits(chunk, x, scratch);
+    for (const Hit *hit = scratch.hits.data(), *end = hit + n_hits; hit != end; ++hit) {
+        const int64_t n = hit->row.n_sparse();
+        if (hit->row.dense)
+            add_dense(scores, hit->row.weights(), chunk.n_labels, hit->value);
+        else
+            add_sparse(scores, hit->row.weights(), hit->row.labels(n), n, hit->value);
+    }
+}
+
+// The k best labels of a chunk, best first; returns how many.
+inline int64_t best_of_chunk(const ChunkView &chunk, const RowView &x, int64_t k, Scratch &scratch, Scored *out) {
+    score_chunk(chunk, x, scratch);
+    const int64_t size = keep_best(scratch.scores.data(), chunk.labels, chunk.n_labels, k, out);
+    std::sort_heap(out, out + size, better);
+    return size;
+}
+
+// ---- one row ----
+// Best k labels of one row; labels and scores hold k each.
+inline void topk_one(const PackedModel &model, const RowView &x, const Visits &visits, int64_t k, Scratch &scratch,
+                     int64_t *labels, float *scores) {
+    const int64_t keep = std::min(k, model.n_labels);
+    int64_t n_chunks = 0;
+    model.for_each_chunk(visits, 0, [&](int64_t) { ++n_chunks; });
+    if (static_cast<int64_t>(scratch.best.size()) < n_chunks * keep) scratch.best.resize(n_chunks * keep);
+    scratch.runs.clear();
+    Scored *out = scratch.best.data();
+    model.for_each_chunk(visits, 0, [&](int64_t c) {
+        const int64_t size = best_of_chunk(model.chunk(c), x, keep, scratch, out);
+        scratch.runs.push_back({out, out + size});
+        out += size;
+    });
+    merge_runs(scratch.runs, k, model.n_labels, scratch.seen, labels, scores);
+}
+
+// The router's best b labels are the blocks that the scorer visits.
+inline void routed_one(const PackedModel &router, const PackedModel &model, const RowView &x, int64_t b, int64_t k,
+                       Scratch &scratch, int64_t *labels, float *scores) {
+    scratch.routed.resize(b);
+    scratch.routed_scores.resize(b);
+    scratch.blocks.resize(b);
+    topk_one(router, x, {nullptr, 0}, b, scratch, scratch.routed.data(), scratch.routed_scores.data());
+    std::copy(scratch.routed.begin(), scratch.routed.end(), scratch.blocks.begin());
+    topk_one(model, x, {scratch.blocks.data(), b}, k, scratch, labels, scores);
+}
+
+// ---- many rows ----
+// Rows that visit the same chunk are scored together, tile by tile, while the chunk is in cache.
+class BatchTopK {
+  public:
+    BatchTopK(const PackedModel &model, const CsrView &X, const Visits &visits, int64_t k, int threads)
+        : model_(model), X_(X), visits_(visits), k_(k), keep_(std::min(k, model.n_labels)), threads_(threads) {}
+
+    void run(int64_t *labels, float *scores) {
+        int64_t widest = model_.n_chunks;
+        if (visits_.blocks) {
+            widest = 0;
+            for (int64_t i = 0; i < X_.n_rows; ++i) {
+                int64_t n = 0;
+                model_.for_each_chunk(visits_, i, [&](int64_t) { ++n; });
+                widest = std::max(widest, n);
+            }
+        }
+        const int64_t cells = std::max<int64_t>(widest * keep_, 1);
+        const int64_t step = std::clamp<int64_t>(max_cells / cells, 64, 65536);
+        for (int64_t begin = 0; begin < X_.n_rows; begin += step) {
+            const int64_t end = std::min(begin + step, X_.n_rows);
+            group(begin, end);
+            score();
+            merge(begin, end, labels, scores);
+        }
+    }
+
+  private:
+    static constexpr int64_t max_cells = int64_t{1} << 22; // scored labels held between the two stages
+    static constexpr int64_t tile_items = 32;
+
+    struct Item {
+        int64_t row, slot; // slot: where the item's best labels go; a row's slots are neighbours
+    };
+    struct Tile {
+        int64_t chunk, begin, end;
+    };
+
+    // Counting sort of the (row, chunk) pairs by chunk.
+    void group(int64_t begin, int64_t end) {
+        std::vector<int64_t> next(model_.n_chunks + 1, 0);
+        slots_.assign(end - begin + 1, 0);
+        for (int64_t i = begin; i < end; ++i) {
+            int64_t &stop = slots_[i - begin + 1];
+            stop = slots_[i - begin];
+            model_.for_each_chunk(visits_, i, [&](int64_t c) { ++next[c + 1], ++stop; });
+        }
+        std::partial_sum(next.begin(), next.end(), next.begin());
+        tiles_.clear();
+        for (int64_t c = 0; c < model_.n_chunks; ++c)
+            for (int64_t at = next[c]; at < next[c + 1]; at += tile_items)
+                tiles_.push_back({c, at, std::min(at + tile_items, next[c + 1])});
+        items_.resize(slots_.back());
+        for (int64_t i = begin, slot = 0; i < end; ++i)
+            model_.for_each_chunk(visits_, i, [&](int64_t c) { items_[next[c]++] = {i, slot++}; });
+        best_.resize(slots_.back() * keep_);
+        sizes_.resize(slots_.back());
+    }
+
+    void score() {
+        parallel_for(static_cast<int64_t>(tiles_.size()), threads_, [&](int64_t t, int) {
+            Scratch &scratch = Scratch::of_this_thread();
+            const ChunkView chunk = model_.chunk(tiles_[t].chunk);
+            for (int64_t i = tiles_[t].begin; i < tiles_[t].end; ++i) {
+                const Item item = items_[i];
+                Scored *out = best_.data() + item.slot * keep_;
+                sizes_[item.slot] = best_of_chunk(chunk, row_of(X_, item.row), keep_, scratch, out);
+            }
+        });
+    }
+
+    void merge(int64_t begin, int64_t end, int64_t *labels, float *scores) {
+        constexpr int64_t rows_per_item = 256;
+        parallel_for((end - begin + rows_per_item - 1) / rows_per_item, threads_, [&](int64_t t, int) {
+            Scratch &scratch = Scratch::of_this_thread();
+            const int64_t first = begin + t * rows_per_item, last = std::min(first + rows_per_item, end);
+            for (int64_t i = first; i < last; ++i) {
+                scratch.runs.clear();
+                for (int64_t slot = slots_[i - begin]; slot < slots_[i - begin + 1]; ++slot) {
+                    const Scored *run = best_.data() + slot * keep_;
+                    scratch.runs.push_back({run, run + sizes_[slot]});
+                }
+                merge_runs(scratch.runs, k_, model_.n_labels, scratch.seen, labels + i * k_, scores + i * k_);
+            }
+        });
+    }
+
+    const PackedModel &model_;
+    const CsrView X_;
+    const Visits visits_;
+    const int64_t k_, keep_;
+    const int threads_;
+    std::vector<int64_t> slots_, sizes_;
+    std::vector<Item> items_;
+    std::vector<Tile> tiles_;
+    std::vector<Scored> best_;
+};
+
+inline void topk_batch(const PackedModel &model, const CsrView &X, const Visits &visits, int64_t k, int threads,
+                       int64_t *labels, float *scores) {
+    BatchTopK(model, X, visits, k, threads).run(labels, scores);
+}
+
+// ---- all candidates ----
+template <typename Use>
+void for_each_row(int64_t n_rows, int threads, Use &&use) {
+    constexpr int64_t rows_per_item = 64;
+    parallel_for((n_rows + rows_per_item - 1) / rows_per_item, threads, [&](int64_t t, int) {
+        Scratch &scratch = Scratch::of_this_thread();
+        for (int64_t i = t * rows_per_item; i < std::min((t + 1) * rows_per_item, n_rows); ++i) use(i, scratch);
+    });
+}
+
+// Number of distinct labels each row's visited blocks hold.
+inline void count_candidates(const PackedModel &model, const Visits &visits, int64_t n_rows, int threads, int64_t *counts) {
+    for_each_row(n_rows, threads, [&](int64_t i, Scratch &scratch) {
+        scratch.seen.start_row(model.n_labels);
+        counts[i] = 0;
+        model.for_each_chunk(visits, i, [&](int64_t c) {
+            const ChunkView chunk = model.chunk(c);
+            for (int64_t j = 0; j < chunk.n_labels; ++j) counts[i] += scratch.seen.insert(chunk.labels[j]);
+        });
+    });
+}
+
+// Scores of every candidate by ascending label, at the places that indptr (from count_candidates) leaves for each row.
+inline void score_candidates(const PackedModel &model, const CsrView &X, const Visits &visits, int threads,
+                             const int64_t *indptr, int32_t *labels, float *scores) {
+    const auto by_label = [](const Scored &a, const Scored &b) { return a.label < b.label; };
+    for_each_row(X.n_rows, threads, [&](int64_t i, Scratch &scratch) {
+        std::vector<Scored> &found = scratch.best;
+        found.clear();
+        model.for_each_chunk(visits, i, [&](int64_t c) {
+            const ChunkView chunk = model.chunk(c);
+            score_chunk(chunk, row_of(X, i), scratch);
+            const auto middle = static_cast<int64_t>(found.size());
+            for (int64_t j = 0; j < chunk.n_labels; ++j) found.push_back({scratch.scores[j], chunk.labels[j]});
+            std::inplace_merge(found.begin(), found.begin() + middle, found.end(), by_label);
+        });
+        int64_t at = indptr[i] - 1;
+        for (size_t j = 0; j < found.size(); ++j) {
+            const bool repeated = j > 0 && found[j].label == found[j - 1].label;
+            if (!repeated) {
+                ++at;
+                if (at >= indptr[i + 1]) throw std::invalid_argument("indptr leaves no room for all candidates");
+            }
+            labels[at] = found[j].label;
+            scores[at] = repeated ? std::max(scores[at], found[j].score) : found[j].score;
+        }
+        if (at + 1 != indptr[i + 1]) throw std::invalid_argument("indptr does not match the number of candidates");
+    });
+}
+
+// Number of stored weights each row touches in the chunks it visits.
+inline void count_touched(const PackedModel &model, const CsrView &X, const Visits &visits, int threads, int64_t *counts) {
+    for_each_row(X.n_rows, threads, [&](int64_t i, Scratch &scratch) {
+        counts[i] = 0;
+        model.for_each_chunk(visits, i, [&](int64_t c) {
+            const int64_t n_hits = find_hits(model.chunk(c), row_of(X, i), scratch);
+            for (const Hit *hit = scratch.hits.data(), *end = hit + n_hits; hit != end; ++hit)
+                counts[i] += hit->row.dense ? hit->row.n_words : hit->row.n_sparse();
+        });
+    });
+}

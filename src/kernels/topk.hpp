@@ -1,0 +1,111 @@
+// The k best of many scores, exactly: higher score first, ties to the lower label id, whatever the order of arrival.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+// The widest vectors of the machine at hand, chosen when the module is loaded; elsewhere the portable code.
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#define BLOCKXMC_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define BLOCKXMC_SIMD
+#endif
+
+struct Scored {
+    float score;
+    int32_t label;
+};
+
+// An object, not a function, so that the algorithms of the standard library inline it.
+inline constexpr auto better = [](const Scored &a, const Scored &b) {
+    return a.score > b.score || (a.score == b.score && a.label < b.label);
+};
+
+// Puts `item` into the min-heap heap[0..size) in place of its root, the worst of the heap.
+inline void replace_worst(Scored *heap, int64_t size, Scored item) {
+    int64_t at = 0;
+    for (int64_t child; (child = 2 * at + 1) < size; at = child) {
+        if (child + 1 < size && better(heap[child], heap[child + 1])) ++child;
+        if (!better(item, heap[child])) break;
+        heap[at] = heap[child];
+    }
+    heap[at] = item;
+}
+
+// Keeps the k best of scores[0..n) in heap, and returns how many there are. Labels ascend, so that a later score equal
+// to the worst kept one never displaces it, and one strict comparison per score is enough. -inf and NaN are not kept.
+BLOCKXMC_SIMD static int64_t keep_best(const float *__restrict scores, const int32_t *__restrict labels, int64_t n,
+                                       int64_t k, Scored *__restrict heap) {
+    constexpr int64_t group = 64;
+    float threshold = -std::numeric_limits<float>::infinity();
+    int64_t size = 0;
+    for (int64_t start = 0; start < n; start += group) {
+        const int64_t stop = std::min(start + group, n);
+        if (size == k && stop - start == group) {
+            int32_t any = 0;
+            for (int64_t j = 0; j < group; ++j) any |= scores[start + j] > threshold;
+            if (!any) continue;
+        }
+        for (int64_t j = start; j < stop; ++j) {
+            if (!(scores[j] > threshold)) continue;
+            const Scored item{scores[j], labels[j]};
+            if (size == k) {
+                replace_worst(heap, k, item);
+            } else {
+                heap[size++] = item;
+                std::push_heap(heap, heap + size, better);
+            }
+            if (size == k) threshold = heap[0].score;
+        }
+    }
+    return size;
+}
+
+// Remembers which labels of the present row were seen; forgetting costs nothing.
+class SeenLabels {
+  public:
+    void start_row(int64_t n_labels) {
+        if (static_cast<int64_t>(stamps_.size()) < n_labels) stamps_.resize(n_labels, 0);
+        if (++now_ == 0) {
+            std::fill(stamps_.begin(), stamps_.end(), 0u);
+            now_ = 1;
+        }
+    }
+    // True the first time a label is met in this row.
+    bool insert(int32_t label) {
+        const bool fresh = stamps_[label] != now_;
+        stamps_[label] = now_;
+        return fresh;
+    }
+
+  private:
+    std::vector<uint32_t> stamps_;
+    uint32_t now_ = 0;
+};
+
+// A sorted list of scored labels (best first) that is being consumed.
+struct Run {
+    const Scored *next, *end;
+};
+
+// Merges sorted lists into the k best distinct labels (a label met twice keeps its higher score); pads with -1 / -inf.
+inline void merge_runs(std::vector<Run> &runs, int64_t k, int64_t n_labels, SeenLabels &seen, int64_t *labels,
+                       float *scores) {
+    const bool repeats = runs.size() > 1;
+    if (repeats) seen.start_row(n_labels);
+    int64_t found = 0;
+    while (found < k) {
+        Run *best = nullptr;
+        for (Run &run : runs)
+            if (run.next != run.end && (!best || better(*run.next, *best->next))) best = &run;
+        if (!best) break;
+        const Scored top = *best->next++;
+        if (repeats && !seen.insert(top.label)) continue;
+        labels[found] = top.label;
+        scores[found++] = top.score;
+    }
+    std::fill(labels + found, labels + k, int64_t{-1});
+    std::fill(scores + found, scores + k, -std::numeric_limits<float>::infinity());
+}

@@ -1,0 +1,257 @@
+"""What a scorer promises besides its numbers: storing, copying, refusing damage, taking any array."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scoring_twin import TwinScorer
+
+from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.scoring import PackedScorer, Scorer, routed_topk
+from blockxmc.weights import LinearWeights, LowRankWeights
+
+D, M, Q = 400, 60, 5
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def X(rng):
+    return sparse.csr_array(sparse.random_array((30, D), density=0.1, dtype=np.float32, rng=rng, format="csr"))
+
+
+def linear(rng, n_labels, density=0.01, mass=False):
+    coef = sparse.random_array((D, n_labels), density=density, dtype=np.float32, rng=rng, format="csr")
+    bias = rng.normal(size=n_labels).astype(np.float32)
+    return LinearWeights(sparse.csr_array(coef), bias, bias[::-1].copy() if mass else None)
+
+
+@pytest.fixture
+def parts(rng):
+    ids = [np.sort(rng.choice(M, size, replace=False)) for size in (20, 0, 1, 40, 60)]
+    # Densities that give hashed rows, direct rows, and dense rows.
+    densities = (0.005, 0, 0.1, 0.05, 0.5)
+    return [linear(rng, i.size, density, mass=True) for i, density in zip(ids, densities, strict=True)], ids
+
+
+@pytest.fixture
+def scorer(parts):
+    return Scorer.pack(*parts, n_features=D, n_labels=M)
+
+
+@pytest.fixture
+def blocks(rng):
+    return rng.integers(-1, Q, (30, 3)).astype(np.int32)
+
+
+def same(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def test_layouts_are_all_in_the_fixture(scorer):
+    offsets, rows = scorer.state()["offsets"], scorer.state()["rows"]
+    direct = np.diff(offsets[:, 1]) == 0
+    assert direct.any()
+    assert not direct.all()
+    assert (rows & 1).any()
+    assert not (rows & 1).all()
+
+
+def test_agrees_with_the_twin(scorer, parts, X, blocks):
+    labels, scores = scorer.topk(X, blocks, 4)
+    expected = TwinScorer(*parts, D, M).topk(X, blocks, 4)
+    assert np.array_equal(labels, expected[0])
+    np.testing.assert_allclose(scores, expected[1], rtol=1e-5)
+
+
+def test_size_and_clusters(scorer, parts):
+    assert scorer.n_blocks == Q
+    assert scorer.nbytes == sum(a.nbytes for a in scorer.state().values() if isinstance(a, np.ndarray))
+    assert all(np.array_equal(a, b) for a, b in zip(scorer.label_clusters, parts[1], strict=True))
+
+
+def test_touched_counts_stored_weights(X):
+    coef = sparse.csr_array(np.eye(D, M, dtype=np.float32))
+    scorer = Scorer.pack([LinearWeights(coef, np.zeros(M, np.float32))], [np.arange(M)], n_features=D, n_labels=M)
+    assert scorer.touched(X, None) == pytest.approx((X.indices < M).sum() / X.shape[0])
+    low_rank = LowRankWeights(np.ones((D, 2), np.float32), np.ones((M, 2), np.float32))
+    scorer = Scorer.pack([low_rank], [np.arange(M)], n_features=D, n_labels=M)
+    assert scorer.touched(X, None) == pytest.approx(2 * X.nnz / X.shape[0] + 2 * M)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda s: pickle.loads(pickle.dumps(s))])
+def test_copies(scorer, copied, X, blocks):
+    assert same(copied(scorer).topk(X, blocks, 3), scorer.topk(X, blocks, 3))
+
+
+def test_state_comes_back_from_memory_maps(scorer, tmp_path, X, blocks):
+    state = scorer.state()
+    for name, value in state.items():
+        if isinstance(value, np.ndarray):
+            np.save(tmp_path / f"{name}.npy", value)
+            state[name] = np.load(tmp_path / f"{name}.npy", mmap_mode="r")
+    restored = Scorer.from_state(state)
+    assert same(restored.topk(X, blocks, 3), scorer.topk(X, blocks, 3))
+    assert restored.nbytes == scorer.nbytes
+
+
+def test_read_only_input(scorer, X, blocks):
+    expected = scorer.topk(X, blocks, 3)
+    for array in (X.indptr, X.indices, X.data, blocks):
+        array.flags.writeable = False
+    assert same(scorer.topk(X, blocks, 3), expected)
+    assert same(scorer.one(X.indices[: X.indptr[1]], X.data[: X.indptr[1]], blocks[0], 3), [e[0] for e in expected])
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint16, list])
+def test_one_takes_any_integers(scorer, X, blocks, dtype):
+    indices, values = X.indices[: X.indptr[1]], X.data[: X.indptr[1]]
+    convert = (lambda a: a.tolist()) if dtype is list else (lambda a: a.astype(dtype))
+    visited = blocks[:1][blocks[:1] >= 0]
+    expected = scorer.one(indices, values, visited, 3)
+    assert same(scorer.one(convert(indices), values.tolist(), convert(visited), 3), expected)
+    assert same(scorer.one(indices, values.astype(np.float64), visited, 3), expected)
+
+
+def test_features_the_model_does_not_know_are_ignored(scorer):
+    known = np.array([5, 17], np.int32)
+    more = np.array([5, 17, D, 2**31 - 1, -1, -(2**31)], np.int32)
+    values = np.arange(1, 7, dtype=np.float32)
+    for block in range(3):  # without the mass term, which counts every value
+        state = {name: value for name, value in scorer.state().items() if name != "mass"}
+        massless = Scorer.from_state(state)
+        visited = np.array([block], np.int32)
+        assert same(massless.one(more, values, visited, 5), massless.one(known, values[:2], visited, 5))
+
+
+def _damaged(state, name, at, value):
+    array = state[name].copy()
+    array[at] = value
+    return {**state, name: array}
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value"),
+    [
+        ("labels", 0, M),
+        ("labels", 3, 0),
+        ("labels", 0, -1),
+        ("keys", 0, -5),
+        ("keys", -1, 3),
+        ("buckets", 1, 2**31),
+        ("rows", 1, 2**32 - 1),
+        ("rows", 0, 4),
+        ("rows", -1, 0),
+    ],
+)
+def test_damaged_indices_are_refused_on_first_use(scorer, X, name, at, value):
+    restored = Scorer.from_state(_damaged(scorer.state(), name, at, value))
+    with pytest.raises(ModelFormatError, match="damaged"):
+        restored.topk(X, None, 3)
+    with pytest.raises(ModelFormatError, match="damaged"):
+        restored.topk(X, None, 3, threads=2)
+    with pytest.raises(ModelFormatError, match="damaged"):
+        restored.one(X.indices[:3], X.data[:3], None, 3)
+
+
+def test_any_damaged_word_is_refused_or_harmless(scorer, X, rng):
+    for name in ("labels", "keys", "buckets", "rows", "arena"):
+        for _ in range(40):
+            size = scorer.state()[name].size
+            state = _damaged(scorer.state(), name, rng.integers(size), rng.integers(0, 2**31))
+            try:
+                labels, _ = Scorer.from_state(state).topk(X, None, 3)
+            except ModelFormatError:
+                continue
+            assert ((labels >= -1) & (labels < M)).all()
+
+
+def test_undamaged_blocks_stay_usable(scorer, X):
+    restored = Scorer.from_state(_damaged(scorer.state(), "labels", 0, M))
+    other = np.full((30, 1), 3, np.int32)
+    assert same(restored.topk(X, other, 3), scorer.topk(X, other, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value"),
+    [
+        ("block_ptr", 1, 99),
+        ("block_ptr", 0, 1),
+        ("offsets", (1, 0), -1),
+        ("offsets", (1, 4), 2**40),
+        ("offsets", (0, 2), 1),
+    ],
+)
+def test_damaged_pointers_are_refused_at_once(scorer, name, at, value):
+    with pytest.raises(ModelFormatError, match="damaged"):
+        Scorer.from_state(_damaged(scorer.state(), name, at, value))
+
+
+def test_missing_or_wrong_arrays_are_refused(scorer):
+    state = scorer.state()
+    with pytest.raises(ModelFormatError, match="incomplete"):
+        Scorer.from_state({name: value for name, value in state.items() if name != "arena"})
+    with pytest.raises(ModelFormatError, match="'bias' has type float64"):
+        Scorer.from_state({**state, "bias": state["bias"].astype(np.float64)})
+    with pytest.raises(ModelFormatError, match="damaged"):
+        Scorer.from_state({**state, "arena": state["arena"][:-1]})
+    with pytest.raises(ModelFormatError, match="unknown kind"):
+        Scorer.from_state({**state, "kind": "quantum"})
+
+
+def test_wrong_arguments_are_refused(scorer, parts, X, blocks):
+    weights, ids = parts
+    with pytest.raises(BlockXMCError, match="features"):
+        scorer.topk(X[:, :7], None, 3)
+    with pytest.raises(BlockXMCError, match="k must be"):
+        scorer.topk(X, None, 0)
+    with pytest.raises(ValueError, match="one row per row"):
+        scorer.topk(X, blocks[:3], 3)
+    for wrong in (Q, -2):
+        with pytest.raises(ValueError, match="block numbers"):
+            scorer.topk(X, np.full((30, 1), wrong, np.int32), 3)
+    with pytest.raises(BlockXMCError, match="must ascend"):
+        Scorer.pack(weights[:1], [ids[0][::-1]], n_features=D, n_labels=M)
+    with pytest.raises(BlockXMCError, match="20 labels, but 3"):
+        Scorer.pack(weights[:1], [ids[0][:3]], n_features=D, n_labels=M)
+    with pytest.raises(BlockXMCError, match="sets of label ids"):
+        Scorer.pack(weights[:1], [], n_features=D, n_labels=M)
+    with pytest.raises(BlockXMCError, match="features"):
+        Scorer.pack(weights[:1], ids[:1], n_features=D + 1, n_labels=M)
+
+
+def test_a_router_of_too_many_blocks_is_refused(scorer, rng, X):
+    router = Scorer.pack([linear(rng, Q + 1)], [np.arange(Q + 1)], n_features=D, n_labels=Q + 1)
+    with pytest.raises(ValueError, match="router"):
+        routed_topk(router, scorer, X, 2, 3)
+
+
+def test_no_blocks_and_no_rows(scorer, X):
+    empty = Scorer.pack([], [], n_features=D, n_labels=M)
+    labels, scores = empty.topk(X, None, 2)
+    assert (labels == -1).all()
+    assert np.isneginf(scores).all()
+    assert empty.scores(X, None).nnz == 0
+    assert scorer.topk(X[:0], None, 2)[0].shape == (0, 2)
+    assert scorer.touched(X[:0], None) == 0
+
+
+class Opaque:
+    n_labels = 2
+
+    def scores(self, X):
+        return np.tile(np.float32([1, 2]), (X.shape[0], 1))
+
+
+def test_opaque_weights_score_and_pickle_but_refuse_to_be_saved(X):
+    scorer = Scorer.pack([Opaque()], [np.array([4, 9])], n_features=D, n_labels=M)
+    assert not isinstance(scorer, PackedScorer)
+    assert scorer.topk(X, None, 2)[0][0].tolist() == [9, 4]
+    with pytest.raises(BlockXMCError, match="cannot be saved"):
+        scorer.state()
+    assert same(pickle.loads(pickle.dumps(scorer)).topk(X, None, 2), scorer.topk(X, None, 2))
