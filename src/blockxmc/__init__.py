@@ -9,13 +9,15 @@ from blockxmc._version import __version__
 
 if TYPE_CHECKING:
     from blockxmc import metrics as metrics
+    from blockxmc.partition import Partitioner as Partitioner
 
 # Public name -> where it lives. Resolved on first use, so that `import blockxmc` and `blockxmc --help` stay instant.
 _HOME = {
+    "Partitioner": "blockxmc.partition",
     "metrics": "blockxmc.metrics",
 }
 
-__all__ = ["__version__", "metrics"]
+__all__ = ["Partitioner", "__version__", "metrics"]
 
 
 def __getattr__(name: str) -> Any:
