@@ -48,6 +48,7 @@ class Rules:
 class Blocks:
     """The outcome: every block has rows and labels, and the label clusters are optimal for the assignment."""
 
+    lam: float
     assignment: I32
     ranking: Ranking  # of all labels seen in each block
     clusters: Clusters
@@ -84,7 +85,7 @@ class Alternation:
             self._house_orphans()
             self._label_step()
         ranking = Ranking.of(self.Y, self.assignment, self.n_blocks, threads=self.threads)
-        return Blocks(self.assignment, ranking, self.clusters, self.captured, self.trace, n_iter)
+        return Blocks(self.rules.lam, self.assignment, ranking, self.clusters, self.captured, self.trace, n_iter)
 
     @property
     def n_blocks(self) -> int:
@@ -97,9 +98,7 @@ class Alternation:
 
     def _label_step(self) -> None:
         n_blocks = int(self.assignment.max()) + 1
-        ranking = Ranking.of(
-            self.Y, self.assignment, n_blocks, min_count=self.rules.min_count, threads=self.threads
-        )
+        ranking = Ranking.of(self.Y, self.assignment, n_blocks, min_count=self.rules.min_count, threads=self.threads)
         self.clusters, self.captured = ranking.clusters(self.rules.lam, self.rules.objective)
         alive = self.clusters.sizes > 0
         if not alive.any():

@@ -20,7 +20,7 @@ FLOOR = 0.98
 # Fewer rows per block than this teach neither a router nor the labels of a block anything.
 MIN_ROWS = 16
 # Rows on which the number of blocks is chosen.
-SAMPLE_ROWS = 2**17
+SAMPLE_ROWS = 2**20
 # Seeds that must all lose a block before the paper's search gives up on a number of blocks.
 PAPER_SEEDS = 3
 
@@ -47,8 +47,8 @@ def fewest_products(
 
     One balanced tree gives the partitions into 1, 2, 4, ... blocks, and the closed-form path the labels each of them
     needs: at the given lambda, or, where that is open too, at the lambda that captures ``FLOOR`` of the positives. With
-    lambda given, captured must reach ``FLOOR`` times the best of the grid. On many rows a sample is used whose blocks have
-    as many rows as those of the full data would have, since that is what the number of labels in a block depends on.
+    lambda given, captured must reach ``FLOOR`` times the best of the grid. On very many rows a sample is used whose blocks
+    have as many rows as those of the full data would have, since that is what the labels in a block depend on most.
     """
     whole = _products(Y, np.zeros(Y.shape[0], np.int32), 1, lam, objective, threads)
     tried = [{"n_blocks": 1, **whole}]
@@ -57,8 +57,8 @@ def fewest_products(
     if n_rows > SAMPLE_ROWS:
         rows = np.sort(np.random.default_rng(seed).choice(n_rows, SAMPLE_ROWS, replace=False))
         X, Y, share = sparse.csr_array(X[rows]), sparse.csr_array(Y[rows]), SAMPLE_ROWS / n_rows
-    # Products are never fewer than blocks, so more blocks than the products of one block cannot win.
-    limit = min(Y.shape[0] // MIN_ROWS, int(whole["products"] * share))
+    # With every label in one block only, sqrt(labels) blocks would be best; overlap moves that up, but not by more than 8.
+    limit = min(Y.shape[0] // MIN_ROWS, int(8 * whole["products"] ** 0.5 * share))
     depth = max(limit, 1).bit_length() - 1
     with Reporter().phase("") as silent:
         leaves = balanced_tree(X, 2**depth, seed=seed, threads=threads, phase=silent)

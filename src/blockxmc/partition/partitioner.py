@@ -99,15 +99,17 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
             raise BlockXMCError("no row has a label: there is nothing to partition")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         threads = thread_count(self.n_jobs)
-
-        def run(q: int, attempt: int) -> Blocks:
-            return self._partition(X, Y, q, seed + attempt, threads, reporter)
-
+        lam = None if isinstance(self.lam, str) else float(self.lam)
         if isinstance(self.init, str) and self.n_blocks == "paper":
-            blocks, chosen = choice.paper_search(run, X.shape[0], Y.nnz)
+            if lam is None:  # the search compares numbers of blocks at one lambda: that of a single block
+                one_block = Ranking.of(Y, np.zeros(X.shape[0], np.int32), 1, threads=threads)
+                lam = choice.lam_at_floor(one_block, self.objective)
+            blocks, chosen = choice.paper_search(
+                lambda q, attempt: self._partition(X, Y, q, lam, seed + attempt, threads, reporter), X.shape[0], Y.nnz
+            )
         else:
-            chosen = self._choose_blocks(X, Y, seed, threads)
-            blocks = run(chosen.n_blocks, 0)
+            chosen = self._choose_blocks(X, Y, lam, seed, threads)
+            blocks = self._partition(X, Y, chosen.n_blocks, lam, seed, threads, reporter)
         self._keep(blocks, Y.nnz)
         self.choice_ = self._explain(chosen)
         reporter.say(self.choice_["text"])
@@ -121,7 +123,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
             raise BlockXMCError(f"n_blocks must be a whole number of at least 1, not {self.n_blocks!r}")
         if not named and int(self.n_blocks) > n_rows:
             raise BlockXMCError(f"n_blocks={self.n_blocks} is more than the {n_rows} rows: use fewer blocks")
-        if self.lam != "auto" and (isinstance(self.lam, str) or not 0 <= self.lam < np.inf):
+        if self.lam != "auto" if isinstance(self.lam, str) else not 0 <= self.lam < np.inf:
             raise BlockXMCError(f"lam must be 'auto' or a number of at least 0, not {self.lam!r}")
         for name, values in {"objective": ("quadratic", "cost"), "tie": ("stay", "small")}.items():
             if getattr(self, name) not in values:
@@ -131,7 +133,9 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         if self.max_iter < 0:
             raise BlockXMCError(f"max_iter must be at least 0, not {self.max_iter}")
 
-    def _choose_blocks(self, X: sparse.csr_array, Y: sparse.csr_array, seed: int, threads: int) -> choice.Choice:
+    def _choose_blocks(
+        self, X: sparse.csr_array, Y: sparse.csr_array, lam: float | None, seed: int, threads: int
+    ) -> choice.Choice:
         if not isinstance(self.init, str):
             n_blocks = int(np.max(np.asarray(self.init), initial=0)) + 1
             if not isinstance(self.n_blocks, str) and n_blocks > self.n_blocks:
@@ -139,18 +143,22 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
             return choice.Choice(n_blocks, "as in the given start", [])
         if not isinstance(self.n_blocks, str):
             return choice.Choice(int(self.n_blocks), "as given", [])
-        lam = None if isinstance(self.lam, str) else float(self.lam)
         return choice.fewest_products(X, Y, lam, self.objective, seed=seed, threads=threads)
 
     def _partition(
-        self, X: sparse.csr_array, Y: sparse.csr_array, q: int, seed: int, threads: int, reporter: Reporter
+        self,
+        X: sparse.csr_array,
+        Y: sparse.csr_array,
+        q: int,
+        lam: float | None,
+        seed: int,
+        threads: int,
+        reporter: Reporter,
     ) -> Blocks:
         start = self._start(X, Y, q, seed, threads, reporter)
-        if isinstance(self.lam, str):
-            self.lam_ = choice.lam_at_floor(Ranking.of(Y, start, q, threads=threads), self.objective)
-        else:
-            self.lam_ = float(self.lam)
-        rules = Rules(self.lam_, self.objective, self.tie == "small")
+        if lam is None:
+            lam = choice.lam_at_floor(Ranking.of(Y, start, q, threads=threads), self.objective)
+        rules = Rules(lam, self.objective, self.tie == "small")
         with reporter.phase("partition", self.max_iter) as phase:
             return Alternation(X, Y, start, rules, threads).run(self.max_iter, self.tol, phase)
 
@@ -164,6 +172,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         return cluster_rows(X, q, balanced=self.init == "balanced", seed=seed, threads=threads, reporter=reporter)
 
     def _keep(self, blocks: Blocks, n_positives: int) -> None:
+        self.lam_ = blocks.lam
         self.assignment_ = blocks.assignment
         self.label_clusters_ = blocks.clusters.sorted_lists()
         self.objective_trace_ = np.array(blocks.trace)
@@ -178,7 +187,8 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         cost = float(self.ranking_.path(self.objective, self.n_positives_, [self.lam_]).cost[0])
         lam_rule = "as given"
         if isinstance(self.lam, str):
-            lam_rule = f"the largest that keeps {choice.FLOOR:.0%} of the positives in the blocks of the start"
+            where = "one block" if self.n_blocks == "paper" else "the blocks of the start"
+            lam_rule = f"the largest that keeps {choice.FLOOR:.0%} of the positives in {where}"
         text = (
             f"{self.n_blocks_} blocks ({chosen.rule}; {chosen.n_blocks} at the start); lam {self.lam_:.4g} ({lam_rule}); "
             f"{self.captured_:.1%} of the positives captured, {cost:.1f} labels per row"
@@ -227,7 +237,9 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         clusters, captured = ranking.clusters(state["lam"], self.objective)
         self.lam_ = state["lam"]
         trace = np.asarray(state["trace"]).tolist()
-        self._keep(Blocks(state["assignment"], ranking, clusters, captured, trace, state["n_iter"]), state["n_positives"])
+        self._keep(
+            Blocks(state["assignment"], ranking, clusters, captured, trace, state["n_iter"]), state["n_positives"]
+        )
         self.n_features_in_ = state["n_features"]
         self.choice_ = state["choice"]
         return self

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -9,7 +11,7 @@ from sklearn.utils.extmath import row_norms
 
 from blockxmc import _kernels
 from blockxmc._matrix import csr_args
-from blockxmc.partition.ranking import I32, F64, Clusters
+from blockxmc.partition.ranking import F64, I32, Clusters
 from blockxmc.progress import Phase, Reporter, watched
 
 # Above this many clusters plain k-means gives way to the balanced tree: its cost grows with log(q) instead of q.
@@ -94,10 +96,7 @@ def label_vectors(X: sparse.csr_array, Y: sparse.csr_array, labels: I32) -> spar
     bound = np.cumsum(occurrences.astype(bool) @ np.diff(X.indptr).astype(np.float64))
     edges = np.unique(np.searchsorted(bound, np.arange(2**25, bound[-1], 2**25)))
     edges = np.unique(np.concatenate([[0], edges, [labels.size]]))
-    parts = [
-        _heaviest(sparse.csr_array(occurrences[a:b] @ X), LABEL_FEATURES)
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
-    ]
+    parts = [_heaviest(sparse.csr_array(occurrences[a:b] @ X), LABEL_FEATURES) for a, b in pairwise(edges)]
     return sparse.csr_array(sparse.vstack(parts, format="csr", dtype=np.float32))
 
 
@@ -129,24 +128,33 @@ def _nearest(
 
 
 def _spread_rows(X: sparse.csr_array, n_clusters: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """k-means++ on a sample of 50 rows per cluster: each next row is drawn by its distance from those chosen."""
+    """Greedy k-means++ on a sample of 50 rows per cluster.
+
+    Rows are drawn by their distance from those chosen; of a few drawn, the one that brings the sample nearest is taken.
+    """
     usable = np.flatnonzero(np.diff(X.indptr) > 0)
     if usable.size < n_clusters:
         usable = np.arange(X.shape[0])
     sample = np.sort(rng.choice(usable, min(usable.size, 50 * n_clusters), replace=False))
     rows = sparse.csr_array(X[sample].multiply(_inverse_norms(X[sample])[:, None]))
+    trials = 2 + int(np.log(n_clusters))
     chosen = [int(rng.integers(sample.size))]
-    distance = np.full(sample.size, np.inf)
-    while len(chosen) < n_clusters:
-        cosine = np.asarray((rows @ rows[[chosen[-1]]].T).toarray()).ravel()
-        distance = np.minimum(distance, np.maximum(1.0 - cosine, 0.0))
-        distance[chosen] = 0.0
-        free = np.setdiff1d(np.arange(sample.size), chosen)
-        weights = distance[free].astype(np.float64)
-        # Only copies of chosen rows are left: any of them will do.
-        p = weights / weights.sum() if weights.sum() > 0 else None
-        chosen.append(int(rng.choice(free, p=p)))
-    return np.asarray(sample[chosen])
+    free = np.ones(sample.size, dtype=bool)
+    distance = np.ones(sample.size)
+    drawn = np.array(chosen)
+    while True:
+        cosine = np.asarray((rows @ rows[drawn].T).toarray(), dtype=np.float64)
+        nearer = np.minimum(distance[:, None], np.maximum(1.0 - cosine, 0.0))
+        best = int(nearer.sum(axis=0).argmin())
+        chosen[-1], distance = int(drawn[best]), nearer[:, best]
+        free[chosen[-1]] = False
+        if len(chosen) == n_clusters:
+            return np.asarray(sample[chosen])
+        weights = np.where(free, distance, 0.0)
+        # Where only copies of chosen rows are left, any of them will do.
+        weights = weights if weights.sum() > 0 else free.astype(np.float64)
+        drawn = rng.choice(sample.size, trials, p=weights / weights.sum())
+        chosen.append(-1)
 
 
 def _reseed_empty(nearest: I32, cosine: NDArray[np.float32], n_clusters: int) -> None:
