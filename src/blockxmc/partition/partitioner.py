@@ -235,11 +235,9 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         self = cls(**state["params"])
         ranking = Ranking(**state["ranking"])
         clusters, captured = ranking.clusters(state["lam"], self.objective)
-        self.lam_ = state["lam"]
         trace = np.asarray(state["trace"]).tolist()
-        self._keep(
-            Blocks(state["assignment"], ranking, clusters, captured, trace, state["n_iter"]), state["n_positives"]
-        )
+        blocks = Blocks(state["lam"], state["assignment"], ranking, clusters, captured, trace, state["n_iter"])
+        self._keep(blocks, state["n_positives"])
         self.n_features_in_ = state["n_features"]
         self.choice_ = state["choice"]
         return self
