@@ -9,15 +9,17 @@ from blockxmc._version import __version__
 
 if TYPE_CHECKING:
     from blockxmc import metrics as metrics
+    from blockxmc.partition import Partitioner as Partitioner
     from blockxmc.storage import load as load
 
 # Public name -> where it lives. Resolved on first use, so that `import blockxmc` and `blockxmc --help` stay instant.
 _HOME = {
+    "Partitioner": "blockxmc.partition",
     "load": "blockxmc.storage",
     "metrics": "blockxmc.metrics",
 }
 
-__all__ = ["__version__", "load", "metrics"]
+__all__ = ["Partitioner", "__version__", "load", "metrics"]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,47 @@ F64 = NDArray[np.float64]
 
 # --- partition ---
 
+def rank_labels(
+    indptr: I64, indices: I32, n_labels: int, assignment: I32, n_blocks: int, min_count: int, threads: int
+) -> tuple[I64, I32, I32]: ...
+def choose_blocks(
+    indptr: I64,
+    indices: I32,
+    n_labels: int,
+    cluster_indptr: I64,
+    cluster_labels: I32,
+    assignment: I32,
+    price: float,
+    small: bool,
+    threads: int,
+) -> tuple[I32, int]: ...
+def nearest_centroids(
+    indptr: I64,
+    indices: I32,
+    data: F32,
+    n_features: int,
+    assignment: I32,
+    n_clusters: int,
+    query_indptr: I64,
+    query_indices: I32,
+    query_data: F32,
+    budget: int,
+    threads: int,
+    progress: I64,
+) -> tuple[I32, F32]: ...
+def balanced_tree(
+    indptr: I64,
+    indices: I32,
+    data: F32,
+    n_features: int,
+    n_leaves: int,
+    seed: int,
+    sample: int,
+    max_iter: int,
+    threads: int,
+    progress: I64,
+) -> I32: ...
+
 # --- newton ---
 
 # --- predict ---
@@ -64,7 +105,9 @@ class PackedModel:
     ) -> None: ...
     def touched(self, indptr: I64, indices: I32, data: F32, blocks: I32 | None, threads: int) -> I64: ...
 
-def pack_chunk(indptr: I64, indices: I32, data: F32, first: int, width: int) -> tuple[I32, U32, U32, U32]: ...
+def pack_chunk(
+    indptr: I64, indices: I32, data: F32, features: I32 | None, n_features: int, first: int, width: int
+) -> tuple[I32, U32, U32, U32]: ...
 def dense_topk(scores: F32, label_ids: I32, labels: I64, best: F32) -> None: ...
 
 # --- spmm ---

@@ -231,12 +231,13 @@ def pack_linear(weights: list[LinearWeights], clusters: list[I32], n_features: i
     widths: list[int] = []
     block_ptr = np.zeros(len(weights) + 1, np.int64)
     for block, w in enumerate(weights):
-        if w.coef.shape[0] != n_features:
-            raise BlockXMCError(f"block {block} has weights on {w.coef.shape[0]} features, not {n_features}")
+        rows = n_features if w.features is None else w.features.size
+        if w.coef.shape[0] != rows:
+            raise BlockXMCError(f"block {block} has weights on {w.coef.shape[0]} features, not {rows}")
         coef = csr_args(sparse.csr_array(w.coef))
         for first in range(0, w.n_labels, _kernels.MAX_CHUNK_LABELS):
             widths.append(min(_kernels.MAX_CHUNK_LABELS, w.n_labels - first))
-            chunks.append(_kernels.pack_chunk(*coef, first, widths[-1]))
+            chunks.append(_kernels.pack_chunk(*coef, w.features, n_features, first, widths[-1]))
         block_ptr[block + 1] = len(chunks)
     sizes = [[width, *(part.size for part in chunk)] for width, chunk in zip(widths, chunks, strict=True)]
     parts = list(zip(*chunks, strict=True)) or [(), (), (), ()]

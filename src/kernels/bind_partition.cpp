@@ -1,3 +1,128 @@
-#include "bindings.hpp"
+#include <stdexcept>
+#include <string>
 
-void bind_partition(nb::module_ &m) {}
+#include "bindings.hpp"
+#include "kmeans.hpp"
+#include "partition.hpp"
+
+namespace {
+
+void require(bool ok, const char *what) {
+    if (!ok) throw std::invalid_argument(what);
+}
+
+// Row pointers that start at 0 and never fall, and indices below n_cols: nothing later can read out of bounds.
+CsrView checked(const In1<int64_t> &indptr, const In1<int32_t> &indices, const float *data, int64_t n_cols) {
+    require(indptr.shape(0) >= 1 && n_cols >= 0, "a matrix needs row pointers and a number of columns");
+    const CsrView view{indptr.data(), indices.data(), data, int64_t(indptr.shape(0)) - 1, n_cols};
+    require(view.indptr[0] == 0 && view.nnz() == int64_t(indices.shape(0)), "row pointers do not match the indices");
+    for (int64_t i = 0; i < view.n_rows; ++i) require(view.row_size(i) >= 0, "row pointers must not fall");
+    for (int64_t k = 0; k < view.nnz(); ++k)
+        require(uint32_t(view.indices[k]) < uint64_t(n_cols), "a column index is out of range");
+    return view;
+}
+
+CsrView checked(const In1<int64_t> &indptr, const In1<int32_t> &indices, const In1<float> &data, int64_t n_cols) {
+    require(data.shape(0) == indices.shape(0), "values and indices differ in length");
+    return checked(indptr, indices, data.data(), n_cols);
+}
+
+void check_assignment(const In1<int32_t> &assignment, int64_t n_rows, int64_t n_blocks) {
+    require(n_blocks >= 1 && n_blocks <= INT32_MAX, "the number of blocks must be positive");
+    require(int64_t(assignment.shape(0)) == n_rows, "one block per row is needed");
+    for (int64_t i = 0; i < n_rows; ++i)
+        require(assignment.data()[i] >= -1 && assignment.data()[i] < n_blocks, "a block id is out of range");
+}
+
+// A label at most once per cluster: the complement lists count on it.
+void check_distinct(const CsrView &clusters) {
+    std::vector<int64_t> last(clusters.n_cols, -1);
+    for (int64_t l = 0; l < clusters.n_rows; ++l)
+        for (int64_t k = clusters.indptr[l]; k < clusters.indptr[l + 1]; ++k) {
+            require(last[clusters.indices[k]] != l, "a label is twice in one cluster");
+            last[clusters.indices[k]] = l;
+        }
+}
+
+Watch watch_of(const Out1<int64_t> &progress) {
+    require(progress.shape(0) >= 2, "progress must hold two numbers");
+    return Watch(progress.data());
+}
+
+using Ragged = std::tuple<nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>, nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>,
+                          nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>>;
+
+Ragged rank_labels_py(In1<int64_t> indptr, In1<int32_t> indices, int64_t n_labels, In1<int32_t> assignment, int64_t n_blocks,
+                      int64_t min_count, int threads) {
+    RankedLabels out;
+    {
+        nb::gil_scoped_release unlocked;
+        const CsrView Y = checked(indptr, indices, nullptr, n_labels);
+        check_assignment(assignment, Y.n_rows, n_blocks);
+        out = rank_labels(Y, assignment.data(), n_blocks, min_count, threads);
+    }
+    return {to_numpy(std::move(out.indptr)), to_numpy(std::move(out.labels)), to_numpy(std::move(out.counts))};
+}
+
+auto choose_blocks_py(In1<int64_t> indptr, In1<int32_t> indices, int64_t n_labels, In1<int64_t> cluster_indptr,
+                      In1<int32_t> cluster_labels, In1<int32_t> assignment, double price, bool small, int threads) {
+    BlockChoice out;
+    {
+        nb::gil_scoped_release unlocked;
+        const CsrView Y = checked(indptr, indices, nullptr, n_labels);
+        const CsrView clusters = checked(cluster_indptr, cluster_labels, nullptr, n_labels);
+        check_distinct(clusters);
+        check_assignment(assignment, Y.n_rows, clusters.n_rows);
+        out = choose_blocks(Y, clusters.indptr, clusters.indices, clusters.n_rows, assignment.data(), price,
+                            small ? Tie::small : Tie::stay, threads);
+    }
+    return std::make_tuple(to_numpy(std::move(out.assignment)), out.captured);
+}
+
+auto nearest_centroids_py(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data, int64_t n_features,
+                          In1<int32_t> assignment, int64_t n_clusters, In1<int64_t> query_indptr, In1<int32_t> query_indices,
+                          In1<float> query_data, int64_t budget, int threads, Out1<int64_t> progress) {
+    kmeans::Nearest out;
+    {
+        nb::gil_scoped_release unlocked;
+        const CsrView X = checked(indptr, indices, data, n_features);
+        const CsrView queries = checked(query_indptr, query_indices, query_data, n_features);
+        check_assignment(assignment, X.n_rows, n_clusters);
+        out = kmeans::nearest_centroids(X, assignment.data(), n_clusters, queries, budget, threads, watch_of(progress));
+    }
+    return std::make_tuple(to_numpy(std::move(out.cluster)), to_numpy(std::move(out.cosine)));
+}
+
+auto balanced_tree_py(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data, int64_t n_features, int64_t n_leaves,
+                      uint64_t seed, int64_t sample, int max_iter, int threads, Out1<int64_t> progress) {
+    std::vector<int32_t> out;
+    {
+        nb::gil_scoped_release unlocked;
+        const CsrView X = checked(indptr, indices, data, n_features);
+        require(n_leaves >= 1 && n_leaves <= std::max<int64_t>(X.n_rows, 1), "more leaves than rows");
+        require(sample >= 2, "a split needs a sample of two rows or more");
+        out = kmeans::balanced_tree(X, n_leaves, seed, sample, max_iter, threads, watch_of(progress));
+    }
+    return to_numpy(std::move(out));
+}
+
+}  // namespace
+
+void bind_partition(nb::module_ &m) {
+    m.def("rank_labels", &rank_labels_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("n_labels"),
+          nb::arg("assignment").noconvert(), nb::arg("n_blocks"), nb::arg("min_count"), nb::arg("threads"),
+          "Labels of each block by falling count: (indptr, labels, counts).");
+    m.def("choose_blocks", &choose_blocks_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+          nb::arg("n_labels"), nb::arg("cluster_indptr").noconvert(), nb::arg("cluster_labels").noconvert(),
+          nb::arg("assignment").noconvert(), nb::arg("price"), nb::arg("small"), nb::arg("threads"),
+          "The best block of each row given the label clusters: (assignment, captured).");
+    m.def("nearest_centroids", &nearest_centroids_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+          nb::arg("data").noconvert(), nb::arg("n_features"), nb::arg("assignment").noconvert(), nb::arg("n_clusters"),
+          nb::arg("query_indptr").noconvert(), nb::arg("query_indices").noconvert(), nb::arg("query_data").noconvert(),
+          nb::arg("budget"), nb::arg("threads"), nb::arg("progress").noconvert(),
+          "The cluster whose mean direction is nearest to each query row: (cluster, cosine).");
+    m.def("balanced_tree", &balanced_tree_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+          nb::arg("data").noconvert(), nb::arg("n_features"), nb::arg("n_leaves"), nb::arg("seed"), nb::arg("sample"),
+          nb::arg("max_iter"), nb::arg("threads"), nb::arg("progress").noconvert(),
+          "Rows split into equally large leaves by a binary tree of balanced 2-means.");
+}

@@ -196,12 +196,22 @@ auto touched(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks b
     return to_numpy(std::move(counts));
 }
 
-auto pack(I64 indptr, I32 indices, F32 data, int64_t first, int64_t width) {
+auto pack(I64 indptr, I32 indices, F32 data, std::optional<I32> features, int64_t n_features, int64_t first, int64_t width) {
+    const int64_t n_rows = static_cast<int64_t>(indptr.size()) - 1;
+    if (features) {
+        const int32_t *ids = features->data();
+        bool right = static_cast<int64_t>(features->size()) == n_rows;
+        for (int64_t r = 0; right && r < n_rows; ++r) right = ids[r] > (r ? ids[r - 1] : -1) && ids[r] < n_features;
+        expect(right, "features must ascend within the feature range, one per row of weights");
+    } else {
+        expect(n_rows == n_features, "one row of weights per feature");
+    }
     expect(first >= 0 && width >= 0 && width <= max_chunk_labels, "too many labels for one chunk");
     PackedChunk chunk;
     {
         nb::gil_scoped_release release;
-        chunk = pack_chunk(csr_view(indptr, indices, data, first + width), first, width);
+        chunk = pack_chunk(csr_view(indptr, indices, data, first + width), features ? features->data() : nullptr, n_features,
+                           first, width);
     }
     return std::make_tuple(to_numpy(std::move(chunk.keys)), to_numpy(std::move(chunk.buckets)),
                            to_numpy(std::move(chunk.rows)), to_numpy(std::move(chunk.arena)));
@@ -254,7 +264,8 @@ void bind_predict(nb::module_ &m) {
         .def("scores", &scores, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(),
              exact("out_indptr"), exact("labels"), exact("values"), "threads"_a)
         .def("touched", &touched, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), "threads"_a);
-    m.def("pack_chunk", &pack, exact("indptr"), exact("indices"), exact("data"), "first"_a, "width"_a);
+    m.def("pack_chunk", &pack, exact("indptr"), exact("indices"), exact("data"), "features"_a.noconvert().none(), "n_features"_a,
+          "first"_a, "width"_a);
     m.def("dense_topk", &dense_topk, exact("scores"), exact("label_ids"), exact("labels"), exact("best"));
     m.attr("MAX_CHUNK_LABELS") = max_chunk_labels;
 }

@@ -120,15 +120,15 @@ inline std::vector<int32_t> group_by_bucket(const std::vector<int32_t> &features
     return keys;
 }
 
-// Appends the weights of one feature for labels first..first+width as a sparse or dense row; returns whether dense.
-inline bool append_row(const CsrView &coef, int32_t feature, int64_t first, int64_t width, int64_t count,
+// Appends one row of weights for labels first..first+width as a sparse or dense row; returns whether dense.
+inline bool append_row(const CsrView &coef, int64_t row, int64_t first, int64_t width, int64_t count,
                        std::vector<uint32_t> &arena) {
     const bool dense = 4 * count > width;
     const size_t start = arena.size();
     arena.resize(start + (dense ? width : sparse_words(count)), 0);
     auto *weights = reinterpret_cast<float *>(arena.data() + start);
     auto *labels = reinterpret_cast<uint16_t *>(arena.data() + start + count);
-    for (int64_t at = coef.indptr[feature], i = 0; at < coef.indptr[feature + 1]; ++at) {
+    for (int64_t at = coef.indptr[row], i = 0; at < coef.indptr[row + 1]; ++at) {
         const int64_t label = coef.indices[at] - first;
         if (label < 0 || label >= width || coef.data[at] == 0) continue;
         if (dense) {
@@ -141,27 +141,35 @@ inline bool append_row(const CsrView &coef, int32_t feature, int64_t first, int6
     return dense;
 }
 
-// Packs columns first..first+width of a feature-major matrix (d x L).
-inline PackedChunk pack_chunk(const CsrView &coef, int64_t first, int64_t width) {
+// Packs columns first..first+width of a feature-major matrix; its row r holds the weights of features[r] (ascending), or of
+// feature r where `features` is null.
+inline PackedChunk pack_chunk(const CsrView &coef, const int32_t *features, int64_t n_features, int64_t first,
+                              int64_t width) {
     std::vector<int64_t> counts(coef.n_rows, 0);
-    std::vector<int32_t> features;
-    for (int64_t f = 0; f < coef.n_rows; ++f) {
-        for (int64_t at = coef.indptr[f]; at < coef.indptr[f + 1]; ++at)
-            counts[f] += coef.indices[at] >= first && coef.indices[at] < first + width && coef.data[at] != 0;
-        if (counts[f]) features.push_back(static_cast<int32_t>(f));
+    std::vector<int32_t> used;
+    for (int64_t r = 0; r < coef.n_rows; ++r) {
+        for (int64_t at = coef.indptr[r]; at < coef.indptr[r + 1]; ++at)
+            counts[r] += coef.indices[at] >= first && coef.indices[at] < first + width && coef.data[at] != 0;
+        if (counts[r]) used.push_back(features ? features[r] : static_cast<int32_t>(r));
     }
+    // Where the weights of a feature lie in `coef`, or -1 where it has none.
+    auto source = [&](int32_t feature) -> int64_t {
+        if (!features) return feature;
+        const int32_t *at = std::lower_bound(features, features + coef.n_rows, feature);
+        return at != features + coef.n_rows && *at == feature ? at - features : -1;
+    };
     PackedChunk out;
     // Where a third of the features occur, a plain table is smaller than keys and buckets, and quicker.
-    const bool direct = 3 * static_cast<int64_t>(features.size()) >= coef.n_rows && coef.n_rows > 0;
-    if (!direct) out.keys = group_by_bucket(features, out.buckets);
-    const int64_t n_rows = direct ? coef.n_rows : static_cast<int64_t>(features.size());
+    const bool direct = 3 * static_cast<int64_t>(used.size()) >= n_features && n_features > 0;
+    if (!direct) out.keys = group_by_bucket(used, out.buckets);
+    const int64_t n_rows = direct ? n_features : static_cast<int64_t>(used.size());
     out.rows.reserve(n_rows + 1);
     for (int64_t row = 0; row < n_rows; ++row) {
-        const int32_t feature = direct ? static_cast<int32_t>(row) : out.keys[row];
+        const int64_t from = source(direct ? static_cast<int32_t>(row) : out.keys[row]);
         if (out.arena.size() >= (size_t{1} << 31) - static_cast<size_t>(2 * width))
             throw std::length_error("a chunk of " + std::to_string(width) + " labels has more than 8 GB of weights");
         const auto start = static_cast<uint32_t>(out.arena.size() * 2);
-        const bool dense = counts[feature] && append_row(coef, feature, first, width, counts[feature], out.arena);
+        const bool dense = from >= 0 && counts[from] && append_row(coef, from, first, width, counts[from], out.arena);
         out.rows.push_back(start + dense);
     }
     out.rows.push_back(static_cast<uint32_t>(out.arena.size() * 2));

@@ -15,6 +15,7 @@ COMMANDS: dict[str, str] = {
     "predict": "predict",
     "evaluate": "evaluate",
     "inspect": "inspect",
+    "partition": "partition",
 }
 
 app = typer.Typer(

@@ -1,0 +1,151 @@
+"""blockxmc partition: block-wise partitioning alone, written as plain files for use with any other program."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from blockxmc.partition import Partitioner
+
+# Tells a folder that this command wrote, and may replace, from anyone else's.
+_MARK = "blockxmc partition"
+
+
+def partition(
+    train: Annotated[Path, typer.Argument(help="Training data: XC text, or JSONL/TSV/CSV with text and label names.")],
+    out: Annotated[Path, typer.Option(help="Folder to write.")],
+    blocks: Annotated[str, typer.Option(help="auto, paper, cost or a number.", metavar="auto|paper|cost|N")] = "auto",
+    lam: Annotated[str, typer.Option(help="Price of label clusters in the paper's scale.", metavar="auto|F")] = "auto",
+    objective: Annotated[str, typer.Option(metavar="quadratic|cost", help="What label clusters cost.")] = "quadratic",
+    tie: Annotated[str, typer.Option(metavar="stay|small", help="Where a row goes among equal blocks.")] = "stay",
+    init: Annotated[str, typer.Option(metavar="kmeans|balanced|labels", help="The start.")] = "kmeans",
+    max_iter: Annotated[int, typer.Option(help="Rounds at most; 0 keeps the start.")] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of the start.")] = 0,
+    threads: Annotated[int | None, typer.Option(help="Threads (default: all cores).")] = None,
+    export: Annotated[bool, typer.Option("--export", help="Also write one XC file per block.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Divide rows and labels into blocks and write them to a folder.
+
+    Written are assignment.txt (the block of each row), label_clusters.txt (the label ids of each block, a line each) and
+    summary.json; with --export also block-N.txt (the rows of block N in their order, its labels numbered from 0) and
+    block-N.labels.txt (the label id behind each of these numbers).
+    """
+    from blockxmc.data import read_dataset
+    from blockxmc.partition import Partitioner
+
+    _check_replaceable(out)
+    partitioner = Partitioner(
+        n_blocks=_number_or_word(blocks, int),
+        lam=_number_or_word(lam, float),
+        objective=objective,  # type: ignore[arg-type]
+        tie=tie,  # type: ignore[arg-type]
+        init=init,
+        max_iter=max_iter,
+        random_state=seed,
+        n_jobs=threads,
+        verbose=1,
+    )
+    data = read_dataset(train, n_jobs=threads, verbose=1)
+    partitioner.fit(data.X, data.Y)
+    summary = _summary(partitioner)
+
+    def write(folder: Path) -> None:
+        _write_partition(folder, partitioner, summary)
+        if export:
+            _export_blocks(folder, partitioner, data)
+
+    _write_folder(out, write)
+    print(json.dumps(summary, indent=2) if as_json else f"{summary['choice']['text']}\nwritten to {out}")
+
+
+def _number_or_word(text: str, number: Callable[[str], Any]) -> Any:
+    """A number where the text is one; any other word is left for the partitioner to accept or refuse."""
+    try:
+        return number(text)
+    except ValueError:
+        return text
+
+
+def _summary(p: Partitioner) -> dict[str, Any]:
+    sizes = [int(labels.size) for labels in p.label_clusters_]
+    return {
+        "made_by": _MARK,
+        "n_rows": int(p.assignment_.size),
+        "n_blocks": p.n_blocks_,
+        "lam": p.lam_,
+        "lam_rel": p.lam_rel_,
+        "captured": p.captured_,
+        "labels_per_row": float(p.path([p.lam_]).cost[0]),
+        "n_iter": p.n_iter_,
+        "objective_trace": p.objective_trace_.tolist(),
+        "rows_per_block": p.ranking_.n_rows.tolist(),
+        "labels_per_block": sizes,
+        "choice": p.choice_,
+        "params": p.get_params(),
+    }
+
+
+def _write_partition(folder: Path, p: Partitioner, summary: dict[str, Any]) -> None:
+    (folder / "assignment.txt").write_text("".join(f"{block}\n" for block in p.assignment_.tolist()))
+    lines = (" ".join(map(str, labels.tolist())) + "\n" for labels in p.label_clusters_)
+    (folder / "label_clusters.txt").write_text("".join(lines))
+    (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+
+
+def _export_blocks(folder: Path, p: Partitioner, data: Any) -> None:
+    import numpy as np
+
+    from blockxmc.data import write_xc
+
+    order = np.argsort(p.assignment_, kind="stable")
+    rows_of = np.split(order, np.cumsum(p.ranking_.n_rows)[:-1])
+    for block, (rows, labels) in enumerate(zip(rows_of, p.label_clusters_, strict=True)):
+        write_xc(folder / f"block-{block}.txt", data.X[rows], data.Y[rows][:, labels])
+        (folder / f"block-{block}.labels.txt").write_text("".join(f"{label}\n" for label in labels.tolist()))
+
+
+def _check_replaceable(out: Path) -> None:
+    from blockxmc.errors import BlockXMCError
+
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise BlockXMCError(f"{out} is a file: --out must name a folder")
+    if not any(out.iterdir()):
+        return
+    try:
+        ours = json.loads((out / "summary.json").read_text()).get("made_by") == _MARK
+    except (OSError, ValueError, AttributeError):
+        ours = False
+    if not ours:
+        raise BlockXMCError(f"{out} is not empty and was not written by this command: name another folder")
+
+
+def _write_folder(out: Path, write: Callable[[Path], None]) -> None:
+    """Fill a temporary sibling and move it into place, so that the folder is there whole or not at all."""
+    target = out.resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    new, old = temporary / "new", temporary / "old"
+    try:
+        new.mkdir()
+        write(new)
+        if target.exists():
+            os.rename(target, old)
+        try:
+            os.rename(new, target)
+        except OSError:
+            if old.exists():
+                os.rename(old, target)
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,0 +1,137 @@
+"""How many blocks, and which lambda, where the user leaves it to the data. Both are read off the closed-form path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from blockxmc.errors import BlockXMCError
+from blockxmc.partition.alternation import Blocks
+from blockxmc.partition.ranking import I32, ObjectiveName, Ranking
+from blockxmc.partition.start import balanced_tree
+from blockxmc.progress import Reporter
+
+# A choice may give up this much of the positives that could be captured.
+FLOOR = 0.98
+# Fewer rows per block than this teach neither a router nor the labels of a block anything.
+MIN_ROWS = 16
+# Rows on which the number of blocks is chosen.
+SAMPLE_ROWS = 2**20
+# Seeds that must all lose a block before the paper's search gives up on a number of blocks.
+PAPER_SEEDS = 3
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A number of blocks and what spoke for it."""
+
+    n_blocks: int
+    rule: str
+    tried: list[dict[str, Any]]
+
+
+def lam_at_floor(ranking: Ranking, objective: ObjectiveName, floor: float = FLOOR) -> float:
+    """The largest lambda at which the ranked blocks still hold ``floor`` of the positives that they hold at 0."""
+    path = ranking.path(objective, int(ranking.counts.sum(dtype=np.int64)))
+    return float(path.lam[np.flatnonzero(path.captured >= floor * path.captured[0])[-1]])
+
+
+def fewest_products(
+    X: sparse.csr_array, Y: sparse.csr_array, lam: float | None, objective: ObjectiveName, *, seed: int, threads: int
+) -> Choice:
+    """The number of blocks q with the smallest q + E|L| among those that capture enough.
+
+    One balanced tree gives the partitions into 1, 2, 4, ... blocks, and the closed-form path the labels each of them
+    needs: at the given lambda, or, where that is open too, at the lambda that captures ``FLOOR`` of the positives. With
+    lambda given, captured must reach ``FLOOR`` times the best of the grid. On very many rows a sample is used whose blocks
+    have as many rows as those of the full data would have, since that is what the labels in a block depend on most.
+    """
+    whole = _products(Y, np.zeros(Y.shape[0], np.int32), 1, lam, objective, threads)
+    tried = [{"n_blocks": 1, **whole}]
+    n_rows = Y.shape[0]
+    share = 1.0
+    if n_rows > SAMPLE_ROWS:
+        rows = np.sort(np.random.default_rng(seed).choice(n_rows, SAMPLE_ROWS, replace=False))
+        X, Y, share = sparse.csr_array(X[rows]), sparse.csr_array(Y[rows]), SAMPLE_ROWS / n_rows
+    # With every label in one block only, sqrt(labels) blocks would be best; overlap moves that up, but not by more than 8.
+    limit = min(Y.shape[0] // MIN_ROWS, int(8 * whole["products"] ** 0.5 * share))
+    depth = max(limit, 1).bit_length() - 1
+    with Reporter().phase("") as silent:
+        leaves = balanced_tree(X, 2**depth, seed=seed, threads=threads, phase=silent)
+    for level in range(1, depth + 1):
+        n_blocks = round(2**level / share)
+        assignment = leaves >> np.int32(depth - level)
+        # lambda is per row count of a block, which the sample keeps: no rescaling.
+        found = _products(Y, assignment, 2**level, lam, objective, threads, router=n_blocks)
+        tried.append({"n_blocks": n_blocks, **found})
+    enough = FLOOR * max(t["captured"] for t in tried) if lam is not None else 0.0
+    best = min((t for t in tried if t["captured"] >= enough), key=lambda t: (t["products"], t["n_blocks"]))
+    return Choice(int(best["n_blocks"]), "fewest products (blocks + labels of a block) at the captured share", tried)
+
+
+def _products(
+    Y: sparse.csr_array,
+    assignment: I32,
+    n_blocks: int,
+    lam: float | None,
+    objective: ObjectiveName,
+    threads: int,
+    router: int = 1,
+) -> dict[str, float]:
+    ranking = Ranking.of(Y, assignment, n_blocks, threads=threads)
+    at = lam_at_floor(ranking, objective) if lam is None else lam
+    path = ranking.path(objective, Y.nnz, [at])
+    return {
+        "lam": at,
+        "captured": float(path.captured[0]),
+        "labels_per_row": float(path.cost[0]),
+        "products": router + float(path.cost[0]),
+    }
+
+
+def paper_search(run: Callable[[int, int], Blocks], n_rows: int, n_positives: int) -> tuple[Blocks, Choice]:
+    """The paper's search: raise q from 2 while no pair dies; of the q seen, take the one that captures most.
+
+    ``run(q, attempt)`` partitions into q blocks with the seed of that attempt; q fails when every attempt loses a block.
+    Up to 16 every q is tried, beyond that each next one is half as large again, and the last failure is bisected.
+    """
+    tried: list[dict[str, Any]] = []
+    best: tuple[int, Blocks] | None = None
+
+    def survives(q: int) -> bool:
+        nonlocal best
+        for attempt in range(PAPER_SEEDS):
+            blocks = _or_none(run, q, attempt)
+            alive = 0 if blocks is None else blocks.clusters.sizes.size
+            captured = 0 if blocks is None else blocks.captured
+            tried.append({"n_blocks": q, "attempt": attempt, "alive": alive, "captured": captured / n_positives})
+            if blocks is not None and alive == q:
+                if best is None or captured > best[1].captured:
+                    best = q, blocks
+                return True
+        return False
+
+    good, q = 1, 2
+    limit = max(n_rows // MIN_ROWS, 1)
+    while q <= limit:
+        if not survives(q):
+            while q - good > 1:
+                middle = (good + q) // 2
+                good, q = (middle, q) if survives(middle) else (good, middle)
+            break
+        good, q = q, q + 1 if q < 16 else min(q * 3 // 2, max(limit, q + 1))
+    if best is None:
+        best = 1, run(1, 0)
+    return best[1], Choice(best[0], "the paper's search: most captured while no pair is empty", tried)
+
+
+def _or_none(run: Callable[[int, int], Blocks], q: int, attempt: int) -> Blocks | None:
+    """A lambda that empties every block of q is a failure of q, not of the search."""
+    try:
+        return run(q, attempt)
+    except BlockXMCError:
+        return None

@@ -1,0 +1,259 @@
+"""Partitioner: block-wise partitioning as an estimator, usable alone as a pretreatment for any classifier."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+
+from blockxmc._matrix import as_csr
+from blockxmc.errors import BlockXMCError
+from blockxmc.partition import choice
+from blockxmc.partition.alternation import Alternation, Blocks, Rules
+from blockxmc.partition.ranking import I32, LambdaPath, ObjectiveName, Ranking
+from blockxmc.partition.start import cluster_rows, label_first
+from blockxmc.progress import Reporter, reporter_for, thread_count
+from blockxmc.targets import Targets
+
+
+class Partitioner(BaseEstimator):  # type: ignore[misc]
+    """Divide rows into blocks and give each block the labels that matter there.
+
+    Parameters
+    ----------
+    n_blocks : int, "paper", "cost" or "auto"
+        Blocks to start with (some may die). "cost" takes the number with the fewest products per row (blocks to route
+        among plus labels of a block) at the captured share, read off the closed-form path; "paper" raises it from 2 while
+        no block dies and takes the one that captures most; "auto" is "cost".
+    lam : float or "auto"
+        Price of label clusters in the paper's scale (it grows with the number of rows; see ``lam_rel_``). 0 keeps all
+        labels seen in a block. "auto" reads it off the path of the start: the largest that keeps 98 % of the positives.
+    objective : "quadratic" or "cost"
+        ``lam * sum |L|^2`` (the paper) or ``lam * sum n_l |L_l|`` (labels scored over all labelled rows; lam is then the
+        positives that one scored label must capture per row, and every block keeps at least one label).
+    tie : "stay" or "small"
+        A row for which several blocks are equally good stays where it is, or goes to the smallest label cluster.
+    init : "kmeans", "balanced", "labels" or array of int
+        Spherical k-means on the rows (a balanced tree of 2-means beyond 64 blocks), the balanced tree always, k-means on
+        the labels and then the rows to the labels, or a block per row.
+    max_iter, tol : int, float
+        Rounds at most (0: the start and its label step only), and the fall of f below which to stop.
+
+    Attributes
+    ----------
+    assignment_ : block of each training row.      label_clusters_ : ascending label ids of each block.
+    objective_trace_ : f after every half-step.    captured_ : share of positives whose label lies in their block.
+    lam_, lam_rel_ : lambda used, and lam * q / n, which is comparable across numbers of rows and blocks.
+    n_blocks_ : blocks alive.    n_iter_ : rounds.    choice_ : how blocks and lambda were chosen, and why.
+
+    Examples
+    --------
+    >>> X = [[1, 0], [1, 0.1], [0, 1], [0.1, 1]]
+    >>> Y = [[1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1]]
+    >>> p = Partitioner(n_blocks=2, lam=0.1).fit(X, Y)
+    >>> sorted(labels.tolist() for labels in p.label_clusters_), p.captured_
+    ([[0, 1], [2, 3]], 1.0)
+    >>> p.path(lam=[0.1, 1.5]).cost.tolist()
+    [2.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        n_blocks: int | Literal["auto", "cost", "paper"] = "auto",
+        lam: float | Literal["auto"] = "auto",
+        objective: ObjectiveName = "quadratic",
+        tie: Literal["stay", "small"] = "stay",
+        init: Literal["kmeans", "balanced", "labels"] | ArrayLike = "kmeans",
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        random_state: int | np.random.RandomState | None = 0,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_blocks = n_blocks
+        self.lam = lam
+        self.objective = objective
+        self.tie = tie
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: Any, Y: Any) -> Self:
+        """Partition the rows of X (n x d, sparse or dense) and the labels of Y (0-1 matrix or lists of names)."""
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32)
+        Y01 = Targets.encode(Y)[1]
+        check_consistent_length(X, Y01)
+        return self._fit(as_csr(X), Y01, reporter_for(self.verbose))
+
+    def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> Self:
+        self._check_params(X.shape[0])
+        if not Y.nnz:
+            raise BlockXMCError("no row has a label: there is nothing to partition")
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        threads = thread_count(self.n_jobs)
+        lam = None if isinstance(self.lam, str) else float(self.lam)
+        if isinstance(self.init, str) and self.n_blocks == "paper":
+            if lam is None:  # the search compares numbers of blocks at one lambda: that of a single block
+                one_block = Ranking.of(Y, np.zeros(X.shape[0], np.int32), 1, threads=threads)
+                lam = choice.lam_at_floor(one_block, self.objective)
+            blocks, chosen = choice.paper_search(
+                lambda q, attempt: self._partition(X, Y, q, lam, seed + attempt, threads, reporter), X.shape[0], Y.nnz
+            )
+        else:
+            chosen = self._choose_blocks(X, Y, lam, seed, threads)
+            blocks = self._partition(X, Y, chosen.n_blocks, lam, seed, threads, reporter)
+        self._keep(blocks, Y.nnz)
+        self.choice_ = self._explain(chosen)
+        reporter.say(self.choice_["text"])
+        return self
+
+    def _check_params(self, n_rows: int) -> None:
+        named = isinstance(self.n_blocks, str)
+        if named and self.n_blocks not in ("auto", "cost", "paper"):
+            raise BlockXMCError(f"n_blocks must be a number, 'auto', 'cost' or 'paper', not {self.n_blocks!r}")
+        if not named and (int(self.n_blocks) != self.n_blocks or self.n_blocks < 1):
+            raise BlockXMCError(f"n_blocks must be a whole number of at least 1, not {self.n_blocks!r}")
+        if not named and int(self.n_blocks) > n_rows:
+            raise BlockXMCError(f"n_blocks={self.n_blocks} is more than the {n_rows} rows: use fewer blocks")
+        if self.lam != "auto" if isinstance(self.lam, str) else not 0 <= self.lam < np.inf:
+            raise BlockXMCError(f"lam must be 'auto' or a number of at least 0, not {self.lam!r}")
+        for name, values in {"objective": ("quadratic", "cost"), "tie": ("stay", "small")}.items():
+            if getattr(self, name) not in values:
+                raise BlockXMCError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r}")
+        if isinstance(self.init, str) and self.init not in ("kmeans", "balanced", "labels"):
+            raise BlockXMCError(f"init must be kmeans, balanced, labels or a block per row, not {self.init!r}")
+        if self.max_iter < 0:
+            raise BlockXMCError(f"max_iter must be at least 0, not {self.max_iter}")
+
+    def _choose_blocks(
+        self, X: sparse.csr_array, Y: sparse.csr_array, lam: float | None, seed: int, threads: int
+    ) -> choice.Choice:
+        if not isinstance(self.init, str):
+            n_blocks = int(np.max(np.asarray(self.init), initial=0)) + 1
+            if not isinstance(self.n_blocks, str) and n_blocks > self.n_blocks:
+                raise BlockXMCError(f"init names {n_blocks} blocks, n_blocks allows {self.n_blocks}")
+            return choice.Choice(n_blocks, "as in the given start", [])
+        if not isinstance(self.n_blocks, str):
+            return choice.Choice(int(self.n_blocks), "as given", [])
+        return choice.fewest_products(X, Y, lam, self.objective, seed=seed, threads=threads)
+
+    def _partition(
+        self,
+        X: sparse.csr_array,
+        Y: sparse.csr_array,
+        q: int,
+        lam: float | None,
+        seed: int,
+        threads: int,
+        reporter: Reporter,
+    ) -> Blocks:
+        start = self._start(X, Y, q, seed, threads, reporter)
+        if lam is None:
+            lam = choice.lam_at_floor(Ranking.of(Y, start, q, threads=threads), self.objective)
+        rules = Rules(lam, self.objective, self.tie == "small")
+        with reporter.phase("partition", self.max_iter) as phase:
+            return Alternation(X, Y, start, rules, threads).run(self.max_iter, self.tol, phase)
+
+    def _start(
+        self, X: sparse.csr_array, Y: sparse.csr_array, q: int, seed: int, threads: int, reporter: Reporter
+    ) -> I32:
+        if not isinstance(self.init, str):
+            return _given_start(self.init, X.shape[0])
+        if self.init == "labels":
+            return label_first(X, Y, q, seed=seed, threads=threads, reporter=reporter)
+        return cluster_rows(X, q, balanced=self.init == "balanced", seed=seed, threads=threads, reporter=reporter)
+
+    def _keep(self, blocks: Blocks, n_positives: int) -> None:
+        self.lam_ = blocks.lam
+        self.assignment_ = blocks.assignment
+        self.label_clusters_ = blocks.clusters.sorted_lists()
+        self.objective_trace_ = np.array(blocks.trace)
+        self.captured_ = blocks.captured / n_positives
+        self.n_blocks_ = len(self.label_clusters_)
+        self.lam_rel_ = self.lam_ * self.n_blocks_ / blocks.assignment.size
+        self.n_iter_ = blocks.n_iter
+        self.n_positives_ = n_positives
+        self.ranking_ = blocks.ranking
+
+    def _explain(self, chosen: choice.Choice) -> dict[str, Any]:
+        cost = float(self.ranking_.path(self.objective, self.n_positives_, [self.lam_]).cost[0])
+        lam_rule = "as given"
+        if isinstance(self.lam, str):
+            where = "one block" if self.n_blocks == "paper" else "the blocks of the start"
+            lam_rule = f"the largest that keeps {choice.FLOOR:.0%} of the positives in {where}"
+        text = (
+            f"{self.n_blocks_} blocks ({chosen.rule}; {chosen.n_blocks} at the start); lam {self.lam_:.4g} ({lam_rule}); "
+            f"{self.captured_:.1%} of the positives captured, {cost:.1f} labels per row"
+        )
+        return {
+            "text": text,
+            "n_blocks": {"start": chosen.n_blocks, "rule": chosen.rule, "tried": chosen.tried},
+            "lam": {"value": self.lam_, "rule": lam_rule},
+        }
+
+    def path(self, lam: ArrayLike | None = None) -> LambdaPath:
+        """Captured share and expected labels per row for this assignment, at ``lam`` or wherever they change."""
+        check_is_fitted(self)
+        return self.ranking_.path(self.objective, self.n_positives_, lam)
+
+    def label_clusters_at(self, lam: float) -> list[NDArray[np.int64]]:
+        """The label clusters this assignment would have at another lambda; those of a larger lambda are subsets."""
+        check_is_fitted(self)
+        return self.ranking_.clusters(lam, self.objective)[0].sorted_lists()
+
+    def state(self) -> dict[str, Any]:
+        """The fitted partition as a nested dict of arrays and JSON values; see ``from_state``."""
+        check_is_fitted(self)
+        params = self.get_params(deep=False)
+        if not isinstance(params["random_state"], int):
+            params["random_state"] = None
+        if not isinstance(params["init"], str):
+            params["init"] = np.asarray(params["init"])
+        return {
+            "params": params,
+            "assignment": self.assignment_,
+            "ranking": self.ranking_.state(),
+            "trace": self.objective_trace_,
+            "lam": self.lam_,
+            "n_iter": self.n_iter_,
+            "n_positives": self.n_positives_,
+            "n_features": self.n_features_in_,
+            "choice": self.choice_,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Partitioner:
+        """Take back what ``state`` gave (arrays may be read-only memory maps)."""
+        self = cls(**state["params"])
+        ranking = Ranking(**state["ranking"])
+        clusters, captured = ranking.clusters(state["lam"], self.objective)
+        trace = np.asarray(state["trace"]).tolist()
+        blocks = Blocks(state["lam"], state["assignment"], ranking, clusters, captured, trace, state["n_iter"])
+        self._keep(blocks, state["n_positives"])
+        self.n_features_in_ = state["n_features"]
+        self.choice_ = state["choice"]
+        return self
+
+    def __sklearn_tags__(self) -> Tags:
+        """Sparse input, labels required."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+
+def _given_start(init: Any, n_rows: int) -> I32:
+    start = np.asarray(init)
+    if start.shape != (n_rows,) or start.dtype.kind not in "iu":
+        raise BlockXMCError(f"init must hold one whole number for each of the {n_rows} rows")
+    if start.min() < 0:
+        raise BlockXMCError("init must not hold negative block numbers")
+    return np.ascontiguousarray(start, dtype=np.int32)

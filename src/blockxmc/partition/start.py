@@ -1,0 +1,187 @@
+"""Where the alternation starts: spherical k-means on the rows, a balanced tree of 2-means, or label clusters first."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils.extmath import row_norms
+
+from blockxmc import _kernels
+from blockxmc._matrix import csr_args
+from blockxmc.partition.ranking import F64, I32, Clusters
+from blockxmc.progress import Phase, Reporter, watched
+
+# Above this many clusters plain k-means gives way to the balanced tree: its cost grows with log(q) instead of q.
+MAX_LLOYD = 64
+# Floats that the centroids held at one time may take (256 MiB).
+CENTROID_BUDGET = 2**26
+# Rows on which one split of the tree is learned; all rows of the node are then split along the direction found.
+SPLIT_SAMPLE = 2**14
+SPLIT_ITERATIONS = 20
+LLOYD_PASSES = 20
+# A label's vector keeps its heaviest features only.
+LABEL_FEATURES = 256
+
+
+def cluster_rows(
+    X: sparse.csr_array, n_clusters: int, *, balanced: bool, seed: int, threads: int, reporter: Reporter
+) -> I32:
+    """Cluster the rows of X by direction: k-means, or the balanced tree where asked for or where clusters are many."""
+    if n_clusters == 1:
+        return np.zeros(X.shape[0], np.int32)
+    if balanced or n_clusters > MAX_LLOYD:
+        with reporter.phase("start: balanced tree", n_clusters - 1) as phase:
+            return balanced_tree(X, n_clusters, seed=seed, threads=threads, phase=phase)
+    with reporter.phase("start: k-means", LLOYD_PASSES) as phase:
+        return lloyd(X, n_clusters, seed=seed, threads=threads, phase=phase)
+
+
+def balanced_tree(X: sparse.csr_array, n_leaves: int, *, seed: int, threads: int, phase: Phase) -> I32:
+    """Equally large leaves, numbered so that with 2^t of them ``leaf >> s`` is the leaf s levels higher up."""
+    return watched(
+        _kernels.balanced_tree,
+        *csr_args(X),
+        X.shape[1],
+        n_leaves,
+        seed,
+        SPLIT_SAMPLE,
+        SPLIT_ITERATIONS,
+        threads,
+        phase=phase,
+    )
+
+
+def lloyd(X: sparse.csr_array, n_clusters: int, *, seed: int, threads: int, phase: Phase) -> I32:
+    """Spherical k-means from a k-means++ start until under 0.1 % of the rows move; no cluster ends empty."""
+    rng = np.random.default_rng(seed)
+    assignment = np.full(X.shape[0], -1, np.int32)
+    assignment[_spread_rows(X, n_clusters, rng)] = np.arange(n_clusters, dtype=np.int32)
+    for done in range(1, LLOYD_PASSES + 1):
+        nearest, cosine = _nearest(X, assignment, n_clusters, X, threads)
+        _reseed_empty(nearest, cosine, n_clusters)
+        moved = int((nearest != assignment).sum())
+        assignment = nearest
+        phase.update(done)
+        if moved * 1000 <= X.shape[0]:
+            break
+    return assignment
+
+
+def label_first(
+    X: sparse.csr_array, Y: sparse.csr_array, n_clusters: int, *, seed: int, threads: int, reporter: Reporter
+) -> I32:
+    """Cluster the labels by the rows they occur in, then send each row to the cluster that holds most of its labels."""
+    seen = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
+    n_clusters = min(n_clusters, seen.size)
+    vectors = label_vectors(X, Y, seen)
+    which = cluster_rows(vectors, n_clusters, balanced=False, seed=seed, threads=threads, reporter=reporter)
+    order = np.argsort(which, kind="stable")
+    sizes = np.bincount(which, minlength=n_clusters)
+    clusters = Clusters(np.concatenate([[0], np.cumsum(sizes)]), seen[order])
+    nobody = np.full(X.shape[0], -1, np.int32)
+    labels = np.ascontiguousarray(Y.indptr, np.int64), np.ascontiguousarray(Y.indices, np.int32)
+    assignment, _ = _kernels.choose_blocks(
+        *labels, Y.shape[1], clusters.indptr, clusters.labels, nobody, 0.0, False, threads
+    )
+    return nearest_blocks(X, assignment, n_clusters, threads)
+
+
+def label_vectors(X: sparse.csr_array, Y: sparse.csr_array, labels: I32) -> sparse.csr_array:
+    """One row per label: the sum of the unit rows that carry it, cut to its heaviest features."""
+    occurrences = sparse.csr_array(Y.multiply(_inverse_norms(X)[:, None]).T.tocsr())[labels]
+    # Label ranges whose product with X has a bounded number of entries, so that memory stays bounded too.
+    bound = np.cumsum(occurrences.astype(bool) @ np.diff(X.indptr).astype(np.float64))
+    edges = np.unique(np.searchsorted(bound, np.arange(2**25, bound[-1], 2**25)))
+    edges = np.unique(np.concatenate([[0], edges, [labels.size]]))
+    parts = [_heaviest(sparse.csr_array(occurrences[a:b] @ X), LABEL_FEATURES) for a, b in pairwise(edges)]
+    return sparse.csr_array(sparse.vstack(parts, format="csr", dtype=np.float32))
+
+
+def nearest_blocks(X: sparse.csr_array, assignment: I32, n_blocks: int, threads: int) -> I32:
+    """Give every row without a block (-1) the block whose rows point most nearly its way."""
+    lost = np.flatnonzero(assignment < 0)
+    if not lost.size:
+        return assignment
+    out = assignment.copy()
+    out[lost] = _nearest(X, assignment, n_blocks, sparse.csr_array(X[lost]), threads)[0]
+    return out
+
+
+def _nearest(
+    X: sparse.csr_array, assignment: I32, n_clusters: int, queries: sparse.csr_array, threads: int
+) -> tuple[I32, NDArray[np.float32]]:
+    with Reporter().phase("") as silent:
+        return watched(
+            _kernels.nearest_centroids,
+            *csr_args(X),
+            X.shape[1],
+            assignment,
+            n_clusters,
+            *csr_args(queries),
+            CENTROID_BUDGET,
+            threads,
+            phase=silent,
+        )
+
+
+def _spread_rows(X: sparse.csr_array, n_clusters: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Greedy k-means++ on a sample of 50 rows per cluster.
+
+    Rows are drawn by their distance from those chosen; of a few drawn, the one that brings the sample nearest is taken.
+    """
+    usable = np.flatnonzero(np.diff(X.indptr) > 0)
+    if usable.size < n_clusters:
+        usable = np.arange(X.shape[0])
+    sample = np.sort(rng.choice(usable, min(usable.size, 50 * n_clusters), replace=False))
+    rows = sparse.csr_array(X[sample].multiply(_inverse_norms(X[sample])[:, None]))
+    trials = 2 + int(np.log(n_clusters))
+    chosen = [int(rng.integers(sample.size))]
+    free = np.ones(sample.size, dtype=bool)
+    distance = np.ones(sample.size)
+    drawn = np.array(chosen)
+    while True:
+        cosine = np.asarray((rows @ rows[drawn].T).toarray(), dtype=np.float64)
+        nearer = np.minimum(distance[:, None], np.maximum(1.0 - cosine, 0.0))
+        best = int(nearer.sum(axis=0).argmin())
+        chosen[-1], distance = int(drawn[best]), nearer[:, best]
+        free[chosen[-1]] = False
+        if len(chosen) == n_clusters:
+            return np.asarray(sample[chosen])
+        weights = np.where(free, distance, 0.0)
+        # Where only copies of chosen rows are left, any of them will do.
+        weights = weights if weights.sum() > 0 else free.astype(np.float64)
+        drawn = rng.choice(sample.size, trials, p=weights / weights.sum())
+        chosen.append(-1)
+
+
+def _reseed_empty(nearest: I32, cosine: NDArray[np.float32], n_clusters: int) -> None:
+    """Give each empty cluster the row that is farthest from its centroid, never the last row of another cluster."""
+    counts = np.bincount(nearest, minlength=n_clusters)
+    empty = np.flatnonzero(counts == 0)
+    farthest = iter(np.argsort(cosine, kind="stable")) if empty.size else iter(())
+    for cluster in empty:
+        row = next(i for i in farthest if counts[nearest[i]] > 1)
+        counts[nearest[row]] -= 1
+        nearest[row] = cluster
+        counts[cluster] = 1
+
+
+def _inverse_norms(X: sparse.csr_array) -> F64:
+    norms = np.asarray(row_norms(X), dtype=np.float64)
+    return np.divide(1.0, norms, out=np.zeros(norms.size), where=norms > 0)
+
+
+def _heaviest(V: sparse.csr_array, k: int) -> sparse.csr_array:
+    """Each row's k entries of largest magnitude (lower column first among equals)."""
+    sizes = np.diff(V.indptr)
+    if not V.nnz or sizes.max() <= k:
+        return V
+    V.sort_indices()
+    rows = np.repeat(np.arange(V.shape[0]), sizes)
+    order = np.lexsort((V.indices, -np.abs(V.data), rows))
+    kept = np.sort(order[np.arange(V.nnz) - np.repeat(V.indptr[:-1], sizes) < k])
+    indptr = np.concatenate([[0], np.cumsum(np.minimum(sizes, k))])
+    return sparse.csr_array((V.data[kept], V.indices[kept], indptr), shape=V.shape)
