@@ -9,17 +9,40 @@ from blockxmc._version import __version__
 
 if TYPE_CHECKING:
     from blockxmc import metrics as metrics
+    from blockxmc.learners.dismec import DiSMEC as DiSMEC
+    from blockxmc.learners.leml import LEML as LEML
+    from blockxmc.learners.naive_bayes import NaiveBayes as NaiveBayes
+    from blockxmc.learners.pd_sparse import PDSparse as PDSparse
+    from blockxmc.learners.ppd_sparse import PPDSparse as PPDSparse
+    from blockxmc.model import BlockwiseClassifier as BlockwiseClassifier
     from blockxmc.partition import Partitioner as Partitioner
     from blockxmc.storage import load as load
 
 # Public name -> where it lives. Resolved on first use, so that `import blockxmc` and `blockxmc --help` stay instant.
 _HOME = {
+    "BlockwiseClassifier": "blockxmc.model",
+    "DiSMEC": "blockxmc.learners.dismec",
+    "LEML": "blockxmc.learners.leml",
+    "NaiveBayes": "blockxmc.learners.naive_bayes",
+    "PDSparse": "blockxmc.learners.pd_sparse",
+    "PPDSparse": "blockxmc.learners.ppd_sparse",
     "Partitioner": "blockxmc.partition",
     "load": "blockxmc.storage",
     "metrics": "blockxmc.metrics",
 }
 
-__all__ = ["Partitioner", "__version__", "load", "metrics"]
+__all__ = [
+    "BlockwiseClassifier",
+    "DiSMEC",
+    "LEML",
+    "NaiveBayes",
+    "PDSparse",
+    "PPDSparse",
+    "Partitioner",
+    "__version__",
+    "load",
+    "metrics",
+]
 
 
 def __getattr__(name: str) -> Any:

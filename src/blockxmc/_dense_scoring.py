@@ -107,7 +107,8 @@ class DenseScorer(Scorer):
             if isinstance(w, LowRankWeights):
                 total += float(nnz.sum()) * w.W.shape[1] + rows.size * w.H.size
             elif isinstance(w, LinearWeights):
-                total += float(np.diff(w.coef.indptr)[take_rows(X, rows).indices].sum())
+                seen = take_rows(X, rows) if w.features is None else take_rows(X, rows)[:, w.features]
+                total += float(np.diff(w.coef.indptr)[seen.indices].sum())
         return total / max(X.shape[0], 1)
 
     def state(self) -> dict[str, Any]:
@@ -182,16 +183,17 @@ def _best_distinct(labels: I64, scores: NDArray[np.float32], k: int) -> TopK:
 
 def _arrays_of(weights: Weights) -> dict[str, NDArray[Any]]:
     """The arrays that make up linear or low-rank weights; nothing for others."""
+    if not isinstance(weights, (LowRankWeights, LinearWeights)):
+        return {}
+    features = {} if weights.features is None else {"features": weights.features}
     if isinstance(weights, LowRankWeights):
-        return {"W": weights.W, "H": weights.H}
-    if isinstance(weights, LinearWeights):
-        coef = {"indptr": weights.coef.indptr, "indices": weights.coef.indices, "data": weights.coef.data}
-        mass = {} if weights.mass is None else {"mass": weights.mass}
-        return {**coef, "shape": np.array(weights.coef.shape, np.int64), "bias": weights.bias, **mass}
-    return {}
+        return {"W": weights.W, "H": weights.H, **features}
+    coef = {"indptr": weights.coef.indptr, "indices": weights.coef.indices, "data": weights.coef.data}
+    mass = {} if weights.mass is None else {"mass": weights.mass}
+    return {**coef, "shape": np.array(weights.coef.shape, np.int64), "bias": weights.bias, **mass, **features}
 
 
 def _linear_from(arrays: dict[str, NDArray[Any]]) -> LinearWeights:
     d, m = (int(n) for n in arrays["shape"])
     coef = sparse.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(d, m))
-    return LinearWeights(coef, arrays["bias"], arrays.get("mass"))
+    return LinearWeights(coef, arrays["bias"], arrays.get("mass"), arrays.get("features"))
