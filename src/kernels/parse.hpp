@@ -22,7 +22,7 @@
 
 namespace xc {
 
-inline constexpr int64_t kChunkBytes = int64_t{1} << 20;
+inline constexpr int64_t kChunkBytes = int64_t{1} << 18;
 
 struct Fault {
     Finding finding = Finding::none;
