@@ -13,7 +13,7 @@ F64 = NDArray[np.float64]
 # --- parse ---
 
 class XcParser:
-    """Reads blocks of whole XC lines; ``feed`` returns (finding, row, byte offset of the token), finding 0 if all is well."""
+    """Reads blocks of whole XC lines; ``feed`` returns (finding or 0, row, byte offset of the token)."""
 
     n_rows: int
     trailing_empty: int
@@ -23,9 +23,7 @@ class XcParser:
     def feed(self, block: NDArray[np.uint8], n_threads: int) -> tuple[int, int, int]: ...
     def finish(self, n_rows: int) -> tuple[I64, I32, F32, I64, I32]: ...
 
-def format_xc(
-    indptr: I64, indices: I32, data: F32, label_indptr: I64, label_indices: I32, n_threads: int
-) -> bytes: ...
+def format_xc(indptr: I64, indices: I32, data: F32, label_indptr: I64, label_indices: I32, n_threads: int) -> bytes: ...
 
 # --- partition ---
 

@@ -9,7 +9,10 @@ from typing import Annotated, Any
 import typer
 
 # Command -> module under blockxmc.cli that defines a function of the module's own name.
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "convert": "convert",
+    "stats": "stats",
+}
 
 app = typer.Typer(
     name="blockxmc",

@@ -102,7 +102,9 @@ def _tsv_rows(lines: Iterator[str], path: PathLike, require_labels: bool) -> Ite
             continue
         text, tab, subjects = line.rstrip("\r\n").partition("\t")
         if not tab and require_labels:
-            raise DataFormatError(f"{path}: line {number}: no tab; each line must be text, a tab, labels between spaces")
+            raise DataFormatError(
+                f"{path}: line {number}: no tab; each line must be text, a tab, labels between spaces"
+            )
         yield text, [_name(subject) for subject in subjects.split()]
 
 
@@ -132,7 +134,9 @@ def _csv_rows(lines: Iterator[str], path: PathLike, require_labels: bool) -> Ite
             separator = _LABEL_COLUMNS[header[labels_at]] if labels_at is not None else None
             yield text, [_name(label) for label in cell.split(separator) if label.strip()]
     except csv.Error as error:
-        raise DataFormatError(f"{path}: line {reader.line_num}: not CSV ({error}); quote fields that need it") from error
+        raise DataFormatError(
+            f"{path}: line {reader.line_num}: not CSV ({error}); quote fields that need it"
+        ) from error
     finally:
         csv.field_size_limit(limit)
 

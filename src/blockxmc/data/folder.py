@@ -130,7 +130,9 @@ def _train_and_test(folder: Path) -> tuple[Path, Path] | None:
 
 
 def _named(folder: Path, name: str) -> Path | None:
-    return next((folder / (name + end) for end in ("", *COMPRESSED_SUFFIXES) if (folder / (name + end)).is_file()), None)
+    return next(
+        (folder / (name + end) for end in ("", *COMPRESSED_SUFFIXES) if (folder / (name + end)).is_file()), None
+    )
 
 
 def _only(folder: Path, ending: str) -> Path | None:

@@ -38,7 +38,11 @@ def write_npz(path: PathLike, data: Dataset) -> None:
     arrays: dict[str, Any] = {"format": np.int64(FORMAT)}
     for name, matrix in (("X", as_csr(data.X)), ("Y", as_indicator(data.Y))):
         indptr, indices, values = csr_args(matrix)
-        arrays |= {f"{name}_shape": np.array(matrix.shape, np.int64), f"{name}_indptr": indptr, f"{name}_indices": indices}
+        arrays |= {
+            f"{name}_shape": np.array(matrix.shape, np.int64),
+            f"{name}_indptr": indptr,
+            f"{name}_indices": indices,
+        }
         if name == "X":
             arrays["X_data"] = values
     for key, names in (("label_names", data.label_names), ("feature_names", data.feature_names)):
@@ -60,7 +64,9 @@ def read_npz(path: PathLike) -> Dataset:
             raise
         raise DataFormatError(f"{path}: not a readable .npz archive ({error}); write it again") from error
     if "format" not in parts or parts["format"].shape != () or int(parts["format"]) != FORMAT:
-        raise DataFormatError(f"{path}: no data set of format {FORMAT} (no such 'format' entry); write it with write_npz")
+        raise DataFormatError(
+            f"{path}: no data set of format {FORMAT} (no such 'format' entry); write it with write_npz"
+        )
     try:
         X = _matrix(parts, "X", parts["X_data"])
         Y = _matrix(parts, "Y", np.ones(parts["Y_indices"].size, np.float32))
@@ -86,8 +92,8 @@ def _matrix(parts: dict[str, NDArray[Any]], name: str, data: NDArray[Any]) -> sp
         raise ValueError(f"column indices of {name} are out of range")
     if not np.isfinite(data).all():
         raise ValueError(f"{name} holds NaN or infinite values")
-    small = indices.size < 2**31
-    matrix = sparse.csr_array((data, indices.astype(np.int32), indptr.astype(np.int32 if small else np.int64)), shape=(n, d))
+    pointers = indptr.astype(np.int32 if indices.size < 2**31 else np.int64)
+    matrix = sparse.csr_array((data, indices.astype(np.int32), pointers), shape=(n, d))
     if not matrix.has_canonical_format:
         raise ValueError(f"the indices of {name} are not sorted or repeat")
     return matrix
