@@ -16,6 +16,8 @@ COMMANDS: dict[str, str] = {
     "evaluate": "evaluate",
     "inspect": "inspect",
     "partition": "partition",
+    "stats": "stats",
+    "convert": "convert",
 }
 
 app = typer.Typer(

@@ -1,1 +1,28 @@
 """Reading, writing and making data sets."""
+
+from blockxmc.data._source import read_names, write_names
+from blockxmc.data.bundled import load_demo
+from blockxmc.data.dataset import Dataset
+from blockxmc.data.folder import read_data_dir, read_dataset
+from blockxmc.data.npz import read_npz, write_npz
+from blockxmc.data.synthetic import make_synthetic
+from blockxmc.data.text import from_texts, read_text
+from blockxmc.data.tfidf import TextVectorizer
+from blockxmc.data.xc import read_xc, write_xc
+
+__all__ = [
+    "Dataset",
+    "TextVectorizer",
+    "from_texts",
+    "load_demo",
+    "make_synthetic",
+    "read_data_dir",
+    "read_dataset",
+    "read_names",
+    "read_npz",
+    "read_text",
+    "read_xc",
+    "write_names",
+    "write_npz",
+    "write_xc",
+]

@@ -1,0 +1,63 @@
+"""``blockxmc convert``: one data format into another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="XC text, npz, JSONL, TSV or CSV (.gz and .xz too).")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="The suffix names the format: .txt, .npz, .jsonl.")],
+) -> None:
+    """Convert a data file: XC text (.txt, .xc, .svm), npz or JSONL, compressed by a final .gz or .xz.
+
+    Text becomes TF-IDF features; as XC text, labels.txt and features.txt are written beside it.
+    """
+    from blockxmc.data import read_dataset
+    from blockxmc.data.corpus import read_corpus, write_jsonl
+    from blockxmc.data.folder import data_format
+    from blockxmc.errors import BlockXMCError
+
+    kind = _target_format(target)
+    source_kind = data_format(source)
+    if source.resolve() == target.resolve():
+        raise BlockXMCError(f"{target}: input and output are the same file; choose another name")
+    if kind == "jsonl":
+        if source_kind in ("xc", "npz"):
+            raise BlockXMCError(
+                f"{source}: holds features, not text, so it cannot become JSONL; convert to .txt or .npz"
+            )
+        write_jsonl(target, read_corpus(source, verbose=1))
+        return
+    _write(kind, target, read_dataset(source, verbose=1))
+
+
+def _target_format(target: Path) -> str:
+    from blockxmc.data._source import bare_name
+    from blockxmc.errors import BlockXMCError
+
+    suffix = Path(bare_name(target)).suffix
+    formats = {".txt": "xc", ".xc": "xc", ".svm": "xc", ".npz": "npz", ".jsonl": "jsonl"}
+    if suffix not in formats or (suffix == ".npz" and target.suffix != ".npz"):
+        raise BlockXMCError(
+            f"{target}: the suffix names no format to write; use .txt (XC text), .npz or .jsonl,"
+            " with .gz or .xz behind .txt and .jsonl"
+        )
+    return formats[suffix]
+
+
+def _write(kind: str, target: Path, data: object) -> None:
+    from blockxmc.data import Dataset, write_names, write_npz, write_xc
+
+    assert isinstance(data, Dataset)
+    if kind == "npz":
+        write_npz(target, data)
+        return
+    # Names first: should they be refused, no file without its names is left behind.
+    for file, names in (("labels.txt", data.label_names), ("features.txt", data.feature_names)):
+        if names is not None:
+            write_names(target.parent / file, names)
+    write_xc(target, data.X, data.Y, verbose=1)

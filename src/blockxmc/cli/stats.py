@@ -1,0 +1,109 @@
+"""``blockxmc stats``: the paper's data table for a file or a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from blockxmc.data import Dataset
+
+PERCENTILES = (0, 25, 50, 75, 90, 99, 100)
+
+
+def stats(
+    data: Annotated[Path, typer.Argument(help="A data file, or a folder with a training and a test set.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print the sizes and the label skew of a data set."""
+    from blockxmc.data import read_data_dir, read_dataset
+
+    if data.is_dir():
+        train, test = read_data_dir(data, verbose=1)
+        figures = describe(data.resolve().name, train, test)
+    else:
+        figures = describe(data.name, read_dataset(data, verbose=1), None)
+    if as_json:
+        import json
+
+        print(json.dumps(figures))
+    else:
+        _print_tables(figures)
+
+
+def describe(name: str, train: Dataset, test: Dataset | None) -> dict[str, Any]:
+    """The figures of a data set, counted on the training rows unless named otherwise.
+
+    >>> from blockxmc.data import from_texts
+    >>> figures = describe("fruit", from_texts(["red apple", "green leaf"], [["fruit"], ["plant"]]), None)
+    >>> figures["labels"], figures["samples_per_label"], figures["labels_per_sample"]
+    (2, 1.0, 1.0)
+    """
+    import numpy as np
+
+    frequency = np.bincount(train.Y.indices, minlength=train.n_labels)
+    points = np.percentile(frequency, PERCENTILES) if frequency.size else np.zeros(len(PERCENTILES))
+    parts = [train] if test is None else [train, test]
+    rows = sum(part.n_rows for part in parts)
+    return {
+        "data": name,
+        "train_rows": train.n_rows,
+        "test_rows": None if test is None else test.n_rows,
+        "features": train.n_features,
+        "labels": train.n_labels,
+        "samples_per_label": train.Y.nnz / train.n_labels if train.n_labels else 0.0,
+        "labels_per_sample": train.labels_per_row,
+        "labels_per_sample_all_rows": sum(part.Y.nnz for part in parts) / rows if rows else 0.0,
+        "nnz_per_row": train.features_per_row,
+        "nnz_per_row_all_rows": sum(part.X.nnz for part in parts) / rows if rows else 0.0,
+        "label_frequency_percentiles": {str(p): float(v) for p, v in zip(PERCENTILES, points, strict=True)},
+        "labels_without_training_row": int((frequency == 0).sum()),
+        "rows_without_labels": int((np.diff(train.Y.indptr) == 0).sum()),
+        "test_rows_without_labels": None if test is None else int((np.diff(test.Y.indptr) == 0).sum()),
+        "rows_without_features": int((np.diff(train.X.indptr) == 0).sum()),
+        "unseen_labels": 0 if test is None else test.unseen_labels,
+    }
+
+
+def _print_tables(figures: dict[str, Any]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 200  # a pipe has no width to fold to
+
+    def count(value: int | None) -> str:
+        return "-" if value is None else f"{value:,}"
+
+    table = Table(box=box.SIMPLE_HEAD)
+    row = {
+        "Data": figures["data"],
+        "# Training": count(figures["train_rows"]),
+        "# Testing": count(figures["test_rows"]),
+        "# Features": count(figures["features"]),
+        "# Labels": count(figures["labels"]),
+        "ASpL": f"{figures['samples_per_label']:,.2f}",
+        "ALpS": f"{figures['labels_per_sample']:,.2f}",
+        "nnz/row": f"{figures['nnz_per_row']:,.1f}",
+    }
+    for name in row:
+        table.add_column(name, justify="left" if name == "Data" else "right", no_wrap=True)
+    table.add_row(*row.values())
+    console.print(table)
+
+    skew = Table(title="training rows per label, percentiles", title_justify="left", box=box.SIMPLE_HEAD)
+    for p in figures["label_frequency_percentiles"]:
+        skew.add_column(f"{p}%", justify="right", no_wrap=True)
+    skew.add_row(*(f"{value:,.0f}" for value in figures["label_frequency_percentiles"].values()))
+    console.print(skew)
+    empty = f"rows without labels: {count(figures['rows_without_labels'])} training"
+    if figures["test_rows"] is not None:
+        empty += f", {count(figures['test_rows_without_labels'])} test"
+    console.print(f"{empty}; labels without a training row: {count(figures['labels_without_training_row'])}")
+    console.print("ASpL: average samples per label; ALpS: average labels per sample (training rows)")
+    if figures["unseen_labels"]:
+        console.print(f"label occurrences in test that training never shows: {count(figures['unseen_labels'])}")

@@ -1,0 +1,301 @@
+"""Files as the readers see them: plain, gzip or xz by content; whole lines; one-line errors; a bar when it takes long."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gzip
+import io
+import lzma
+import mmap
+import os
+import stat
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockxmc.errors import DataFormatError
+from blockxmc.progress import Phase, reporter_for
+
+PathLike = str | os.PathLike[str]
+Block = NDArray[np.uint8]
+
+STDIN = "-"
+BLOCK_BYTES = 8 << 20
+MAX_LINE_BYTES = 64 << 20
+SHOW_AFTER_SECONDS = 2.0
+
+_GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+COMPRESSED_SUFFIXES = (".gz", ".xz")
+_ARCHIVE_ERRORS = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+
+
+def bare_name(path: PathLike) -> str:
+    """The file's name without a compression suffix.
+
+    >>> bare_name("data/train.txt.xz")
+    'train.txt'
+    """
+    name = Path(path).name
+    for suffix in COMPRESSED_SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name
+
+
+class SlowPhase:
+    """A progress phase that appears only once the work has taken a while."""
+
+    def __init__(self, title: str, total: int | None, verbose: int) -> None:
+        self._title, self._total, self._verbose = title, total, verbose
+        self._began = time.monotonic()
+        self._phase: Phase | None = None
+        self._stack = contextlib.ExitStack()
+
+    def update(self, done: int) -> None:
+        """Set the number of finished steps."""
+        if self._phase is None and self._verbose and time.monotonic() - self._began > SHOW_AFTER_SECONDS:
+            self._phase = self._stack.enter_context(reporter_for(self._verbose).phase(self._title, self._total))
+        if self._phase is not None:
+            self._phase.update(done)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+
+@contextlib.contextmanager
+def archive_errors(path: PathLike) -> Iterator[None]:
+    """Turn what gzip and lzma raise on damaged input into one clear line."""
+    try:
+        yield
+    except _ARCHIVE_ERRORS as error:
+        raise DataFormatError(f"{path}: the archive is truncated or damaged ({error}); fetch it again") from error
+
+
+def _unpacked(raw: IO[bytes], path: PathLike) -> IO[bytes]:
+    """The content of an open file, through a decompressor where its first bytes ask for one."""
+    magic = raw.read(len(_XZ))
+    raw.seek(0)
+    if magic.startswith(_GZIP):
+        return gzip.open(raw)
+    if magic == _XZ:
+        return lzma.open(raw)
+    if magic and Path(path).suffix in COMPRESSED_SUFFIXES:
+        kind = "gzip" if Path(path).suffix == ".gz" else "xz"
+        raise DataFormatError(f"{path}: is named like a {kind} archive but is none; rename it or fetch it again")
+    return raw
+
+
+@functools.lru_cache(maxsize=1)
+def _whole_stdin(stream: IO[bytes]) -> bytes:
+    """Standard input can be read once; recognising the format and reading it are two."""
+    return stream.read()
+
+
+def open_raw(path: PathLike) -> IO[bytes]:
+    """Open a file for reading bytes as stored; ``-`` is standard input (read whole)."""
+    if str(path) == STDIN:
+        return io.BytesIO(_whole_stdin(sys.stdin.buffer))
+    if Path(path).is_dir():
+        raise DataFormatError(f"{path}: is a folder; name a file in it, or use read_data_dir for a train/test folder")
+    raw = open(path, "rb")  # noqa: SIM115 - the caller closes it
+    if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):  # a pipe cannot seek
+        with raw:
+            return io.BytesIO(raw.read())
+    return raw
+
+
+@contextlib.contextmanager
+def open_text(path: PathLike, verbose: int = 0) -> Iterator[Iterator[str]]:
+    """Lines of a UTF-8 file (a byte-order mark is skipped), line ends kept, with progress over the bytes as stored."""
+    with open_raw(path) as raw:
+        total = raw.seek(0, os.SEEK_END)
+        raw.seek(0)
+        if total == 0:
+            raise DataFormatError(f"{path}: is empty; give a file with at least one row")
+        with SlowPhase(f"reading {Path(path).name}", total, verbose) as phase:
+            yield _decoded_lines(_unpacked(raw, path), raw, path, phase)
+
+
+def _decoded_lines(content: IO[bytes], raw: IO[bytes], path: PathLike, phase: SlowPhase) -> Iterator[str]:
+    number = 0
+    with archive_errors(path):
+        while line := content.readline(MAX_LINE_BYTES + 2):
+            number += 1
+            if len(line) > MAX_LINE_BYTES + 1:
+                raise _too_long(path, number)
+            if b"\0" in line:
+                raise DataFormatError(f"{path}: line {number}: holds a NUL byte; this is not a text file")
+            if number % 1000 == 0:
+                phase.update(raw.tell())
+            try:
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise DataFormatError(
+                    f"{path}: line {number}: not UTF-8 text ({error.reason}); convert the file to UTF-8"
+                ) from error
+
+
+def first_line(path: PathLike) -> bytes:
+    """The first line of a file that is not blank, shortened to what recognition needs; empty if there is none."""
+    with open_raw(path) as raw, archive_errors(path):
+        head = _unpacked(raw, path).read(1 << 16)
+    for line in head.removeprefix(b"\xef\xbb\xbf").splitlines():
+        if line.strip():
+            return line
+    return b""
+
+
+def read_blocks(path: PathLike, verbose: int = 0) -> Iterator[Block]:
+    """The bytes of a file in blocks of whole lines (only the last line may lack its newline)."""
+    with open_raw(path) as raw:
+        total = raw.seek(0, os.SEEK_END)
+        raw.seek(0)
+        if total == 0:
+            raise DataFormatError(f"{path}: is empty; give a file with at least one row")
+        with SlowPhase(f"reading {Path(path).name}", total, verbose) as phase:
+            content = _unpacked(raw, path)
+            mapped = content is raw and not isinstance(raw, io.BytesIO)
+            for block, done in _mapped_blocks(raw, path) if mapped else _streamed_blocks(content, raw, path):
+                yield block
+                phase.update(done)
+
+
+def _mapped_blocks(raw: IO[bytes], path: PathLike) -> Iterator[tuple[Block, int]]:
+    """Blocks of a memory-mapped file; pages already read are given back, so that memory stays small."""
+    mapped = mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ)
+    size = len(mapped)
+    everything = np.frombuffer(mapped, dtype=np.uint8)
+    start = line = 0
+    while start < size:
+        stop = _line_end(mapped, start, size)
+        if stop < 0:
+            raise _too_long(path, line + 1)
+        yield everything[start:stop], stop
+        line += int(np.count_nonzero(everything[start:stop] == 10)) if stop < size and size > MAX_LINE_BYTES else 0
+        if hasattr(mmap, "MADV_DONTNEED"):
+            page = start - start % mmap.PAGESIZE
+            mapped.madvise(mmap.MADV_DONTNEED, page, stop - page)
+        start = stop
+
+
+def _line_end(mapped: mmap.mmap, start: int, size: int) -> int:
+    """End of a block that starts at ``start``: behind the last newline that fits, or -1 if a line is too long."""
+    if size - start <= BLOCK_BYTES:
+        return size
+    stop = mapped.rfind(b"\n", start, start + BLOCK_BYTES) + 1
+    if stop == 0:
+        stop = mapped.find(b"\n", start + BLOCK_BYTES, start + MAX_LINE_BYTES + 1) + 1
+    if stop == 0:
+        return size if size - start <= MAX_LINE_BYTES else -1
+    return stop
+
+
+def _streamed_blocks(content: IO[bytes], raw: IO[bytes], path: PathLike) -> Iterator[tuple[Block, int]]:
+    """Blocks of a stream that can only be read forward."""
+    rest = b""
+    line = 0
+    while True:
+        with archive_errors(path):
+            more = content.read(BLOCK_BYTES)
+        cut = more.rfind(b"\n") + 1
+        if more and cut == 0:
+            rest += more
+            if len(rest) > MAX_LINE_BYTES:
+                raise _too_long(path, line + 1)
+            continue
+        block = rest + more[:cut]
+        if block:
+            yield np.frombuffer(block, dtype=np.uint8), raw.tell()
+        if not more:
+            return
+        line += block.count(b"\n")
+        rest = more[cut:]
+
+
+def _too_long(path: PathLike, line: int) -> DataFormatError:
+    limit = f"{MAX_LINE_BYTES >> 20} MiB"
+    return DataFormatError(f"{path}: line {line}: longer than {limit}; put one row on each line")
+
+
+@contextlib.contextmanager
+def write_atomic(path: PathLike) -> Iterator[IO[bytes]]:
+    """Write a file (through gzip or xz by suffix) that appears under its name only when complete."""
+    target = Path(path)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as raw:
+            if target.suffix == ".gz":
+                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed:
+                    yield packed  # type: ignore[misc]
+            elif target.suffix == ".xz":
+                with lzma.open(raw, "wb") as packed_xz:
+                    yield packed_xz
+            else:
+                yield raw
+            raw.flush()
+            os.fsync(raw.fileno())
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def read_names(path: PathLike) -> list[str]:
+    """Names from a text file, one per line, by id.
+
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "labels.txt"
+    >>> _ = file.write_text("cat\\ndog\\n")
+    >>> read_names(file)
+    ['cat', 'dog']
+    """
+    with open_text(path) as lines:
+        return [line.rstrip("\r\n") for line in lines]
+
+
+def write_names(path: PathLike, names: Any) -> None:
+    """Write names, one per line; a name that spans lines is refused."""
+    broken = next((name for name in names if "\n" in name or "\r" in name), None)
+    if broken is not None:
+        raise DataFormatError(f"{path}: the name {broken!r} spans lines and cannot be written one name per line")
+    with write_atomic(path) as out:
+        out.write("".join(f"{name}\n" for name in names).encode())
+
+
+def sibling_names(path: PathLike, name: str, size: int, what: str) -> list[str] | None:
+    """Names from the file ``name`` (plain or compressed) beside ``path``, if there is one; its length must be right."""
+    if str(path) == STDIN:
+        return None
+    for suffix in ("", *COMPRESSED_SUFFIXES):
+        beside = Path(path).parent / (name + suffix)
+        if beside.is_file():
+            if beside.stat().st_size == 0 and size == 0:
+                return []
+            names = read_names(beside)
+            if len(names) != size:
+                raise DataFormatError(
+                    f"{beside}: holds {len(names)} names, but {path} has {size} {what}; correct, move or delete it"
+                )
+            return names
+    return None
