@@ -9,13 +9,17 @@ from blockxmc._version import __version__
 
 if TYPE_CHECKING:
     from blockxmc import metrics as metrics
+    from blockxmc.learners import LEML as LEML
+    from blockxmc.learners import NaiveBayes as NaiveBayes
 
 # Public name -> where it lives. Resolved on first use, so that `import blockxmc` and `blockxmc --help` stay instant.
 _HOME = {
+    "LEML": "blockxmc.learners",
+    "NaiveBayes": "blockxmc.learners",
     "metrics": "blockxmc.metrics",
 }
 
-__all__ = ["__version__", "metrics"]
+__all__ = ["LEML", "NaiveBayes", "__version__", "metrics"]
 
 
 def __getattr__(name: str) -> Any:
