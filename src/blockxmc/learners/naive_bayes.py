@@ -78,7 +78,7 @@ class NaiveBayes(Learner):
                 parts.append(part)
                 job.phase.update(chunk.stop)
         if not parts:
-            return LinearWeights(sparse.csr_array((X.shape[1], 0), dtype=np.float32), np.zeros(0, np.float32))
+            return LinearWeights(X[:0].T.tocsr(), np.zeros(0, np.float32))
         coef = sparse.csr_array(sparse.vstack([part[0] for part in parts], format="csr").T)
         bias, mass = (np.concatenate([part[i] for part in parts]).astype(np.float32) for i in (1, 2))
         return LinearWeights(coef, bias, mass)
@@ -124,35 +124,37 @@ def common_term(X: sparse.csr_array, alpha: float) -> F32:
 
 
 def _feature_mass(X: sparse.csr_array) -> F64:
-    return np.bincount(X.indices, weights=X.data, minlength=X.shape[1])
+    return np.bincount(X.indices, weights=X.data, minlength=X.shape[1]).astype(np.float64)
 
 
 class _Counts:
     """Feature masses of labels, and the log-odds that follow from them; everything in float64."""
 
     def __init__(self, X: sparse.csr_array, Y: sparse.csr_array, alpha: float, rows: sparse.csr_array | None) -> None:
-        self.X, self.alpha = sparse.csr_array(X, dtype=np.float64), alpha
-        positives = sparse.csr_array(Y.T, dtype=np.float64)
-        self.rows = rows
-        self.positives = positives if rows is None else sparse.csr_array(positives.multiply(rows != 0))
+        self.X, self.alpha, self.rows = X.astype(np.float64), alpha, rows
+        self.positives = Y.T.tocsr() if rows is None else Y.T.tocsr().multiply(rows).tocsr()
         self.feature_mass = _feature_mass(X)
 
     def log_odds(self, labels: slice) -> tuple[sparse.csr_array, F64, F64]:
         """Weights (labels x features, float32), prior log-odds and coefficient of |x|_1 of a stretch of labels."""
         positives = self.positives[labels]
-        mass = sparse.csr_array(positives @ self.X)
+        mass = positives @ self.X
         n_positive, total = np.diff(positives.indptr), mass.sum(axis=1)
         if self.rows is None:
-            rest = np.maximum(self.feature_mass[mass.indices] - mass.data, 0)
-            values = np.log1p(mass.data / self.alpha) - np.log1p(rest / self.alpha)
-            values += np.log1p(self.feature_mass[mass.indices] / self.alpha)  # the common term is added elsewhere
-            coef = sparse.csr_array((values, mass.indices, mass.indptr), shape=mass.shape)
+            coef = mass.copy()
+            seen = self.feature_mass[mass.indices]
+            # The common term of these features is taken back here: it is added for every feature of a row elsewhere.
+            coef.data = self._log1p(mass.data) - self._log1p(np.maximum(seen - mass.data, 0)) + self._log1p(seen)
             n_rest, total_rest = self.X.shape[0] - n_positive, self.feature_mass.sum() - total
         else:
-            rows = sparse.csr_array(self.rows[labels] != 0, dtype=np.float64)
-            rest = sparse.csr_array((rows - positives) @ self.X)
-            coef = sparse.csr_array((mass / self.alpha).log1p() - (rest / self.alpha).log1p())
-            n_rest, total_rest = np.diff(rows.indptr) - n_positive, rest.sum(axis=1)
+            rest = (self.rows[labels] - positives) @ self.X
+            n_rest, total_rest = np.diff(self.rows[labels].indptr) - n_positive, rest.sum(axis=1)
+            coef = mass.copy()
+            coef.data, rest.data = self._log1p(mass.data), self._log1p(rest.data)
+            coef = coef - rest
         smoothing = self.alpha * self.X.shape[1]
         prior = np.log(n_positive + 0.5) - np.log(n_rest + 0.5)
         return coef.astype(np.float32), prior, np.log(total_rest + smoothing) - np.log(total + smoothing)
+
+    def _log1p(self, mass: F64) -> F64:
+        return np.log1p(mass / self.alpha)
