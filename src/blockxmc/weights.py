@@ -51,10 +51,16 @@ class LinearWeights:
 
 @dataclass(frozen=True)
 class LowRankWeights:
-    """Scores through a bottleneck of k dimensions: score = (x @ W) @ H.T."""
+    """Scores through a bottleneck of k dimensions: score = (x @ W) @ H.T (+ bias).
+
+    >>> w = LowRankWeights(np.ones((2, 1), np.float32), np.ones((3, 1), np.float32), np.arange(3, dtype=np.float32))
+    >>> w.scores(sparse.csr_array(np.array([[3, 4]], np.float32))).tolist()
+    [[7.0, 8.0, 9.0]]
+    """
 
     W: F32  # d x k
     H: F32  # L x k
+    bias: F32 | None = None  # L
 
     @property
     def n_labels(self) -> int:
@@ -63,4 +69,5 @@ class LowRankWeights:
 
     def scores(self, X: sparse.csr_array) -> F32:
         """Dense scores, rows x labels."""
-        return np.asarray((X @ self.W) @ self.H.T, dtype=np.float32)
+        out = np.asarray((X @ self.W) @ self.H.T, dtype=np.float32)
+        return out if self.bias is None else out + self.bias

@@ -45,10 +45,11 @@ class LEML(Learner):
     rank : k. More than min(rows, labels) cannot help and is cut down to that; ``rank_`` is what was used.
     lam : strength of the regulariser, positive.
     n_iter : outer iterations, each one W-step (conjugate gradients) and one H-step (exact).
+    bias : value of a constant feature added to every row, 0 for none (the published method has none).
     init : ``"svd"`` starts H from the leading right singular vectors of Y, ``"random"`` from small random numbers.
     n_jobs, random_state, verbose : as everywhere; the result does not depend on ``n_jobs``.
 
-    After ``fit``, ``objective_trace_`` holds the objective after every half-step; it never rises.
+    After ``fit``, ``objective_trace_`` holds the objective after every half-step; it never rises (but for rounding).
 
     >>> X = np.array([[1, 0], [0, 1], [1, 1]], np.float32)
     >>> model = LEML(rank=2, lam=0.01, n_jobs=1).fit(X, np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0]]))
@@ -63,6 +64,7 @@ class LEML(Learner):
         rank: int = 500,
         lam: float = 0.1,
         n_iter: int = 5,
+        bias: float = 1.0,
         init: str = "svd",
         n_jobs: int | None = None,
         random_state: int | None = 0,
@@ -71,6 +73,7 @@ class LEML(Learner):
         self.rank = rank
         self.lam = lam
         self.n_iter = n_iter
+        self.bias = bias
         self.init = init
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -83,6 +86,8 @@ class LEML(Learner):
             raise BlockXMCError(f"lam must be a positive number, got {self.lam}: without it the problem is ill-posed")
         if self.n_iter < 1:
             raise BlockXMCError(f"n_iter must be at least 1, got {self.n_iter}")
+        if not np.isfinite(self.bias):
+            raise BlockXMCError(f"bias must be a finite number, got {self.bias}")
         if self.init not in ("svd", "random"):
             raise BlockXMCError(f"init must be 'svd' or 'random', got {self.init!r}")
 
@@ -98,20 +103,26 @@ class LEML(Learner):
     def _train(
         self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, warm: tuple[F32, F32] | None = None
     ) -> Weights:
-        """``warm`` = (W, H) of a related problem, on the same features and labels, starts the search there."""
+        """``warm`` = (W, H) of a related problem, on the same features and labels, starts the search there.
+
+        The bias starts from zero in any case.
+        """
         return self._factorise(X, Y, job, warm).weights(job.threads)
 
     def _factorise(
         self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, warm: tuple[F32, F32] | None = None
     ) -> Factors:
         features = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
-        problem = Bilinear(_take_columns(X, features), Y, self.lam, job.threads)
+        seen = _take_columns(X, features)
+        problem = Bilinear(_with_constant(seen, self.bias) if self.bias else seen, Y, self.lam, job.threads)
         with one_blas_thread():
             if warm is None:
                 H = problem.start(min(self.rank, *Y.shape), self.init, np.random.default_rng(job.seed))
-                W = np.zeros((features.size, H.shape[1]), np.float32)
             else:
-                W, H = warm[0][features], np.array(warm[1], np.float32)
+                H = np.array(warm[1], np.float32)
+            W = np.zeros((problem.X.shape[1], H.shape[1]), np.float32)
+            if warm is not None:
+                W[: features.size] = warm[0][features]
             trace = []
             for iteration in range(self.n_iter):
                 phase = _Part(job.phase, Y.shape[1], (iteration, self.n_iter), H.shape[1])
@@ -123,8 +134,9 @@ class LEML(Learner):
                 # Balancing leaves the product, and so the data term, as it is.
                 trace.append(problem.loss(H, view) + problem.regulariser(W, balanced))
                 H = balanced
+        bias = np.float32(self.bias) * (H @ W[-1]) if self.bias else np.zeros(Y.shape[1], np.float32)
         nnz_per_row = X.nnz / max(1, X.shape[0])
-        return Factors(W, H, features, X.shape[1], nnz_per_row, np.array(trace))
+        return Factors(W[: features.size], H, bias, features, X.shape[1], nnz_per_row, np.array(trace))
 
     def _state(self) -> dict[str, Any]:
         return {**super()._state(), "rank": self.rank_, "objective_trace": self.objective_trace_}
@@ -233,6 +245,7 @@ class Factors:
 
     W: F32
     H: F32
+    bias: F32
     features: NDArray[np.intp]
     n_features: int
     nnz_per_row: float
@@ -254,13 +267,13 @@ class Factors:
         sizes[self.features + 1] = n_labels
         columns = np.tile(np.arange(n_labels, dtype=np.int32), self.features.size)
         coef = sparse.csr_array((dense.ravel(), columns, np.cumsum(sizes)), shape=(self.n_features, n_labels))
-        return LinearWeights(coef, np.zeros(n_labels, np.float32))
+        return LinearWeights(coef, self.bias)
 
     def unfolded(self) -> LowRankWeights:
         """W with rows of zeros for features that never occurred, and H."""
         W = np.zeros((self.n_features, self.W.shape[1]), np.float32)
         W[self.features] = self.W
-        return LowRankWeights(W, self.H)
+        return LowRankWeights(W, self.H, self.bias if self.bias.any() else None)
 
 
 class _Part:
@@ -281,3 +294,11 @@ def _take_columns(X: sparse.csr_array, columns: NDArray[np.intp]) -> sparse.csr_
     place = np.zeros(X.shape[1], np.int32)
     place[columns] = np.arange(columns.size)
     return sparse.csr_array((X.data, place[X.indices], X.indptr), shape=(X.shape[0], columns.size))
+
+
+def _with_constant(X: sparse.csr_array, value: float) -> sparse.csr_array:
+    """X with one more column, the same in every row."""
+    n, d = X.shape
+    ends = X.indptr[1:]
+    data, indices = np.insert(X.data, ends, np.float32(value)), np.insert(X.indices, ends, d)
+    return sparse.csr_array((data, indices, X.indptr + np.arange(n + 1)), shape=(n, d + 1))

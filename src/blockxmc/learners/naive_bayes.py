@@ -108,9 +108,10 @@ class NaiveBayes(Learner):
         self.common_term_ = state["common_term"]
 
     def __sklearn_tags__(self) -> Tags:
-        """As every classifier, but features must not be negative."""
+        """As every classifier, but for counts: features must not be negative, and other data are served poorly."""
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
+        tags.classifier_tags.poor_score = True
         return tags
 
 
