@@ -187,7 +187,8 @@ def _arrays_of(weights: Weights) -> dict[str, NDArray[Any]]:
         return {}
     features = {} if weights.features is None else {"features": weights.features}
     if isinstance(weights, LowRankWeights):
-        return {"W": weights.W, "H": weights.H, **features}
+        bias = {} if weights.bias is None else {"bias": weights.bias}
+        return {"W": weights.W, "H": weights.H, **bias, **features}
     coef = {"indptr": weights.coef.indptr, "indices": weights.coef.indices, "data": weights.coef.data}
     mass = {} if weights.mass is None else {"mass": weights.mass}
     return {**coef, "shape": np.array(weights.coef.shape, np.int64), "bias": weights.bias, **mass, **features}

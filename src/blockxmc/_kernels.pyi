@@ -125,6 +125,25 @@ def dense_topk(scores: F32, label_ids: I32, labels: I64, best: F32) -> None: ...
 
 # --- spmm ---
 
+def spmm(indptr: I64, indices: I32, data: F32, B: F32, out: F32, threads: int) -> None: ...
+def ridge_cg(
+    indptr: I64,
+    indices: I32,
+    data: F32,
+    t_indptr: I64,
+    t_indices: I32,
+    t_data: F32,
+    s: F32,
+    lam: float,
+    T: F32,
+    W: F32,
+    steps: I32,
+    tol: float,
+    max_steps: int,
+    threads: int,
+    progress: I64,
+) -> None: ...
+
 # --- frank_wolfe ---
 
 # --- dual_cd ---

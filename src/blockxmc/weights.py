@@ -79,10 +79,16 @@ class LinearWeights:
 
 @dataclass(frozen=True)
 class LowRankWeights:
-    """Scores through a bottleneck of k dimensions: score = (x @ W) @ H.T."""
+    """Scores through a bottleneck of k dimensions: score = (x @ W) @ H.T (+ bias).
+
+    >>> w = LowRankWeights(np.ones((2, 1), np.float32), np.ones((3, 1), np.float32), np.arange(3, dtype=np.float32))
+    >>> w.scores(sparse.csr_array(np.array([[3, 4]], np.float32))).tolist()
+    [[7.0, 8.0, 9.0]]
+    """
 
     W: F32  # d x k (or len(features) x k)
     H: F32  # L x k
+    bias: F32 | None = None  # L
     features: I32 | None = None
 
     @property
@@ -93,7 +99,8 @@ class LowRankWeights:
     def scores(self, X: sparse.csr_array) -> F32:
         """Dense scores, rows x labels."""
         seen = X if self.features is None else X[:, self.features]
-        return np.asarray((seen @ self.W) @ self.H.T, dtype=np.float32)
+        out = np.asarray((seen @ self.W) @ self.H.T, dtype=np.float32)
+        return out if self.bias is None else out + self.bias
 
     def on_features(self, features: I32) -> LowRankWeights:
         """The same weights, trained on these columns of X only, as weights on all columns."""
@@ -103,4 +110,5 @@ class LowRankWeights:
     def split(self, label_sets: Iterable[Ids]) -> Iterator[LowRankWeights]:
         """The weights of each label set; W is shared by all."""
         for labels in label_sets:
-            yield LowRankWeights(self.W, np.ascontiguousarray(self.H[labels]), self.features)
+            bias = None if self.bias is None else self.bias[labels]
+            yield LowRankWeights(self.W, np.ascontiguousarray(self.H[labels]), bias, self.features)

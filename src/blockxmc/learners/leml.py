@@ -1,0 +1,304 @@
+"""LEML: all labels at once through a bottleneck of a few hundred dimensions, by alternating least squares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blockxmc import _kernels
+from blockxmc._matrix import csr_args
+from blockxmc.errors import BlockXMCError
+from blockxmc.learners._learner import Job, Learner
+from blockxmc.learners._tall import (
+    gram,
+    inner,
+    inverse_root,
+    one_blas_thread,
+    orthonormal,
+    solve_rows,
+    spmm,
+    times,
+    transpose,
+)
+from blockxmc.progress import Phase, Reporter, watched
+from blockxmc.scoring import Scorer
+from blockxmc.weights import LinearWeights, LowRankWeights, Weights
+
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+
+# The W-step is a warm start for the next one, not an end: it stops early.
+_CG_TOL = 0.01
+_CG_STEPS = 20
+
+
+class LEML(Learner):
+    """Low-rank linear model: minimises |Y - X W H'|^2 / 2 + lam (|W|^2 + |H|^2) / 2 over W (d x k) and H (m x k).
+
+    Parameters
+    ----------
+    rank : k. More than min(rows, labels) cannot help and is cut down to that; ``rank_`` is what was used.
+    lam : strength of the regulariser, positive.
+    n_iter : outer iterations, each one W-step (conjugate gradients) and one H-step (exact).
+    bias : value of a constant feature added to every row, 0 for none (the published method has none).
+    init : ``"svd"`` starts H from the leading right singular vectors of Y, ``"random"`` from small random numbers.
+    n_jobs, random_state, verbose : as everywhere; the result does not depend on ``n_jobs``.
+
+    After ``fit``, ``objective_trace_`` holds the objective after every half-step; it never rises (but for rounding).
+
+    >>> X = np.array([[1, 0], [0, 1], [1, 1]], np.float32)
+    >>> model = LEML(rank=2, lam=0.01, n_jobs=1).fit(X, np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0]]))
+    >>> model.predict(X).tolist()
+    [[1, 0, 0], [0, 1, 0], [1, 1, 0]]
+    """
+
+    _threshold = 0.5  # scores approximate the targets 0 and 1
+
+    def __init__(
+        self,
+        rank: int = 500,
+        lam: float = 0.1,
+        n_iter: int = 5,
+        bias: float = 1.0,
+        init: str = "svd",
+        n_jobs: int | None = None,
+        random_state: int | None = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.rank = rank
+        self.lam = lam
+        self.n_iter = n_iter
+        self.bias = bias
+        self.init = init
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_params(self) -> None:
+        if self.rank < 1:
+            raise BlockXMCError(f"rank must be at least 1, got {self.rank}")
+        if not (self.lam > 0 and np.isfinite(self.lam)):
+            raise BlockXMCError(f"lam must be a positive number, got {self.lam}: without it the problem is ill-posed")
+        if self.n_iter < 1:
+            raise BlockXMCError(f"n_iter must be at least 1, got {self.n_iter}")
+        if not np.isfinite(self.bias):
+            raise BlockXMCError(f"bias must be a finite number, got {self.bias}")
+        if self.init not in ("svd", "random"):
+            raise BlockXMCError(f"init must be 'svd' or 'random', got {self.init!r}")
+
+    def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
+        self._check_params()
+        with reporter.phase(f"train {type(self).__name__}", Y.shape[1]) as phase:
+            factors = self._factorise(X, Y, Job(self._threads, self.random_state or 0, phase))
+            weights = factors.weights(self._threads)
+        self.rank_ = factors.H.shape[1]
+        self.objective_trace_ = factors.objective_trace
+        self.scorer_ = Scorer.pack([weights], [np.arange(Y.shape[1])], n_features=X.shape[1], n_labels=Y.shape[1])
+
+    def _train(
+        self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, warm: tuple[F32, F32] | None = None
+    ) -> Weights:
+        """``warm`` = (W, H) of a related problem, on the same features and labels, starts the search there.
+
+        The bias starts from zero in any case.
+        """
+        return self._factorise(X, Y, job, warm).weights(job.threads)
+
+    def _factorise(
+        self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, warm: tuple[F32, F32] | None = None
+    ) -> Factors:
+        features = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
+        seen = _take_columns(X, features)
+        problem = Bilinear(_with_constant(seen, self.bias) if self.bias else seen, Y, self.lam, job.threads)
+        with one_blas_thread():
+            if warm is None:
+                H = problem.start(min(self.rank, *Y.shape), self.init, np.random.default_rng(job.seed))
+            else:
+                H = np.array(warm[1], np.float32)
+            W = np.zeros((problem.X.shape[1], H.shape[1]), np.float32)
+            if warm is not None:
+                W[: features.size] = warm[0][features]
+            trace = []
+            for iteration in range(self.n_iter):
+                phase = _Part(job.phase, Y.shape[1], (iteration, self.n_iter), H.shape[1])
+                W, H = problem.w_step(W, H, phase)
+                view = problem.seen_through(W)
+                trace.append(problem.objective(W, H, view))
+                H = problem.h_step(view)
+                W, balanced = balance(W, H, job.threads)
+                # Balancing leaves the product, and so the data term, as it is.
+                trace.append(problem.loss(H, view) + problem.regulariser(W, balanced))
+                H = balanced
+        bias = np.float32(self.bias) * (H @ W[-1]) if self.bias else np.zeros(Y.shape[1], np.float32)
+        nnz_per_row = X.nnz / max(1, X.shape[0])
+        return Factors(W[: features.size], H, bias, features, X.shape[1], nnz_per_row, np.array(trace))
+
+    def _state(self) -> dict[str, Any]:
+        return {**super()._state(), "rank": self.rank_, "objective_trace": self.objective_trace_}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        super()._restore(state)
+        self.rank_, self.objective_trace_ = state["rank"], state["objective_trace"]
+
+
+@dataclass(frozen=True)
+class View:
+    """Y seen through A = X W: all that the H-step and the objective need to know of W."""
+
+    gram: F64  # A'A
+    cross: F32  # Y'A
+
+
+class Bilinear:
+    """The problem min |Y - X W H'|^2 / 2 + lam (|W|^2 + |H|^2) / 2 and its two half-steps (BLAS on one thread)."""
+
+    def __init__(self, X: sparse.csr_array, Y: sparse.csr_array, lam: float, threads: int) -> None:
+        self.X, self.Xt, self.Y, self.Yt = X, transpose(X), Y, transpose(Y)
+        self.lam, self.threads = lam, threads
+
+    def start(self, rank: int, init: str, rng: np.random.Generator) -> F32:
+        """A first H (labels x rank)."""
+        n_labels, threads = self.Y.shape[1], self.threads
+        if rank == n_labels and init == "svd":
+            return np.eye(n_labels, dtype=np.float32)  # any basis of the whole space will do
+        if init == "random":
+            return rng.standard_normal((n_labels, rank), np.float32) / np.float32(np.sqrt(max(rank, 1)))
+        # Randomised SVD: a random subspace, drawn by two power iterations towards the leading singular vectors.
+        Q = rng.standard_normal((n_labels, min(rank + 10, n_labels)), np.float32)
+        for _ in range(3):
+            Q = orthonormal(spmm(self.Yt, spmm(self.Y, Q, threads), threads), threads)
+        _, vectors = scipy.linalg.eigh(gram(spmm(self.Y, Q, threads), threads))
+        return times(Q, vectors[:, ::-1][:, :rank], threads)
+
+    def w_step(self, W: F32, H: F32, phase: Phase, tol: float = _CG_TOL, max_steps: int = _CG_STEPS) -> tuple[F32, F32]:
+        """Improve W for this H. Both come back rotated (same product) to where the columns of W are independent.
+
+        With H'H = U diag(s) U', the columns of W U solve (s_c X'X + lam) w_c = X'Y H u_c: ridge problems on one X.
+        """
+        s, U = scipy.linalg.eigh(gram(H, self.threads))
+        W, H = times(W, U, self.threads), times(H, U, self.threads)
+        watched(
+            _kernels.ridge_cg,
+            *csr_args(self.X),
+            *csr_args(self.Xt),
+            np.maximum(s, 0).astype(np.float32),
+            self.lam,
+            spmm(self.Y, H, self.threads),
+            W,
+            np.zeros(s.size, np.int32),
+            tol,
+            max_steps,
+            self.threads,
+            phase=phase,
+        )
+        return W, H
+
+    def seen_through(self, W: F32) -> View:
+        """What the H-step and the objective need of X W."""
+        A = spmm(self.X, W, self.threads)
+        return View(gram(A, self.threads), spmm(self.Yt, A, self.threads))
+
+    def h_step(self, view: View) -> F32:
+        """The best H for this W: Y'A (A'A + lam I)^-1."""
+        return solve_rows(view.cross, view.gram + self.lam * np.eye(view.gram.shape[0]), self.threads)
+
+    def loss(self, H: F32, view: View) -> float:
+        """|Y - X W H'|^2 / 2, without forming the rows x labels matrix."""
+        return 0.5 * (self.Y.nnz - 2 * inner(view.cross, H) + float(np.sum(view.gram * gram(H, self.threads))))
+
+    def regulariser(self, W: F32, H: F32) -> float:
+        """Lam (|W|^2 + |H|^2) / 2."""
+        return 0.5 * self.lam * (inner(W, W) + inner(H, H))
+
+    def objective(self, W: F32, H: F32, view: View) -> float:
+        """The value being minimised."""
+        return self.loss(H, view) + self.regulariser(W, H)
+
+
+def balance(W: F32, H: F32, threads: int) -> tuple[F32, F32]:
+    """The factors of the same product with the smallest |W|^2 + |H|^2: W'W = H'H = its singular values.
+
+    >>> W, H = balance(np.array([[8.0]], np.float32), np.array([[2.0]], np.float32), threads=1)
+    >>> abs(W).round(5).tolist(), abs(H).round(5).tolist()
+    ([[4.0]], [[4.0]])
+    """
+    roots = [_root(gram(factor, threads)) for factor in (W, H)]
+    left, values, right = scipy.linalg.svd(roots[0] @ roots[1].T)
+    scale = inverse_root(values**2) ** 0.5  # directions lost in rounding become zero columns
+    return times(W, roots[1].T @ (right.T * scale), threads), times(H, roots[0].T @ (left * scale), threads)
+
+
+def _root(G: F64) -> F64:
+    """R with R'R = G, for a positive semidefinite G of any rank."""
+    values, vectors = scipy.linalg.eigh(G)
+    return np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The outcome: W on the features that occur in training, H, and how it went."""
+
+    W: F32
+    H: F32
+    bias: F32
+    features: NDArray[np.intp]
+    n_features: int
+    nnz_per_row: float
+    objective_trace: F64
+
+    def weights(self, threads: int) -> Weights:
+        """One vector per label where that makes scoring cheaper for less than twice the memory, else the two factors."""
+        n_labels, rank = self.H.shape
+        cheaper = self.nnz_per_row * n_labels < rank * (self.nnz_per_row + n_labels)
+        small = self.features.size * n_labels <= 2 * rank * (self.features.size + n_labels)
+        return self.folded(threads) if (cheaper and small) or rank == 0 else self.unfolded()
+
+    def folded(self, threads: int) -> LinearWeights:
+        """W H' as the linear model it is."""
+        n_labels = self.H.shape[0]
+        with one_blas_thread():
+            dense = times(self.W, self.H.T, threads)
+        sizes = np.zeros(self.n_features + 1, np.int64)
+        sizes[self.features + 1] = n_labels
+        columns = np.tile(np.arange(n_labels, dtype=np.int32), self.features.size)
+        coef = sparse.csr_array((dense.ravel(), columns, np.cumsum(sizes)), shape=(self.n_features, n_labels))
+        return LinearWeights(coef, self.bias)
+
+    def unfolded(self) -> LowRankWeights:
+        """W with rows of zeros for features that never occurred, and H."""
+        W = np.zeros((self.n_features, self.W.shape[1]), np.float32)
+        W[self.features] = self.W
+        return LowRankWeights(W, self.H, self.bias if self.bias.any() else None)
+
+
+class _Part:
+    """Progress of one outer iteration, columns of W done, told as labels done of all."""
+
+    def __init__(self, phase: Phase, n_labels: int, place: tuple[int, int], n_columns: int) -> None:
+        self._phase, self._n_labels, self._place, self._n_columns = phase, n_labels, place, max(1, n_columns)
+
+    def update(self, done: int) -> None:
+        iteration, n_iter = self._place
+        self._phase.update(int(self._n_labels * (iteration + done / self._n_columns) / n_iter))
+
+
+def _take_columns(X: sparse.csr_array, columns: NDArray[np.intp]) -> sparse.csr_array:
+    """X without its empty columns: the cost of a block follows the block."""
+    if columns.size == X.shape[1]:
+        return X
+    place = np.zeros(X.shape[1], np.int32)
+    place[columns] = np.arange(columns.size)
+    return sparse.csr_array((X.data, place[X.indices], X.indptr), shape=(X.shape[0], columns.size))
+
+
+def _with_constant(X: sparse.csr_array, value: float) -> sparse.csr_array:
+    """X with one more column, the same in every row."""
+    n, d = X.shape
+    ends = X.indptr[1:]
+    data, indices = np.insert(X.data, ends, np.float32(value)), np.insert(X.indices, ends, d)
+    return sparse.csr_array((data, indices, X.indptr + np.arange(n + 1)), shape=(n, d + 1))
