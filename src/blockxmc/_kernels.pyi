@@ -149,6 +149,57 @@ def ridge_cg(
 # --- dual_cd ---
 
 # --- fastxml ---
+I8 = NDArray[np.int8]
+
+def fastxml_grow(
+    x_ptr: I64,
+    x_idx: I32,
+    x_val: F32,
+    n_features: int,
+    y_ptr: I64,
+    y_idx: I32,
+    n_labels: int,
+    n_trees: int,
+    max_leaf: int,
+    leaf_labels: int,
+    cost: float,
+    bias: float,
+    seed: int,
+    threads: int,
+    progress: I64 | None = None,
+) -> dict[str, Any]: ...
+def fastxml_split(y_ptr: I64, y_idx: I32, n_labels: int, start: I8) -> tuple[I8, F64]: ...
+def fastxml_separator(
+    col_ptr: I64,
+    rows: I32,
+    values: F32,
+    side: I8,
+    cost_plus: float,
+    cost_minus: float,
+    tolerance: float,
+    max_newton: int,
+    max_passes: int,
+    seed: int,
+) -> F64: ...
+
+class Forest:
+    def __init__(
+        self,
+        roots: I32,
+        children: I32,
+        feature_ptr: I64,
+        features: I32,
+        weights: F32,
+        bias: F32,
+        label_ptr: I64,
+        labels: I32,
+        label_scores: F32,
+        n_features: int,
+        n_labels: int,
+    ) -> None: ...
+    def leaves(self, indptr: I64, indices: I32, values: F32, out: I32, threads: int) -> None: ...
+    def topk(self, indptr: I64, indices: I32, values: F32, labels: I64, scores: F32, threads: int) -> None: ...
+    def scores(self, indptr: I64, indices: I32, values: F32, threads: int) -> tuple[I64, I32, F32]: ...
 
 # --- filters ---
 
