@@ -1,0 +1,207 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from helpers import blocky
+
+from blockxmc.cli import main
+from blockxmc.data import write_xc
+
+
+def run(capsys, *args):
+    """Exit code, stdout and stderr of a command."""
+    with pytest.raises(SystemExit) as caught:
+        main([str(arg) for arg in args])
+    out, err = capsys.readouterr()
+    return caught.value.code or 0, out, err
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    where = tmp_path_factory.mktemp("data")
+    X, Y = blocky(n=300)
+    write_xc(where / "train.txt", X[:240], Y[:240])
+    write_xc(where / "test.txt", X[240:], Y[240:])
+    rows = [("cats purr and sleep", ["cat"]), ("dogs bark and run", ["dog"]), ("cats and dogs play", ["cat", "dog"])] * 6
+    text = "".join(json.dumps({"text": words, "labels": labels}) + "\n" for words, labels in rows)
+    (where / "text.jsonl").write_text(text)
+    return where
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    with pytest.raises(SystemExit):
+        main(["train", str(folder / "train.txt"), "--model", str(folder / "model"), "--blocks", "3", "--lam", "0.3"])
+    return folder / "model"
+
+
+def test_train_evaluate_predict_inspect(capsys, folder, model):
+    code, out, _ = run(capsys, "evaluate", model, folder / "test.txt", "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert result["P@1"] > 60
+    for key in ("nDCG@3", "R@5", "PSP@1", "candidates", "products", "speedup", "speedup_paper", "speedup_flops", "batch_us", "one_us"):
+        assert result[key] >= 0
+    code, out, _ = run(capsys, "predict", model, folder / "test.txt", "--top-k", 2)
+    lines = out.splitlines()
+    assert (code, len(lines)) == (0, 60)
+    pairs = [pair.split(":") for pair in lines[0].split()]
+    assert len(pairs) == 2
+    assert float(pairs[0][1]) >= float(pairs[1][1])
+    code, out, _ = run(capsys, "inspect", model, "--verify", "--json")
+    assert code == 0
+    assert json.loads(out)["partition"]["blocks"] == 3
+    code, out, _ = run(capsys, "inspect", model)
+    assert "blocks" in out
+
+
+@pytest.mark.parametrize("form", ["xc", "jsonl", "tsv"])
+def test_prediction_formats_and_files(capsys, folder, model, form, tmp_path):
+    code, out, _ = run(capsys, "predict", model, folder / "test.txt", "--format", form, "--out", tmp_path / "out")
+    assert (code, out) == (0, "")
+    first = (tmp_path / "out").read_text().splitlines()[0]
+    if form == "jsonl":
+        assert len(json.loads(first)["labels"]) == 5
+    elif form == "tsv":
+        assert first.split("\t")[:2] == ["0", "1"]
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("system", ["bp", "full", "cbmlc", "lpsr", "lf", "fastxml"])
+def test_every_system_from_the_command_line(capsys, folder, system, tmp_path):
+    code, _, err = run(capsys, "train", folder / "train.txt", "--model", tmp_path / "m", "--system", system)
+    assert (code, err) == (0, "")
+    code, out, _ = run(capsys, "evaluate", tmp_path / "m", folder / "test.txt", "--json")
+    assert code == 0
+    assert json.loads(out)["P@1"] > 30
+
+
+@pytest.mark.parametrize("base", ["dismec", "pd-sparse", "ppd-sparse", "leml", "naive-bayes"])
+@pytest.mark.parametrize("more", [["--paper"], ["--weights", "global"]])
+def test_every_base_from_the_command_line(capsys, folder, base, more, tmp_path):
+    options = ["--base", base, "--blocks", 3, "--lam", 0.3, *more, "--json"]
+    code, out, err = run(capsys, "train", folder / "train.txt", "--model", tmp_path / "m", *options)
+    assert (code, err) == (0, "")
+    assert json.loads(out)["blocks"] == 3
+    code, out, _ = run(capsys, "evaluate", tmp_path / "m", folder / "test.txt", "--json")
+    assert json.loads(out)["P@1"] > 30
+
+
+def test_text_in_label_names_out(capsys, folder, tmp_path, monkeypatch):
+    code, _, _ = run(capsys, "train", folder / "text.jsonl", "--model", tmp_path / "m")
+    assert code == 0
+    code, out, _ = run(capsys, "predict", tmp_path / "m", folder / "text.jsonl", "--top-k", 1)
+    assert json.loads(out.splitlines()[0])["labels"] == ["cat"]
+    (tmp_path / "new.jsonl").write_text('{"text": "a dog barks, dogs run"}\n{"text": "unheard words only"}\n')
+    code, out, _ = run(capsys, "predict", tmp_path / "m", tmp_path / "new.jsonl", "--top-k", 1)
+    assert code == 0
+    assert json.loads(out.splitlines()[0])["labels"] == ["dog"]
+    piped = subprocess.run(
+        [sys.executable, "-m", "blockxmc", "predict", str(tmp_path / "m"), "-", "--format", "tsv"],
+        input='{"text": "cats purr"}\n', capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert piped.returncode == 0, piped.stderr
+    assert piped.stdout.splitlines()[0].split("\t")[2] == "cat"
+
+
+def test_parameters_by_name(capsys, folder, tmp_path):
+    code, out, _ = run(capsys, "train", folder / "train.txt", "--model", tmp_path / "m", "--param", "base__C=0.5", "--blocks", 2)
+    assert code == 0
+    code, _, err = run(capsys, "train", folder / "train.txt", "--model", tmp_path / "m2", "--param", "base__D=0.5")
+    assert code == 2
+    assert "base__C" in err
+
+
+BAD = {
+    "missing file": (["train", "{dir}/nothing.txt", "--model", "{tmp}/m"], "nothing.txt"),
+    "empty file": (["train", "{tmp}/empty.txt", "--model", "{tmp}/m"], "empty"),
+    "nan": (["train", "{tmp}/nan.txt", "--model", "{tmp}/m"], "nan"),
+    "no labels": (["train", "{tmp}/unlabelled.txt", "--model", "{tmp}/m"], "label"),
+    "too many blocks": (["train", "{dir}/train.txt", "--model", "{tmp}/m", "--blocks", "100000"], "rows"),
+    "blocks": (["train", "{dir}/train.txt", "--model", "{tmp}/m", "--blocks", "many"], "--blocks"),
+    "system": (["train", "{dir}/train.txt", "--model", "{tmp}/m", "--system", "svm"], "--system"),
+    "base": (["train", "{dir}/train.txt", "--model", "{tmp}/m", "--base", "svm"], "--base"),
+    "meaningless": (["train", "{dir}/train.txt", "--model", "{tmp}/m", "--system", "full", "--lam", "1"], "--lam"),
+    "someone's folder": (["train", "{dir}/train.txt", "--model", "{tmp}/mine"], "mine"),
+    "no model": (["predict", "{tmp}/mine", "{dir}/test.txt"], "mine"),
+    "wrong width": (["evaluate", "{dir}/model", "{tmp}/wide.txt"], "60"),
+    "damaged": (["predict", "{tmp}/damaged", "{dir}/test.txt"], "damaged"),
+    "format": (["predict", "{dir}/model", "{dir}/test.txt", "--format", "pdf"], "--format"),
+    "block": (["inspect", "{dir}/model", "--block", "99"], "99"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_exit_code_2(capsys, folder, model, case, tmp_path):
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "nan.txt").write_text("1 2 2\n0 0:nan\n")
+    (tmp_path / "unlabelled.txt").write_text("2 2 2\n 0:1\n 1:1\n")
+    (tmp_path / "wide.txt").write_text("1 70 30\n0 69:1\n")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("precious")
+    (tmp_path / "damaged").mkdir()
+    for file in model.iterdir():
+        (tmp_path / "damaged" / file.name).write_bytes(file.read_bytes()[: -10 if file.suffix == ".npy" else None])
+    args, expected = BAD[case]
+    code, out, err = run(capsys, *(arg.format(dir=folder, tmp=tmp_path) for arg in args))
+    assert code == 2
+    assert out == ""
+    assert expected in err
+    assert "Traceback" not in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (tmp_path / "m").exists()
+    assert (tmp_path / "mine" / "thesis.tex").exists()
+
+
+def test_a_full_disk_leaves_the_old_model(capsys, folder, model, monkeypatch):
+    before = {file.name: file.read_bytes() for file in model.iterdir()}
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device", str(model))
+
+    monkeypatch.setattr(np.lib.format, "write_array", full)
+    code, _, err = run(capsys, "train", folder / "train.txt", "--model", model)
+    assert code == 2
+    assert "No space left" in err
+    assert {file.name: file.read_bytes() for file in model.iterdir()} == before
+    assert sorted(file.name for file in folder.iterdir()) == ["model", "test.txt", "text.jsonl", "train.txt"]
+
+
+def test_interrupt_exits_130_and_leaves_nothing(tmp_path):
+    X, Y = blocky(n=40000, n_features=3000, n_labels=2000, n_blocks=20)
+    write_xc(tmp_path / "train.txt", X, Y)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "blockxmc", "train", str(tmp_path / "train.txt"), "--model", str(tmp_path / "m"), "--system", "full"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(4)
+    assert process.poll() is None, "the training was too short to be interrupted"
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["train.txt"]
+
+
+def test_help_is_quick_and_light():
+    code = (
+        "import sys\nfrom blockxmc.cli import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        "sys.exit(3 if 'sklearn' in sys.modules or 'numpy' in sys.modules else 0)"
+    )
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "train" in done.stdout
+    assert time.perf_counter() - start < 3  # 0.4 s on an idle machine
+
+
+def test_version(capsys):
+    code, out, _ = run(capsys, "--version")
+    assert code == 0
+    assert out.startswith("blockxmc 0.")

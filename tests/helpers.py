@@ -1,0 +1,21 @@
+"""Small data sets that several tests share."""
+
+import numpy as np
+from scipy import sparse
+
+
+def blocky(n=240, n_features=60, n_labels=30, n_blocks=3, seed=0):
+    """Rows in planted blocks: each block has features and labels of its own, and two labels are everywhere."""
+    rng = np.random.default_rng(seed)
+    block = rng.integers(n_blocks, size=n)
+    X, Y = np.zeros((n, n_features), np.float32), np.zeros((n, n_labels), np.float32)
+    per_f, per_l = n_features // n_blocks, (n_labels - 2) // n_blocks
+    for i, b in enumerate(block):
+        topic = rng.integers(per_l, size=2)
+        Y[i, 2 + b * per_l + topic] = 1
+        Y[i, rng.integers(2)] = 1
+        X[i, b * per_f + (topic * 2) % per_f] = 1
+        X[i, b * per_f + rng.integers(per_f, size=3)] += 0.3
+        X[i, rng.integers(n_features, size=2)] += 0.1
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return sparse.csr_array(X), sparse.csr_array(Y)

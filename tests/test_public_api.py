@@ -1,0 +1,44 @@
+"""The public surface: sorted, complete, and nothing else."""
+
+import subprocess
+import sys
+
+import blockxmc
+import blockxmc.baselines
+import blockxmc.data
+
+CONTRACT = ["BlockwiseClassifier", "DiSMEC", "LEML", "NaiveBayes", "PDSparse", "PPDSparse", "Partitioner", "load", "metrics"]
+
+
+def test_names():
+    assert blockxmc.__all__ == sorted(blockxmc.__all__)
+    assert [name for name in blockxmc.__all__ if name != "__version__"] == CONTRACT
+    assert dir(blockxmc) == blockxmc.__all__
+    for name in blockxmc.__all__:
+        assert getattr(blockxmc, name) is not None
+
+
+def test_rooms():
+    for name in ("CBMLC", "LPSR", "LabelFilters", "FastXML"):
+        assert name in blockxmc.baselines.__all__
+        assert getattr(blockxmc.baselines, name).__doc__
+    for name in ("Dataset", "read_xc", "write_xc", "read_text", "make_synthetic"):
+        assert getattr(blockxmc.data, name).__doc__
+    for name in ("precision_at_k", "ndcg_at_k", "recall_at_k", "psp_at_k", "psndcg_at_k", "coverage_at_k"):
+        assert getattr(blockxmc.metrics, name).__doc__
+    for name in ("inverse_propensity", "evaluate"):
+        assert getattr(blockxmc.metrics, name).__doc__
+
+
+def test_unknown_name():
+    try:
+        blockxmc.nothing_of_this_name  # noqa: B018
+    except AttributeError as error:
+        assert "nothing_of_this_name" in str(error)
+    else:
+        raise AssertionError("an unknown name must raise AttributeError")
+
+
+def test_import_is_light():
+    code = "import sys, blockxmc; print('sklearn' in sys.modules or 'scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
