@@ -115,8 +115,12 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.targets_.decode(chosen)
 
     def decision_function(self, X: Any) -> Any:
-        """Scores of the candidates: CSR when Y was sparse or names (absent means not scored), else dense with -inf."""
+        """Scores of the candidates, positive where ``predict`` says yes.
+
+        CSR when Y was sparse or names (absent means not scored), else dense with -inf.
+        """
         scores = self._scores(self._validated(X))
+        scores.data = scores.data - np.float32(self._threshold)
         if self.targets_.kind not in ("dense", "classes"):
             return sparse.csr_matrix(scores) if self.targets_.kind == "csr_matrix" else scores
         dense = np.full(scores.shape, -np.inf, dtype=np.float32)

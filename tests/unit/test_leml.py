@@ -110,7 +110,7 @@ def test_both_starts_reach_the_nuclear_norm_optimum():
 
 def test_full_rank_and_little_regularisation_give_least_squares():
     X, Y = problem(n=200, d=10, m=10)
-    scores = LEML(rank=10, lam=1e-4, n_iter=20, bias=0, n_jobs=1).fit(X, Y).decision_function(X).toarray()
+    scores = LEML(rank=10, lam=1e-4, n_iter=20, bias=0, n_jobs=1).fit(X, Y)._scores(X).toarray()
     exact = X @ np.linalg.lstsq(X.toarray(), Y.toarray(), rcond=None)[0]
     np.testing.assert_allclose(scores, exact, atol=0.01)
 
@@ -188,7 +188,7 @@ def test_empty_rows_unused_labels_one_label_no_label():
     Y = sparse.csr_array(Y @ sparse.diags_array((np.arange(12) % 4 > 0).astype(np.float32)))
     Y.eliminate_zeros()
     for init in ("svd", "random"):
-        scores = LEML(rank=5, bias=0, init=init, n_jobs=1).fit(X, Y).decision_function(X).toarray()
+        scores = LEML(rank=5, bias=0, init=init, n_jobs=1).fit(X, Y)._scores(X).toarray()
         assert np.isfinite(scores).all()
         np.testing.assert_allclose(scores[:, ::4], 0, atol=1e-6)
         assert not scores[::3].any()
@@ -196,7 +196,7 @@ def test_empty_rows_unused_labels_one_label_no_label():
     assert one.rank_ == 1
     assert one.predict_topk(X, 2)[0][:, 1].max() == -1
     nothing = LEML(n_jobs=1).fit(X, sparse.csr_array((60, 3), dtype=np.float32))
-    assert not nothing.decision_function(X).toarray().any()
+    assert not nothing._scores(X).toarray().any()
     assert LEML()._train(X, Y[:, :0], job()).scores(X).shape == (60, 0)
     assert not LEML()._train(X[:0], Y[:0], job()).scores(X).any()
 
@@ -208,6 +208,17 @@ def test_empty_rows_unused_labels_one_label_no_label():
 def test_bad_parameters_are_refused_by_name(params):
     with pytest.raises(BlockXMCError, match=next(iter(params))):
         LEML(**params).fit(*problem())
+
+
+def test_predicts_what_scores_above_one_half():
+    X, Y = problem()
+    for given in (Y, Y.toarray()):
+        model = LEML(n_jobs=1).fit(X, given)
+        predicted, margins = model.predict(X), model.decision_function(X)
+        if sparse.issparse(predicted):
+            predicted, margins = predicted.toarray(), margins.toarray()
+        np.testing.assert_array_equal(predicted, model._scores(X).toarray() > 0.5)
+        np.testing.assert_array_equal(predicted, margins > 0)
 
 
 def test_state_survives_a_round_trip():

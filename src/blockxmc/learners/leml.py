@@ -134,7 +134,7 @@ class LEML(Learner):
                 # Balancing leaves the product, and so the data term, as it is.
                 trace.append(problem.loss(H, view) + problem.regulariser(W, balanced))
                 H = balanced
-        bias = np.float32(self.bias) * (H @ W[-1]) if self.bias else np.zeros(Y.shape[1], np.float32)
+            bias = np.float32(self.bias) * (H @ W[-1]) if self.bias else np.zeros(Y.shape[1], np.float32)
         nnz_per_row = X.nnz / max(1, X.shape[0])
         return Factors(W[: features.size], H, bias, features, X.shape[1], nnz_per_row, np.array(trace))
 
