@@ -71,7 +71,7 @@ def test_file(path: str) -> Iterator[Path]:
         yield copy
 
 
-def read_for(model: XMCEstimator, path: Path) -> Dataset:
+def read_for(model: XMCEstimator, path: Path, *, require_labels: bool) -> Dataset:
     """Test data in the features and labels of a model."""
     from blockxmc.data import read_dataset
 
@@ -80,5 +80,6 @@ def read_for(model: XMCEstimator, path: Path) -> Dataset:
         n_features=model.n_features_in_,
         n_labels=model.targets_.n_labels,
         vectorizer=getattr(model, "vectorizer_", None),
-        label_names=model.label_names_,
+        label_names=None if model.label_names_ is None else list(model.label_names_),
+        require_labels=require_labels,
     )

@@ -24,7 +24,7 @@ def evaluate(
     estimator = load(model).set_params(n_jobs=threads)
     reporter = reporter_for(verbosity())
     with test_file(data) as path, reporter.phase("read"):
-        dataset = read_for(estimator, path)
+        dataset = read_for(estimator, path, require_labels=True)
     with reporter.phase("evaluate"):
         result = measure(estimator, dataset)
     if json:

@@ -39,7 +39,7 @@ def predict(
         raise BlockXMCError(f"--format must be one of {', '.join(FORMATS)}, got {format!r}")
     estimator = load(model).set_params(n_jobs=threads)
     with test_file(data) as path, reporter_for(verbosity()).phase("read"):
-        dataset = read_for(estimator, path)
+        dataset = read_for(estimator, path, require_labels=False)
     names = estimator.label_names_
     with reporter_for(verbosity()).phase("predict"):
         answer = estimator.predict_topk(dataset.X, top_k)
