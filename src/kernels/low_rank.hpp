@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <stdexcept>
 #include <vector>
 
@@ -15,35 +16,35 @@ struct LowRankView {
     int64_t n_features, n_labels, rank;
 };
 
-// Products of n_rows <= Rows vectors u with one vector h: 16 partial sums each, added in order.
+// Labels are scored a panel at a time, one lane each, from a transposed copy of their rows of H: every score is the plain
+// sum over the rank, in order.
+constexpr int lanes = 16, panel_vectors = 2, panel = lanes * panel_vectors;
+typedef float Lanes __attribute__((vector_size(4 * lanes), aligned(4), may_alias));
+
 template <int Rows>
-__attribute__((always_inline)) inline void dot_rows(const float *u, const float *h, int64_t rank, float *out, int64_t stride) {
-    constexpr int lanes = 16;
-    float sums[Rows][lanes] = {};
-    int64_t p = 0;
-    for (; p + lanes <= rank; p += lanes)
+__attribute__((always_inline)) inline void score_panel(const float *u, const Lanes *h, int64_t rank, float *out,
+                                                       int64_t stride, int64_t width) {
+    Lanes sums[Rows][panel_vectors] = {};
+    for (int64_t p = 0; p < rank; ++p)
         for (int r = 0; r < Rows; ++r)
-            for (int l = 0; l < lanes; ++l) sums[r][l] += u[r * rank + p + l] * h[p + l];
-    for (int r = 0; r < Rows; ++r) {
-        for (int64_t l = 0; p + l < rank; ++l) sums[r][l] += u[r * rank + p + l] * h[p + l];
-        float total = 0;
-        for (int l = 0; l < lanes; ++l) total += sums[r][l];
-        out[r * stride] = total;
-    }
+            for (int v = 0; v < panel_vectors; ++v) sums[r][v] += u[r * rank + p] * h[p * panel_vectors + v];
+    for (int r = 0; r < Rows; ++r) std::memcpy(out + r * stride, sums[r], width * sizeof(float));
 }
 
 BLOCKXMC_SIMD static void multiply(const float *u, int64_t n_rows, const LowRankView &weights, float *out) {
     constexpr int tile = 4;
-    for (int64_t i = 0; i < n_rows; i += tile) {
-        for (int64_t j = 0; j < weights.n_labels; ++j) {
-            const float *h = weights.H + j * weights.rank, *first = u + i * weights.rank;
-            float *place = out + i * weights.n_labels + j;
-            if (i + tile <= n_rows)
-                dot_rows<tile>(first, h, weights.rank, place, weights.n_labels);
-            else
-                for (int64_t r = 0; r < n_rows - i; ++r)
-                    dot_rows<1>(first + r * weights.rank, h, weights.rank, place + r * weights.n_labels, 0);
-        }
+    std::vector<float> transposed(weights.rank * panel, 0.0f);
+    const auto *h = reinterpret_cast<const Lanes *>(transposed.data());
+    for (int64_t first = 0; first < weights.n_labels; first += panel) {
+        const int64_t width = std::min<int64_t>(panel, weights.n_labels - first);
+        for (int64_t j = 0; j < width; ++j)
+            for (int64_t p = 0; p < weights.rank; ++p) transposed[p * panel + j] = weights.H[(first + j) * weights.rank + p];
+        float *place = out + first;
+        int64_t i = 0;
+        for (; i + tile <= n_rows; i += tile)
+            score_panel<tile>(u + i * weights.rank, h, weights.rank, place + i * weights.n_labels, weights.n_labels, width);
+        for (; i < n_rows; ++i)
+            score_panel<1>(u + i * weights.rank, h, weights.rank, place + i * weights.n_labels, 0, width);
     }
 }
 
