@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from blockxmc import _kernels
 from blockxmc._base import TopK
 from blockxmc._matrix import csr_args, take_rows
-from blockxmc.errors import BlockXMCError
+from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.scoring import I32, I64, Scorer, as_blocks, as_row, empty_topk
 from blockxmc.weights import LinearWeights, LowRankWeights, Weights
 
@@ -130,7 +130,10 @@ class DenseScorer(Scorer):
             arrays = dict(state["blocks"][str(block)])
             ids.append(arrays.pop("labels"))
             weights.append(LowRankWeights(**arrays) if "H" in arrays else _linear_from(arrays))
-        return cls(weights, ids, int(state["n_features"]), int(state["n_labels"]))
+        n_features, n_labels = int(state["n_features"]), int(state["n_labels"])
+        for block, (w, labels) in enumerate(zip(weights, ids, strict=True)):
+            _check_block(block, w, labels, n_features, n_labels)
+        return cls(weights, ids, n_features, n_labels)
 
     def _visited(self, X: sparse.csr_array, blocks: I32 | None) -> I32:
         if X.shape[1] != self.n_features:
@@ -201,5 +204,17 @@ def _arrays_of(weights: Weights) -> dict[str, NDArray[Any]]:
 
 def _linear_from(arrays: dict[str, NDArray[Any]]) -> LinearWeights:
     d, m = (int(n) for n in arrays["shape"])
-    coef = sparse.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(d, m))
+    try:
+        coef = sparse.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(d, m))
+        coef.check_format(full_check=True)
+    except ValueError as error:
+        raise ModelFormatError(f"the model is damaged: {error}; restore it or train again") from None
     return LinearWeights(coef, arrays["bias"], arrays.get("mass"))
+
+
+def _check_block(block: int, w: Weights, labels: I32, n_features: int, n_labels: int) -> None:
+    """Shapes and label ids of a restored block; the weights themselves are not read."""
+    inputs = w.W.shape[0] if isinstance(w, LowRankWeights) else w.coef.shape[0] if isinstance(w, LinearWeights) else -1
+    ascend = labels.shape == (w.n_labels,) and (np.diff(labels, prepend=-1, append=n_labels) > 0).all()
+    if inputs != n_features or labels.dtype != np.int32 or not ascend:
+        raise ModelFormatError(f"the model is damaged: block {block} has wrong shapes or labels; train again")
