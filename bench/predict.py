@@ -89,8 +89,8 @@ def scipy_topk(X, coef, bias, k=5):
 
 def scipy_columns_topk(X, rows_of_labels, bias, k=5):
     """Weights stored by label: every label's vector meets every row."""
-    for i in range(X.shape[0]):
-        scores = rows_of_labels @ X[[i]].toarray().ravel() + bias
+    for row in X.toarray():
+        scores = rows_of_labels @ row + bias
         best = np.argpartition(-scores, k)[:k]
         best[np.argsort(-scores[best])]
 

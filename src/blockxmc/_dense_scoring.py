@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from threadpoolctl import threadpool_limits
 
 from blockxmc import _kernels
 from blockxmc._base import TopK
-from blockxmc._matrix import take_rows
-from blockxmc.errors import BlockXMCError
+from blockxmc._matrix import csr_args, take_rows
+from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.scoring import I32, I64, Scorer, as_blocks, as_row, empty_topk
 from blockxmc.weights import LinearWeights, LowRankWeights, Weights
 
@@ -61,7 +62,7 @@ class DenseScorer(Scorer):
             _kernels.dense_topk(self._block_scores(block, X, rows), self._label_ids[block], tile_labels, tile_scores)
             labels[slots], scores[slots] = tile_labels, tile_scores
 
-        _run(keep, self._tiles(visited), threads)
+        self._run(keep, visited, threads)
         if width > 1:
             return _best_distinct(labels.reshape(-1, width * k), scores.reshape(-1, width * k), k)
         return labels, scores
@@ -76,7 +77,7 @@ class DenseScorer(Scorer):
             return np.repeat(rows, ids.size), np.tile(ids, rows.size), values.ravel()
 
         none = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
-        found = [none, *_run(triplets, self._tiles(self._visited(X, blocks)), threads)]
+        found = [none, *self._run(triplets, self._visited(X, blocks), threads)]
         rows, ids, values = (np.concatenate(part) for part in zip(*found, strict=True))
         order = np.lexsort((-values, ids, rows))
         rows, ids, values = rows[order], ids[order], values[order]
@@ -130,7 +131,10 @@ class DenseScorer(Scorer):
             arrays = dict(state["blocks"][str(block)])
             ids.append(arrays.pop("labels"))
             weights.append(LowRankWeights(**arrays) if "H" in arrays else _linear_from(arrays))
-        return cls(weights, ids, int(state["n_features"]), int(state["n_labels"]))
+        n_features, n_labels = int(state["n_features"]), int(state["n_labels"])
+        for block, (w, labels) in enumerate(zip(weights, ids, strict=True)):
+            _check_block(block, w, labels, n_features, n_labels)
+        return cls(weights, ids, n_features, n_labels)
 
     def _visited(self, X: sparse.csr_array, blocks: I32 | None) -> I32:
         if X.shape[1] != self.n_features:
@@ -156,17 +160,26 @@ class DenseScorer(Scorer):
                 slots = order[start : min(start + step, starts[block + 1])]
                 yield block, slots // visited.shape[1], slots
 
+    def _run(self, work: Any, visited: I32, threads: int) -> list[Any]:
+        """Tiles are the unit of parallel work; a BLAS stays on one thread, so that sums do not depend on their number."""
+        foreign = not all(isinstance(w, LowRankWeights | LinearWeights) for w in self._weights)
+        with threadpool_limits(1, user_api="blas") if foreign and visited.shape[0] > 1 else nullcontext():
+            if threads == 1:
+                return [work(tile) for tile in self._tiles(visited)]
+            with ThreadPoolExecutor(threads) as pool:
+                return list(pool.map(work, self._tiles(visited)))
+
     def _block_scores(self, block: int, X: sparse.csr_array, rows: I64) -> NDArray[np.float32]:
-        return np.ascontiguousarray(self._weights[block].scores(take_rows(X, rows)), dtype=np.float32)
-
-
-def _run(work: Any, tiles: Iterator[tuple[int, I64, I64]], threads: int) -> list[Any]:
-    """Tiles are the unit of parallel work; BLAS stays on one thread, so that sums do not depend on their number."""
-    with threadpool_limits(1, user_api="blas"):
-        if threads == 1:
-            return [work(tile) for tile in tiles]
-        with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(work, tiles))
+        weights = self._weights[block]
+        some = X if rows.size == X.shape[0] and (np.diff(rows) == 1).all() else take_rows(X, rows)
+        if not isinstance(weights, LowRankWeights):
+            return np.ascontiguousarray(weights.scores(some), dtype=np.float32)
+        if weights.features is not None:
+            some = sparse.csr_array(some[:, weights.features])
+        out = np.empty((rows.size, weights.n_labels), np.float32)
+        W, H = (np.ascontiguousarray(part, dtype=np.float32) for part in (weights.W, weights.H))
+        _kernels.low_rank_scores(*csr_args(some), W, H, out)
+        return out if weights.bias is None else out + weights.bias
 
 
 def _best_distinct(labels: I64, scores: NDArray[np.float32], k: int) -> TopK:
@@ -196,5 +209,21 @@ def _arrays_of(weights: Weights) -> dict[str, NDArray[Any]]:
 
 def _linear_from(arrays: dict[str, NDArray[Any]]) -> LinearWeights:
     d, m = (int(n) for n in arrays["shape"])
-    coef = sparse.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(d, m))
+    try:
+        coef = sparse.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(d, m))
+        coef.check_format(full_check=True)
+    except ValueError as error:
+        raise ModelFormatError(f"the model is damaged: {error}; restore it or train again") from None
     return LinearWeights(coef, arrays["bias"], arrays.get("mass"), arrays.get("features"))
+
+
+def _check_block(block: int, w: Weights, labels: I32, n_features: int, n_labels: int) -> None:
+    """Shapes and label ids of a restored block; the weights themselves are not read."""
+    assert isinstance(w, (LowRankWeights, LinearWeights))
+    inputs = (w.W if isinstance(w, LowRankWeights) else w.coef).shape[0]
+    expected = n_features
+    if w.features is not None:
+        expected = w.features.size if (np.diff(w.features, prepend=-1, append=n_features) > 0).all() else -1
+    ascend = labels.shape == (w.n_labels,) and (np.diff(labels, prepend=-1, append=n_labels) > 0).all()
+    if inputs != expected or labels.dtype != np.int32 or not ascend:
+        raise ModelFormatError(f"the model is damaged: block {block} has wrong shapes or labels; train again")

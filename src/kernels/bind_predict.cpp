@@ -1,7 +1,7 @@
 // Python's view of predict.hpp: a model object that holds the packed arrays, and calls that take plain arrays.
-#include "predict.hpp"
-
 #include "bindings.hpp"
+#include "low_rank.hpp"
+#include "predict.hpp"
 
 namespace {
 
@@ -238,6 +238,16 @@ void dense_topk(In2<float> scores, I32 label_ids, Out2<int64_t> labels, Out2<flo
     }
 }
 
+void low_rank(I64 indptr, I32 indices, F32 data, In2<float> W, In2<float> H, Out2<float> out) {
+    nb::gil_scoped_release release;
+    const CsrView X = csr_view(indptr, indices, data, static_cast<int64_t>(W.shape(0)));
+    expect(W.shape(1) == H.shape(1), "W and H must have the same rank");
+    expect(static_cast<int64_t>(out.shape(0)) == X.n_rows && out.shape(1) == H.shape(0), "out must be (rows, labels)");
+    const LowRankView weights{W.data(), H.data(), X.n_cols, static_cast<int64_t>(H.shape(0)),
+                              static_cast<int64_t>(H.shape(1))};
+    low_rank_scores(X, weights, out.data());
+}
+
 } // namespace
 
 void bind_predict(nb::module_ &m) {
@@ -267,5 +277,7 @@ void bind_predict(nb::module_ &m) {
     m.def("pack_chunk", &pack, exact("indptr"), exact("indices"), exact("data"), "features"_a.noconvert().none(), "n_features"_a,
           "first"_a, "width"_a);
     m.def("dense_topk", &dense_topk, exact("scores"), exact("label_ids"), exact("labels"), exact("best"));
+    m.def("low_rank_scores", &low_rank, exact("indptr"), exact("indices"), exact("data"), exact("W"), exact("H"),
+          exact("out"));
     m.attr("MAX_CHUNK_LABELS") = max_chunk_labels;
 }

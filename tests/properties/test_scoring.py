@@ -129,6 +129,22 @@ def test_self_scoring_weights_agree_with_the_twin(problem):
     same(restored.topk(X, blocks, k), expected)
 
 
+@pytest.mark.parametrize("rank", [1, 16, 37, 100])
+def test_low_rank_rows_and_batches_agree_bit_for_bit(rank):
+    rng = np.random.default_rng(rank)
+    d, m = 40, 70
+    weights = LowRankWeights(
+        rng.normal(size=(d, rank)).astype(np.float32), rng.normal(size=(m, rank)).astype(np.float32)
+    )
+    X = random_csr(rng, (11, d), 0.3, False)
+    scorer, twin = both([weights], [np.arange(m)], X, m)
+    labels, best = scorer.topk(X, None, 5)
+    same(scorer.topk(X, None, 5, threads=2), (labels, best))
+    np.testing.assert_allclose(best, twin.topk(X, None, 5)[1], rtol=1e-4)
+    for i in range(X.shape[0]):
+        same(scorer.one(*row(X, i), None, 5), (labels[i], best[i]))
+
+
 @pytest.mark.parametrize("d", [50, 4000])
 @pytest.mark.parametrize("m", [40_000, 16_384, 16_385])
 def test_many_labels_are_cut_into_chunks(d, m):

@@ -255,3 +255,20 @@ def test_opaque_weights_score_and_pickle_but_refuse_to_be_saved(X):
     with pytest.raises(BlockXMCError, match="cannot be saved"):
         scorer.state()
     assert same(pickle.loads(pickle.dumps(scorer)).topk(X, None, 2), scorer.topk(X, None, 2))
+
+
+def test_damaged_low_rank_and_mixed_blocks_are_refused(rng):
+    low_rank = LowRankWeights(np.ones((D, 2), np.float32), np.ones((3, 2), np.float32))
+    scorer = Scorer.pack([low_rank, linear(rng, 4, 0.1)], [np.array([0, 5, 9]), np.arange(4)], n_features=D, n_labels=M)
+    state = scorer.state()
+    damages = [
+        ("0", "labels", np.array([0, 5, M], np.int32)),
+        ("0", "labels", np.array([5, 0, 9], np.int32)),
+        ("0", "labels", np.array([0, 5], np.int32)),
+        ("0", "W", np.ones((D - 1, 2), np.float32)),
+        ("1", "indices", np.full_like(state["blocks"]["1"]["indices"], 4)),
+    ]
+    for block, name, value in damages:
+        blocks = {**state["blocks"], block: {**state["blocks"][block], name: value}}
+        with pytest.raises(ModelFormatError, match="damaged"):
+            Scorer.from_state({**state, "blocks": blocks})
