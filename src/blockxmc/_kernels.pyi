@@ -203,5 +203,54 @@ class Forest:
     def scores(self, indptr: I64, indices: I32, values: F32, threads: int) -> tuple[I64, I32, F32]: ...
 
 # --- filters ---
+def filters_direction(
+    x_ptr: I64,
+    x_idx: I32,
+    x_val: F32,
+    n_features: int,
+    y_ptr: I64,
+    y_idx: I32,
+    n_labels: int,
+    lower: F32,
+    upper: F32,
+    projections: F32,
+    own: float,
+    decay: float,
+    n_steps: int,
+    n_negatives: int,
+    rank_every: int,
+    seed: int,
+    progress: I64 | None = None,
+) -> F64: ...
+def filters_project(x_ptr: I64, x_idx: I32, x_val: F32, directions: F32, out: F32, threads: int) -> None: ...
+def filters_bounds(
+    y_ptr: I64,
+    y_idx: I32,
+    n_labels: int,
+    label_ptr: I64,
+    label_rows: I32,
+    lower: F32,
+    upper: F32,
+    projections: F32,
+    projection: F32,
+    sample: I64,
+    own: float,
+    new_lower: F32,
+    new_upper: F32,
+    threads: int,
+    progress: I64 | None = None,
+) -> tuple[int, int]: ...
+
+class FilterIndex:
+    def __init__(self, lower: F32, upper: F32) -> None: ...
+    def candidates(self, projections: F32, threads: int) -> tuple[I64, I32]: ...
+
+class LabelWeights:
+    def __init__(self, indptr: I64, indices: I32, values: F32, n_features: int) -> None: ...
+    def score(
+        self, x_ptr: I64, x_idx: I32, x_val: F32, cand_ptr: I64, cand: I32, out: F32, threads: int
+    ) -> None: ...
+
+def topk_of_pairs(indptr: I64, candidates: I32, scores: F32, labels: I64, best: F32, threads: int) -> None: ...
 
 def __getattr__(name: str) -> Any: ...

@@ -94,7 +94,8 @@ class FastXML(XMCEstimator):
     A node starts from a random halving of its rows, ranks the labels of either half, moves every row to the half that
     ranks its labels better, and repeats while nDCG rises. An l1-regularised logistic regression learns the halves
     from the features and decides where rows really go. A leaf keeps the mean label vector of its rows, and a
-    prediction is the mean of the leaves reached: scores are probabilities in 0..1, and ``predict`` cuts at one half.
+    prediction is the mean of the leaves reached: the scores of ``predict_topk`` lie in 0..1. ``predict`` cuts at one
+    half, and ``decision_function`` is the score minus one half, so that its cut is at 0 as scikit-learn expects.
 
     Rows are expected to be L2-normalised (``fit`` never rescales X); the published figures are for such rows.
 
@@ -119,8 +120,6 @@ class FastXML(XMCEstimator):
     >>> model.predict_topk(X[[0, 20, 40]], k=1)[0].ravel().tolist()
     [0, 1, 2]
     """
-
-    _threshold = 0.5
 
     def __init__(
         self,
@@ -189,7 +188,9 @@ class FastXML(XMCEstimator):
         return self.forest_.topk(X, k, self._threads)
 
     def _scores(self, X: sparse.csr_array) -> sparse.csr_array:
-        return self.forest_.scores(X, self._threads)
+        scores = self.forest_.scores(X, self._threads)
+        scores.data -= np.float32(0.5)  # predict and decision_function cut at 0
+        return scores
 
     def predict_one(self, indices: ArrayLike, values: ArrayLike, k: int = 5) -> TopK:
         """Best k labels of one sparse row (distinct indices): no validation, no threads, the latency path."""
