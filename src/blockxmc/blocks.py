@@ -33,7 +33,7 @@ class Blocks:
 
     def topk(self, X: sparse.csr_array, k: int, threads: int) -> TopK:
         """Best k labels of each row."""
-        return routed_topk(self.router.scorer, self.scorer, X, self.route, k, threads)
+        return routed_topk(self.router.scorer, self.scorer, X, self.route, k, threads=threads)
 
     def one(self, indices: ArrayLike, values: ArrayLike, k: int) -> TopK:
         """Best k labels of one sparse row, without validation or threads."""
@@ -127,7 +127,7 @@ def train_block(
     """Weights of ``labels`` from ``rows``; the learner sees only the features that occur in these rows."""
     own = X[rows]
     features, columns = np.unique(own.indices, return_inverse=True)
-    own = sparse.csr_array((own.data, columns, own.indptr), shape=(rows.size, features.size))
+    own = sparse.csr_array((own.data, columns.astype(np.int32), own.indptr), shape=(rows.size, features.size))
     if len(labels) == 0:
         return LinearWeights(sparse.csr_array((0, 0), dtype=np.float32), np.zeros(0, np.float32), features=features[:0])
     return learner._train(own, sparse.csr_array(Y[rows][:, labels]), job).on_features(features.astype(np.int32))

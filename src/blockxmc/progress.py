@@ -112,24 +112,27 @@ def watched(kernel: Callable[..., T], *args: Any, phase: Phase, **kwargs: Any) -
         return kernel(*args, progress=progress, **kwargs)
     outcome: list[T] = []
     failure: list[BaseException] = []
+    finished = threading.Event()  # not Thread.join: an interrupt inside join can make a live thread look dead
 
     def run() -> None:
         try:
             outcome.append(kernel(*args, progress=progress, **kwargs))
         except BaseException as error:
             failure.append(error)
+        finally:
+            finished.set()
 
     worker = threading.Thread(target=run, name="blockxmc-kernel")
     worker.start()
     try:
         wait = 0.002  # short jobs return at once; long ones are polled ten times a second
-        while worker.is_alive():
-            worker.join(wait)
+        while not finished.wait(wait):
             wait = min(2 * wait, 0.1)
             phase.update(int(progress[0]))
+        phase.update(int(progress[0]))
     except KeyboardInterrupt:
         progress[1] = 1
-        worker.join()
+        finished.wait()
         raise
     if failure:
         raise failure[0]

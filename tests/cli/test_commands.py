@@ -10,7 +10,7 @@ import pytest
 from helpers import blocky
 
 from blockxmc.cli import main
-from blockxmc.data import write_xc
+from blockxmc.data import make_synthetic, write_xc
 
 
 def run(capsys, *args):
@@ -173,8 +173,8 @@ def test_a_full_disk_leaves_the_old_model(capsys, folder, model, monkeypatch):
 
 
 def test_interrupt_exits_130_and_leaves_nothing(tmp_path):
-    X, Y = blocky(n=40000, n_features=3000, n_labels=2000, n_blocks=20)
-    write_xc(tmp_path / "train.txt", X, Y)
+    data, _ = make_synthetic(n_train=60000, n_test=1, n_features=5000, n_labels=4000, labels_per_row=5.0)
+    write_xc(tmp_path / "train.txt", data.X, data.Y)
     process = subprocess.Popen(
         [sys.executable, "-m", "blockxmc", "train", str(tmp_path / "train.txt"), "--model", str(tmp_path / "m"), "--system", "full"],
         stderr=subprocess.PIPE, text=True,

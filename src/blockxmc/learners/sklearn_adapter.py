@@ -42,7 +42,7 @@ class OneVsRest(Learner):
         self.verbose = verbose
 
     def _check_params(self) -> None:
-        if not is_classifier(self.estimator):
+        if not isinstance(self.estimator, BaseEstimator) or not is_classifier(self.estimator):
             raise BlockXMCError(f"base must be a classifier of blockxmc or scikit-learn, got {self.estimator!r}")
 
     def _train(
