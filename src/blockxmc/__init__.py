@@ -9,13 +9,17 @@ from blockxmc._version import __version__
 
 if TYPE_CHECKING:
     from blockxmc import metrics as metrics
+    from blockxmc.learners import PDSparse as PDSparse
+    from blockxmc.learners import PPDSparse as PPDSparse
 
 # Public name -> where it lives. Resolved on first use, so that `import blockxmc` and `blockxmc --help` stay instant.
 _HOME = {
+    "PDSparse": "blockxmc.learners",
+    "PPDSparse": "blockxmc.learners",
     "metrics": "blockxmc.metrics",
 }
 
-__all__ = ["__version__", "metrics"]
+__all__ = ["PDSparse", "PPDSparse", "__version__", "metrics"]
 
 
 def __getattr__(name: str) -> Any:

@@ -40,7 +40,7 @@ struct PdResult {
 
 class PdSparse {
   public:
-    // held_out: rows that only judge when to stop; they join the training in the post-solve.
+    // held_out: rows that only judge when to stop.
     PdSparse(CsrView X, CsrView Y, const uint8_t *held_out, const PdOptions &options, Watch watch)
         : X_(X), Y_(Y), options_(options), watch_(watch), random_(options.seed), lam_(static_cast<float>(options.lam)),
           rows_v_(X.n_cols), positive_(Y.nnz(), 0.0), negative_(X.n_rows), norm_(X.n_rows), any_order_(Y.n_cols),
@@ -64,18 +64,9 @@ class PdSparse {
 
     PdResult run() {
         PdResult result;
-        const int64_t epochs = solve(options_.max_iter, &result);
+        const Outcome main = solve(options_.max_iter, &result);
         measure(result);
-        if (options_.post_solve) {
-            for (FeatureRow &row : rows_v_) row.freeze();
-            lam_ = 0;
-            sample_divisor_ = 1;
-            refresh();
-            train_.insert(train_.end(), held_out_.begin(), held_out_.end());
-            std::sort(train_.begin(), train_.end());
-            held_out_.clear();
-            solve(epochs, nullptr);
-        }
+        if (options_.post_solve) post_solve(main);
         collect(result);
         return result;
     }
@@ -101,10 +92,14 @@ class PdSparse {
     static constexpr double kNegligible = 1e-12;
     static constexpr float kOut = -std::numeric_limits<float>::infinity();
 
-    // Epochs until the gap is small, the held-out rows stop improving, or the limit; returns how many were worth it.
-    int64_t solve(int64_t limit, PdResult *trace) {
-        double best_accuracy = -1;
-        int64_t best_epoch = 0;
+    struct Outcome {
+        int64_t epochs;
+        double accuracy;  // on the held-out rows, if any
+    };
+
+    // Epochs until the gap is small, the held-out rows stop improving, or the limit; leaves the best epoch's alpha.
+    Outcome solve(int64_t limit, PdResult *trace) {
+        Outcome best{0, -1};
         std::vector<double> best_positive;
         std::vector<std::vector<Dual>> best_negative;
         int64_t epoch = 0;
@@ -113,27 +108,41 @@ class PdSparse {
             if (++epoch % kRefresh == 0) refresh();
             const auto [squares, absolutes] = norms();
             if (trace) trace->gap_trace.push_back(gap);
-            if (trace && !held_out_.empty()) {
+            if (!held_out_.empty()) {
                 const double accuracy = held_out_accuracy();
-                trace->held_out_trace.push_back(accuracy);
-                if (accuracy > best_accuracy) {
-                    best_accuracy = accuracy;
-                    best_epoch = epoch;
+                if (trace) trace->held_out_trace.push_back(accuracy);
+                if (accuracy > best.accuracy) {
+                    best = {epoch, accuracy};
                     best_positive = positive_;
                     best_negative = negative_;
-                } else if (epoch - best_epoch >= options_.patience) {
+                } else if (epoch - best.epochs >= options_.patience) {
                     break;
                 }
             }
             if (gap <= options_.tol * (0.5 * squares + double(lam_) * absolutes + options_.C * loss)) break;
         }
-        if (best_epoch > 0 && best_epoch < epoch) {
-            positive_.swap(best_positive);
-            negative_.swap(best_negative);
-            refresh();
-            return best_epoch;
-        }
-        return epoch;
+        if (best.epochs == 0 || best.epochs == epoch) return {epoch, best.accuracy};
+        positive_.swap(best_positive);
+        negative_.swap(best_negative);
+        refresh();
+        return best;
+    }
+
+    // Once more on the support without L1, for as many epochs; undone where the held-out rows say it was no gain.
+    void post_solve(const Outcome &main) {
+        const std::vector<double> main_positive = positive_;
+        const std::vector<std::vector<Dual>> main_negative = negative_;
+        const float lam = lam_;
+        for (FeatureRow &row : rows_v_) row.freeze();
+        lam_ = 0;
+        sample_divisor_ = 1;
+        refresh();
+        const Outcome post = solve(main.epochs, nullptr);
+        if (post.accuracy >= main.accuracy) return;
+        positive_ = main_positive;
+        negative_ = main_negative;
+        lam_ = lam;
+        refresh();
     }
 
     struct Sweep {
