@@ -35,7 +35,7 @@ def read(path: Path) -> tuple[sparse.csr_array, sparse.csr_array]:
         for line in lines:
             pairs = line.split()
             labels.append([] if not pairs or ":" in pairs[0] else [int(j) for j in pairs.pop(0).split(",")])
-            features.append(dict((int(f), float(v)) for f, v in (pair.split(":") for pair in pairs)))
+            features.append({int(f): float(v) for f, v in (pair.split(":") for pair in pairs)})
     assert len(labels) == n
     y_indptr = np.cumsum([0] + [len(row) for row in labels])
     x_indptr = np.cumsum([0] + [len(row) for row in features])

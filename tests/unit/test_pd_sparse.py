@@ -163,6 +163,7 @@ def test_rows_that_say_nothing_change_nothing() -> None:
 def test_labels_that_nobody_or_everybody_has() -> None:
     X, Y = problem(10, n=50)
     Y[:, 2], Y[:, 3] = 0, 1
+    X = abs(X)  # without a bias, x and -x cannot prefer the same label
     scores = PDSparse().fit(X, Y).decision_function(X)
     assert np.isfinite(scores).all()
     assert (scores[:, 3] > scores[:, 2]).mean() > 0.9
@@ -225,7 +226,8 @@ def test_kernel_stops_when_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"C": 0}, {"C": np.nan}, {"lam": -1}, {"max_iter": 0}, {"early_stopping": 1.0}, {"tol": -1}, {"patience": 0}]
+    "bad",
+    [{"C": 0}, {"C": np.nan}, {"lam": -1}, {"max_iter": 0}, {"early_stopping": 1.0}, {"tol": -1}, {"patience": 0}],
 )
 def test_parameters_out_of_range_are_refused(bad: dict[str, float]) -> None:
     X, Y = problem(0)

@@ -27,7 +27,9 @@ def problem(seed: int, n: int = 300, d: int = 30, m: int = 6) -> tuple[sparse.cs
     return as_csr(X), as_indicator(Y)
 
 
-def train(clf: PPDSparse, X: sparse.csr_array, Y: sparse.csr_array, rows: Any = None, threads: int = 2) -> LinearWeights:
+def train(
+    clf: PPDSparse, X: sparse.csr_array, Y: sparse.csr_array, rows: Any = None, threads: int = 2
+) -> LinearWeights:
     with Reporter().phase("") as phase:
         return clf._train(X, Y, Job(threads, clf.random_state or 0, phase), rows)
 
