@@ -22,7 +22,7 @@ nb::tuple train(In1<int64_t> x_indptr, In1<int32_t> x_indices, In1<float> x_data
     if (!(C > 0) || !(lam >= 0) || !std::isfinite(bias) || progress.shape(0) != 2)
         throw std::invalid_argument("need C > 0, lam >= 0, a finite bias and a progress array of two");
     const CdOptions options{C, lam, bias, tol, max_rounds, max_passes, prune, seed};
-    std::vector<int64_t> indptr(1, 0);
+    std::vector<int64_t> indptr(1, 0), rounds;
     std::vector<int32_t> features;
     std::vector<float> weights, biases;
     std::vector<uint8_t> certified;
@@ -33,11 +33,13 @@ nb::tuple train(In1<int64_t> x_indptr, In1<int32_t> x_indices, In1<float> x_data
             weights.insert(weights.end(), label.weights.begin(), label.weights.end());
             indptr.push_back(static_cast<int64_t>(features.size()));
             biases.push_back(label.bias);
+            rounds.push_back(label.rounds);
             certified.push_back(label.certified);
         }
     }
     return nb::make_tuple(to_numpy(std::move(indptr)), to_numpy(std::move(features)), to_numpy(std::move(weights)),
-                          to_numpy(std::move(biases)), to_numpy(std::move(certified)));
+                          to_numpy(std::move(biases)), to_numpy(std::move(rounds)),
+                          to_numpy(std::move(certified)));
 }
 
 }  // namespace

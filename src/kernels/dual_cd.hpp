@@ -34,6 +34,7 @@ struct CdLabel {
     std::vector<int32_t> features;
     std::vector<float> weights;
     float bias = 0;
+    int64_t rounds = 0;
     bool certified = false;
 };
 
@@ -321,8 +322,9 @@ class CdWorker {
             }
             for_lanes([&](size_t lane) {
                 const bool done = solvers_[lane].admit();
-                if (!done && ++rounds_[lane] < options_.max_rounds) return;
+                if (++rounds_[lane] < options_.max_rounds && !done) return;
                 results[label_[lane]] = solvers_[lane].finish(done);
+                results[label_[lane]].rounds = rounds_[lane];
                 label_[lane] = -1;
                 watch.advance();
             });

@@ -25,7 +25,7 @@ struct PdOptions {
     int64_t patience;         // epochs without better held-out accuracy before stopping
     bool importance_sampling; // search with a sample of each row's features
     bool post_solve;          // solve again on the support, without L1
-    int64_t direct_bytes;     // tables of all features start direct when that takes no more than this
+    int64_t direct_bytes;     // label indexes of all features start direct when that takes no more than this
     uint64_t seed;
 };
 
@@ -40,12 +40,12 @@ struct PdResult {
 
 class PdSparse {
   public:
-    // held_out: rows that only judge when to stop; they join the training in the post-solve.
+    // held_out: rows that only judge when to stop.
     PdSparse(CsrView X, CsrView Y, const uint8_t *held_out, const PdOptions &options, Watch watch)
         : X_(X), Y_(Y), options_(options), watch_(watch), random_(options.seed), lam_(static_cast<float>(options.lam)),
-          rows_v_(X.n_cols), positive_(Y.nnz(), 0.0), negative_(X.n_rows), norm_(X.n_rows), product_(Y.n_cols, 0.0f),
-          seen_(Y.n_cols, 0), active_(Y.n_cols, 0), any_order_(Y.n_cols) {
-        const bool direct = X.n_cols * Y.n_cols * 9 <= options.direct_bytes;
+          rows_v_(X.n_cols), positive_(Y.nnz(), 0.0), negative_(X.n_rows), norm_(X.n_rows), any_order_(Y.n_cols),
+          product_(Y.n_cols, 0.0f) {
+        const bool direct = X.n_cols * Y.n_cols * static_cast<int64_t>(sizeof(float)) <= options.direct_bytes;
         for (FeatureRow &row : rows_v_) row.reset(static_cast<int32_t>(Y.n_cols), direct);
         int64_t positives = 0;
         for (int64_t i = 0; i < X.n_rows; ++i) {
@@ -64,18 +64,9 @@ class PdSparse {
 
     PdResult run() {
         PdResult result;
-        const int64_t epochs = solve(options_.max_iter, &result);
+        const Outcome main = solve(options_.max_iter, &result);
         measure(result);
-        if (options_.post_solve) {
-            for (FeatureRow &row : rows_v_) row.freeze(lam_);
-            lam_ = 0;
-            sample_divisor_ = 1;
-            refresh();
-            train_.insert(train_.end(), held_out_.begin(), held_out_.end());
-            std::sort(train_.begin(), train_.end());
-            held_out_.clear();
-            solve(epochs, nullptr);
-        }
+        if (options_.post_solve) post_solve(main);
         collect(result);
         return result;
     }
@@ -84,6 +75,11 @@ class PdSparse {
     struct Dual {
         int32_t label;
         double alpha;
+    };
+    struct Active {
+        int32_t label;
+        double alpha;
+        float product;
     };
     struct Candidate {
         float product;
@@ -94,11 +90,16 @@ class PdSparse {
     };
     static constexpr int64_t kMaxSelect = 100, kRefresh = 10;
     static constexpr double kNegligible = 1e-12;
+    static constexpr float kOut = -std::numeric_limits<float>::infinity();
 
-    // Epochs until the gap is small, the held-out rows stop improving, or the limit; returns how many were worth it.
-    int64_t solve(int64_t limit, PdResult *trace) {
-        double best_accuracy = -1;
-        int64_t best_epoch = 0;
+    struct Outcome {
+        int64_t epochs;
+        double accuracy;  // on the held-out rows, if any
+    };
+
+    // Epochs until the gap is small, the held-out rows stop improving, or the limit; leaves the best epoch's alpha.
+    Outcome solve(int64_t limit, PdResult *trace) {
+        Outcome best{0, -1};
         std::vector<double> best_positive;
         std::vector<std::vector<Dual>> best_negative;
         int64_t epoch = 0;
@@ -107,27 +108,41 @@ class PdSparse {
             if (++epoch % kRefresh == 0) refresh();
             const auto [squares, absolutes] = norms();
             if (trace) trace->gap_trace.push_back(gap);
-            if (trace && !held_out_.empty()) {
+            if (!held_out_.empty()) {
                 const double accuracy = held_out_accuracy();
-                trace->held_out_trace.push_back(accuracy);
-                if (accuracy > best_accuracy) {
-                    best_accuracy = accuracy;
-                    best_epoch = epoch;
+                if (trace) trace->held_out_trace.push_back(accuracy);
+                if (accuracy > best.accuracy) {
+                    best = {epoch, accuracy};
                     best_positive = positive_;
                     best_negative = negative_;
-                } else if (epoch - best_epoch >= options_.patience) {
+                } else if (epoch - best.epochs >= options_.patience) {
                     break;
                 }
             }
             if (gap <= options_.tol * (0.5 * squares + double(lam_) * absolutes + options_.C * loss)) break;
         }
-        if (best_epoch > 0 && best_epoch < epoch) {
-            positive_.swap(best_positive);
-            negative_.swap(best_negative);
-            refresh();
-            return best_epoch;
-        }
-        return epoch;
+        if (best.epochs == 0 || best.epochs == epoch) return {epoch, best.accuracy};
+        positive_.swap(best_positive);
+        negative_.swap(best_negative);
+        refresh();
+        return best;
+    }
+
+    // Once more on the support without L1, for as many epochs; undone where the held-out rows say it was no gain.
+    void post_solve(const Outcome &main) {
+        const std::vector<double> main_positive = positive_;
+        const std::vector<std::vector<Dual>> main_negative = negative_;
+        const float lam = lam_;
+        for (FeatureRow &row : rows_v_) row.freeze();
+        lam_ = 0;
+        sample_divisor_ = 1;
+        refresh();
+        const Outcome post = solve(main.epochs, nullptr);
+        if (post.accuracy >= main.accuracy) return;
+        positive_ = main_positive;
+        negative_ = main_negative;
+        lam_ = lam;
+        refresh();
     }
 
     struct Sweep {
@@ -140,13 +155,13 @@ class PdSparse {
         for (int64_t i : train_) {
             if (watch_.cancelled()) break;
             search_steps += search(i, sample_divisor_);
-            choose(i);
-            if (sample_divisor_ > 1) exact_products(i);
-            const Sweep row = row_gap(i);
+            double highest = set_own_apart(i);
+            choose();
+            if (sample_divisor_ > 1) highest = exact_products(i);
+            const Sweep row = row_gap(i, highest);
             total.gap += row.gap;
             total.loss += row.loss;
             update_steps += X_.row_size(i) * block_step(i);
-            forget();
             watch_.advance();
         }
         // Searching is dear next to solving: bring more labels home from each search.
@@ -155,19 +170,15 @@ class PdSparse {
     }
 
     // ---- search ----
-    // product_[k] = w_k.x_i for the labels of touched_; all others are exactly 0. Returns the number of steps taken.
+    // product_[k] = w_k.x_i for all labels, or an estimate from a sample of the row. Returns the number of steps taken.
     int64_t search(int64_t i, int64_t divisor) {
-        int64_t steps = 0;
+        int64_t steps = Y_.n_cols;
+        float *product = product_.data();
+        std::fill(product_.begin(), product_.end(), 0.0f);
         auto accumulate = [&](int32_t feature, float value) {
-            FeatureRow &row = rows_v_[feature];
-            steps += static_cast<int64_t>(row.support_size()) + 1;
-            row.for_support(lam_, [&](int32_t label, float w) {
-                if (!seen_[label]) {
-                    seen_[label] = 1;
-                    touched_.push_back(label);
-                }
-                product_[label] += value * w;
-            });
+            const FeatureRow &row = rows_v_[feature];
+            steps += row.support_size() + 1;
+            row.for_support(lam_, [&](int32_t label, float w) { product[label] += value * w; });
         };
         const int64_t first = X_.indptr[i], size = X_.row_size(i);
         if (divisor <= 1 || size < divisor) {
@@ -187,79 +198,78 @@ class PdSparse {
         return steps;
     }
 
-    // The active set: the row's labels, the negatives it has, and the max_select_ most violating others.
-    void choose(int64_t i) {
-        work_.clear();
-        for (int64_t e = Y_.indptr[i]; e < Y_.indptr[i + 1]; ++e) active_[Y_.indices[e]] = 1;
-        for (const Dual &dual : negative_[i]) {
-            active_[dual.label] = 1;
-            work_.push_back(dual);
+    // Takes the row's labels and the negatives it has out of product_; returns the best product of a wrong label.
+    double set_own_apart(int64_t i) {
+        own_product_.clear();
+        for (int64_t e = Y_.indptr[i]; e < Y_.indptr[i + 1]; ++e) {
+            own_product_.push_back(product_[Y_.indices[e]]);
+            product_[Y_.indices[e]] = kOut;
         }
+        float highest = kOut;
+        for (float product : product_) highest = std::max(highest, product);
+        work_.clear();
+        for (const Dual &dual : negative_[i]) {
+            work_.push_back({dual.label, dual.alpha, product_[dual.label]});
+            product_[dual.label] = kOut;
+        }
+        return highest;
+    }
+
+    // Adds to the active set the max_select_ other labels of highest product, if above -1 (below, they cannot violate).
+    void choose() {
         candidates_.clear();
-        int64_t ahead_of_zero = 0;
-        for (int32_t label : touched_) {
-            if (active_[label] || product_[label] <= -1.0f) continue;
+        float floor = 0;  // rises once enough candidates are known
+        for (int32_t label = 0; label < Y_.n_cols; ++label) {
+            if (product_[label] <= floor) continue;
             candidates_.push_back({product_[label], label});
-            ahead_of_zero += product_[label] > 0;
+            if (static_cast<int64_t>(candidates_.size()) >= 4 * max_select_) floor = keep_best();
         }
         // Labels that no feature of the row reaches score 0; they come in a random but fixed cyclic order.
         const int64_t n_labels = Y_.n_cols;
-        for (int64_t tried = 0; tried < n_labels && ahead_of_zero < max_select_; ++tried) {
+        for (int64_t tried = 0; tried < n_labels && static_cast<int64_t>(candidates_.size()) < max_select_; ++tried) {
             const int32_t label = any_order_[next_any_];
             if (++next_any_ == n_labels) next_any_ = 0;
-            if (active_[label] || seen_[label]) continue;
-            candidates_.push_back({0.0f, label});
-            ++ahead_of_zero;
+            if (product_[label] == 0) candidates_.push_back({0.0f, label});
         }
-        const int64_t taken = std::min<int64_t>(max_select_, candidates_.size());
-        std::nth_element(candidates_.begin(), candidates_.begin() + taken, candidates_.end());
-        std::sort(candidates_.begin(), candidates_.begin() + taken);
-        for (int64_t r = 0; r < taken; ++r) work_.push_back({candidates_[r].label, 0.0});
-        for (int64_t e = Y_.indptr[i]; e < Y_.indptr[i + 1]; ++e) active_[Y_.indices[e]] = 0;
-        for (const Dual &dual : negative_[i]) active_[dual.label] = 0;
+        if (static_cast<int64_t>(candidates_.size()) < max_select_)
+            for (int32_t label = 0; label < Y_.n_cols; ++label)
+                if (product_[label] < 0 && product_[label] > -1) candidates_.push_back({product_[label], label});
+        keep_best();
+        std::sort(candidates_.begin(), candidates_.end());
+        for (const Candidate &candidate : candidates_) work_.push_back({candidate.label, 0.0, candidate.product});
     }
 
-    // Replace the sampled products of the active labels by exact ones, and drop the rest.
-    void exact_products(int64_t i) {
-        forget();
+    // Cuts the candidates to the max_select_ best and returns the lowest product among them.
+    float keep_best() {
+        if (static_cast<int64_t>(candidates_.size()) <= max_select_) return 0;
+        const auto last = candidates_.begin() + max_select_ - 1;
+        std::nth_element(candidates_.begin(), last, candidates_.end());
+        candidates_.resize(max_select_);
+        return candidates_.back().product;
+    }
+
+    // Replaces sampled products of the active labels by exact ones; returns the best of a wrong label among them.
+    double exact_products(int64_t i) {
         auto exact = [&](int32_t label) {
             float sum = 0;
             for (int64_t e = X_.indptr[i]; e < X_.indptr[i + 1]; ++e)
                 sum += X_.data[e] * rows_v_[X_.indices[e]].weight(label, lam_);
-            product_[label] = sum;
-            seen_[label] = 1;
-            touched_.push_back(label);
+            return sum;
         };
-        for (int64_t e = Y_.indptr[i]; e < Y_.indptr[i + 1]; ++e) exact(Y_.indices[e]);
-        for (const Dual &dual : work_) exact(dual.label);
+        for (int64_t r = 0; r < Y_.row_size(i); ++r) own_product_[r] = exact(Y_.indices[Y_.indptr[i] + r]);
+        float highest = kOut;
+        for (Active &active : work_) highest = std::max(highest, active.product = exact(active.label));
+        return highest;
     }
 
-    void forget() {
-        for (int32_t label : touched_) {
-            product_[label] = 0;
-            seen_[label] = 0;
-        }
-        touched_.clear();
-    }
-
-    // ---- the row's share of primal - dual: C loss + sum alpha w.x + sum of the negatives' alpha ----
-    Sweep row_gap(int64_t i) {
+    // The row's share of primal - dual: C loss + sum alpha w.x + sum of the negatives' alpha.
+    Sweep row_gap(int64_t i, double highest) const {
         double lowest = std::numeric_limits<double>::infinity(), inner = 0;
-        int64_t seen_positives = 0;
-        for (int64_t e = Y_.indptr[i]; e < Y_.indptr[i + 1]; ++e) {
-            const int32_t label = Y_.indices[e];
-            lowest = std::min<double>(lowest, product_[label]);
-            inner += positive_[e] * product_[label];
-            active_[label] = 1;
-            seen_positives += seen_[label];
+        for (int64_t r = 0; r < Y_.row_size(i); ++r) {
+            lowest = std::min<double>(lowest, own_product_[r]);
+            inner += positive_[Y_.indptr[i] + r] * own_product_[r];
         }
-        for (const Dual &dual : negative_[i]) inner += dual.alpha * (product_[dual.label] + 1.0);
-        double highest = -std::numeric_limits<double>::infinity();
-        for (int32_t label : touched_)
-            if (!active_[label]) highest = std::max<double>(highest, product_[label]);
-        const int64_t unseen = Y_.n_cols - static_cast<int64_t>(touched_.size()) - (Y_.row_size(i) - seen_positives);
-        if (unseen > 0) highest = std::max(highest, 0.0);
-        for (int64_t e = Y_.indptr[i]; e < Y_.indptr[i + 1]; ++e) active_[Y_.indices[e]] = 0;
+        for (const Active &active : work_) inner += active.alpha * (active.product + 1.0);
         const double loss = std::max(1.0 + highest - lowest, 0.0);
         return {options_.C * loss + inner, loss};
     }
@@ -270,9 +280,9 @@ class PdSparse {
         const double H = norm_[i];
         const int64_t first = Y_.indptr[i], n_positive = Y_.row_size(i);
         b_.clear();
-        for (const Dual &dual : work_) b_.push_back((product_[dual.label] + 1.0) / H - dual.alpha);
+        for (const Active &active : work_) b_.push_back((active.product + 1.0) / H - active.alpha);
         c_.clear();
-        for (int64_t e = first; e < first + n_positive; ++e) c_.push_back(positive_[e] - product_[Y_.indices[e]] / H);
+        for (int64_t r = 0; r < n_positive; ++r) c_.push_back(positive_[first + r] - own_product_[r] / H);
         project_(b_, c_, options_.C);
         changes_.clear();
         for (int64_t r = 0; r < n_positive; ++r) {
@@ -332,10 +342,10 @@ class PdSparse {
         double loss = 0;
         for (int64_t i : train_) {
             search(i, 1);
-            const Sweep row = row_gap(i);
+            const double highest = set_own_apart(i);
+            const Sweep row = row_gap(i, highest);
             result.gap += row.gap;
             loss += row.loss;
-            forget();
         }
         result.primal = 0.5 * w.squares + double(lam_) * w.absolutes + options_.C * loss;
     }
@@ -344,17 +354,8 @@ class PdSparse {
         int64_t hits = 0;
         for (int64_t i : held_out_) {
             search(i, 1);
-            // The best label that no feature reaches is the lowest such id, at score 0.
-            Candidate best{-std::numeric_limits<float>::infinity(), 0};
-            for (int32_t label : touched_) best = std::min(best, Candidate{product_[label], label});
-            if (best.product <= 0)
-                for (int32_t label = 0; label < Y_.n_cols; ++label)
-                    if (!seen_[label]) {
-                        best = std::min(best, Candidate{0.0f, label});
-                        break;
-                    }
-            hits += std::binary_search(Y_.indices + Y_.indptr[i], Y_.indices + Y_.indptr[i + 1], best.label);
-            forget();
+            const auto best = std::max_element(product_.begin(), product_.end()) - product_.begin();
+            hits += std::binary_search(Y_.indices + Y_.indptr[i], Y_.indices + Y_.indptr[i + 1], best);
         }
         return double(hits) / double(held_out_.size());
     }
@@ -392,13 +393,13 @@ class PdSparse {
     std::vector<std::vector<Dual>> negative_;   // non-zero alphas of other labels
     std::vector<double> norm_;
     std::vector<int64_t> train_, held_out_;
+    std::vector<int32_t> any_order_;
     int64_t max_select_ = 1, sample_divisor_ = 1, next_any_ = 0;
     // Scratch of one visit.
-    std::vector<float> product_;
-    std::vector<uint8_t> seen_, active_;
-    std::vector<int32_t> touched_, any_order_;
-    std::vector<double> cumulative_, b_, c_;
+    std::vector<float> product_, own_product_;
+    std::vector<Active> work_;  // negatives of the active set
     std::vector<Candidate> candidates_;
-    std::vector<Dual> work_, changes_;
+    std::vector<double> cumulative_, b_, c_;
+    std::vector<Dual> changes_;
     BisimplexProjection project_;
 };

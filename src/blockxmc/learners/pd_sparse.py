@@ -33,7 +33,7 @@ class PDSparse(Learner):
     max_iter : at most so many passes over the rows (and as many again for the post-solve).
     tol : stop when the duality gap falls below this share of the objective.
     early_stopping : share of the rows held out to judge by top-1 accuracy when to stop (0: none). The best pass is
-        kept, and the held-out rows join the training in the post-solve.
+        kept, and the post-solve only where it does not lower that accuracy.
     patience : passes without better held-out accuracy before stopping.
     importance_sampling : search for violating labels with a sample of each row's features (faster, less exact).
     post_solve : fit the weights that survived once more without L1.
@@ -43,6 +43,7 @@ class PDSparse(Learner):
     ----------
     gap_trace_ : duality gap per pass, summed over the rows as they were visited.
     gap_, objective_ : exact gap and primal objective at the end of the main phase.
+    n_iter_ : passes of the main phase.
     held_out_trace_ : top-1 accuracy on the held-out rows per pass.
 
     >>> X = np.array([[1, 0], [1, 0.1], [0, 1], [0.1, 1]])
@@ -122,6 +123,7 @@ class PDSparse(Learner):
             phase=ScaledPhase(job.phase, steps, n_labels),
         )
         self.gap_trace_, self.held_out_trace_, self.gap_, self.objective_ = gap_trace, held_out_trace, gap, primal
+        self.n_iter_ = max(1, gap_trace.size)
         counts = np.zeros(X.shape[1] + 1, np.int64)
         counts[features + 1] = np.diff(coef_indptr)
         coef = sparse.csr_array((weights, labels, np.cumsum(counts)), shape=(X.shape[1], Y.shape[1]))

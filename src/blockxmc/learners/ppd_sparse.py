@@ -34,6 +34,7 @@ class PPDSparse(Learner):
     Attributes
     ----------
     certified_ : share of the labels whose solution was proved optimal to ``tol``.
+    n_iter_ : most rounds any label took.
 
     >>> X = np.array([[1, 0], [1, 0.1], [0, 1], [0.1, 1]])
     >>> clf = PPDSparse().fit(X, [["a"], ["a"], ["b"], ["b", "c"]])
@@ -51,7 +52,7 @@ class PPDSparse(Learner):
         lam: float = 0.01,
         bias: float = 1.0,
         *,
-        tol: float = 0.05,
+        tol: float = 0.1,
         max_iter: int = 50,
         prune: float = 0.01,
         n_jobs: int | None = None,
@@ -87,7 +88,7 @@ class PPDSparse(Learner):
         indptr, indices, values = csr_args(X)
         p_indptr, p_indices, _ = csr_args(sparse.csr_array(Y.T))
         r_indptr, r_indices = (None, None) if rows is None else csr_args(rows)[:2]
-        label_indptr, features, weights, bias, certified = watched(
+        label_indptr, features, weights, bias, rounds, certified = watched(
             _kernels.dual_cd,
             indptr,
             indices,
@@ -108,6 +109,7 @@ class PPDSparse(Learner):
             threads=job.threads,
             phase=job.phase,
         )
+        self.n_iter_ = int(rounds.max(initial=1))
         self.certified_ = float(certified.mean()) if certified.size else 1.0
         by_label = sparse.csc_array((weights, features, label_indptr), shape=(X.shape[1], Y.shape[1]))
         return LinearWeights(sparse.csr_array(by_label), bias)
