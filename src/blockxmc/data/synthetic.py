@@ -137,11 +137,11 @@ class _World:
         m, d = shape.n_labels, shape.n_features
         rng = np.random.default_rng([seed, 0])
         self.n_blocks = shape.n_blocks or max(1, min(m // 4, round(m**0.5)))
-        weight = (np.arange(m) + 3.0) ** -shape.label_skew
+        weight = _zipf(m, 3.0, shape.label_skew)
         rng.shuffle(weight)
-        self.labels = _Categorical(weight[None, :].ravel(), np.array([0, m]))
+        self.labels = _Categorical(weight, np.array([0, m]))
         self._plant_blocks(weight, rng)
-        self.background = _Categorical((np.arange(d) + 2.7) ** -1.0, np.array([0, d]))
+        self.background = _Categorical(_zipf(d, 2.7, 1.0), np.array([0, d]))
         self.word_order = rng.permutation(d)
         # Words that tell of something are not the commonest ones: those say little in any text.
         rare = self.word_order[d // 50 :]
@@ -252,6 +252,11 @@ class _World:
         return sparse.csr_array(X.astype(np.float32))
 
 
+def _zipf(size: int, shift: float, exponent: float) -> NDArray[np.float64]:
+    """Weights that fall with rank; the shift keeps the first few from taking everything."""
+    return np.asarray((np.arange(size) + shift) ** -exponent, dtype=np.float64)
+
+
 class _Categorical:
     """Draws from many discrete distributions stored end to end: group g holds items starts[g]..starts[g+1]."""
 
@@ -264,7 +269,7 @@ class _Categorical:
         """One item (a position in the weights) for each entry of ``group``."""
         low, high = self._cumulative[self._starts[group]], self._cumulative[self._starts[group + 1]]
         found = np.searchsorted(self._cumulative, low + rng.random(group.size) * (high - low), side="right") - 1
-        return np.clip(found, self._starts[group], self._starts[group + 1] - 1)
+        return np.asarray(np.clip(found, self._starts[group], self._starts[group + 1] - 1), dtype=np.int64)
 
 
 def _distinct(keys: Int) -> tuple[Int, Int]:
