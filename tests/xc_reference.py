@@ -40,7 +40,7 @@ def exact_float32(token: bytes) -> np.float32:
         return np.float32(math.inf if nonzero and int(exponent) > 0 else 0.0)
     exact = Fraction(text.lstrip("+"))
     if abs(exact) >= Fraction(2) ** 128 - Fraction(2) ** 103:
-        return np.float32(math.copysign(math.inf, exact))
+        return np.float32(math.inf if exact > 0 else -math.inf)
     with np.errstate(over="ignore", under="ignore"):
         guess = np.float32(float(exact))
         candidates = {guess, np.nextafter(guess, np.float32(-np.inf)), np.nextafter(guess, np.float32(np.inf))}
