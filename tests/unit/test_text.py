@@ -39,7 +39,9 @@ def jsonl(rows) -> str:
         ("b.csv", "subject_uris,text\n" + "".join(f"{' '.join(labels)},{text}\n" for text, labels in ROWS)),
         (
             "c.jsonl",
-            "".join(json.dumps({"text": t, "subjects": [{"uri": x, "label": "?"} for x in ls]}) + "\n" for t, ls in ROWS),
+            "".join(
+                json.dumps({"text": t, "subjects": [{"uri": x, "label": "?"} for x in ls]}) + "\n" for t, ls in ROWS
+            ),
         ),
     ],
 )

@@ -274,8 +274,16 @@ def read_names(path: PathLike) -> list[str]:
     >>> read_names(file)
     ['cat', 'dog']
     """
-    with open_text(path) as lines:
-        return [line.rstrip("\r\n") for line in lines]
+    with open_raw(path) as raw, archive_errors(path):
+        content = _unpacked(raw, path).read()
+    try:
+        names = content.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataFormatError(f"{path}: line {line}: not UTF-8 text; convert the file to UTF-8") from error
+    if not names[-1]:
+        names.pop()  # what follows the last newline is no name
+    return [name.removesuffix("\r") for name in names]
 
 
 def write_names(path: PathLike, names: Any) -> None:
@@ -294,8 +302,6 @@ def sibling_names(path: PathLike, name: str, size: int, what: str) -> list[str] 
     for suffix in ("", *COMPRESSED_SUFFIXES):
         beside = Path(path).parent / (name + suffix)
         if beside.is_file():
-            if beside.stat().st_size == 0 and size == 0:
-                return []
             names = read_names(beside)
             if len(names) != size:
                 raise DataFormatError(
