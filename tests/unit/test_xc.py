@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import lzma
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from scipy import sparse
 from xc_reference import compare
 
 from blockxmc import _kernels
-from blockxmc.data import _source, make_synthetic, read_xc, write_xc
+from blockxmc.data import _source, make_synthetic, read_dataset, read_names, read_xc, write_names, write_xc
 from blockxmc.errors import BlockXMCError, DataFormatError
+from blockxmc.progress import Reporter
 
 NASTY = sorted((Path(__file__).parent.parent / "data" / "nasty").glob("*.txt"))
 
@@ -203,3 +205,48 @@ def test_folders_and_missing_files(tmp_path: Path) -> None:
         read_xc(tmp_path)
     with pytest.raises(FileNotFoundError):
         read_xc(tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [(b"0 0:1\n1 1:1\n", None), (b'{"text": "red apple", "labels": ["x", "y"]}', ["x", "y"])],
+)
+def test_standard_input(content: bytes, names: list[str] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    data = read_dataset("-")
+    assert data.n_labels == 2
+    assert data.label_names == names
+
+
+def test_a_slow_read_shows_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[str, int | None, int]] = []
+
+    class Recorder(Reporter):
+        @contextlib.contextmanager
+        def phase(self, title: str, total: int | None = None):
+            class Phase:
+                def update(self, done: int) -> None:
+                    shown.append((title, total, done))
+
+            yield Phase()
+
+    monkeypatch.setattr(_source, "reporter_for", lambda verbose: Recorder())
+    file = tmp_path / "slow.txt"
+    file.write_bytes(b"\n".join(many_rows(100)))
+    read_xc(file, verbose=1)
+    assert shown == []  # quick
+    monkeypatch.setattr(_source, "SHOW_AFTER_SECONDS", -1.0)
+    read_xc(file)
+    assert shown == []  # silent unless asked
+    read_xc(file, verbose=1)
+    assert shown == [("reading slow.txt", file.stat().st_size, file.stat().st_size)]
+
+
+def test_names_must_be_text_on_one_line(tmp_path: Path) -> None:
+    with pytest.raises(DataFormatError, match="spans lines"):
+        write_names(tmp_path / "n.txt", ["a", "b\nc"])
+    (tmp_path / "n.txt").write_bytes(b"ok\n\xff\n")
+    with pytest.raises(DataFormatError, match="line 2: not UTF-8"):
+        read_names(tmp_path / "n.txt")
+    write_names(tmp_path / "n.txt", ["a", "", "ü"])
+    assert read_names(tmp_path / "n.txt") == ["a", "", "ü"]

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, cast
@@ -158,7 +158,7 @@ def first_line(path: PathLike) -> bytes:
     return b""
 
 
-def read_blocks(path: PathLike, verbose: int = 0) -> Iterator[Block]:
+def read_blocks(path: PathLike, verbose: int = 0) -> Generator[Block]:
     """The bytes of a file in blocks of whole lines (only the last line may lack its newline)."""
     with open_raw(path) as raw:
         total = raw.seek(0, os.SEEK_END)
