@@ -14,10 +14,10 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +89,7 @@ def _unpacked(raw: IO[bytes], path: PathLike) -> IO[bytes]:
     magic = raw.read(len(_XZ))
     raw.seek(0)
     if magic.startswith(_GZIP):
-        return gzip.open(raw)
+        return cast(IO[bytes], gzip.open(raw))
     if magic == _XZ:
         return lzma.open(raw)
     if magic and Path(path).suffix in COMPRESSED_SUFFIXES:
@@ -158,7 +158,7 @@ def first_line(path: PathLike) -> bytes:
     return b""
 
 
-def read_blocks(path: PathLike, verbose: int = 0) -> Iterator[Block]:
+def read_blocks(path: PathLike, verbose: int = 0) -> Generator[Block]:
     """The bytes of a file in blocks of whole lines (only the last line may lack its newline)."""
     with open_raw(path) as raw:
         total = raw.seek(0, os.SEEK_END)
@@ -168,9 +168,12 @@ def read_blocks(path: PathLike, verbose: int = 0) -> Iterator[Block]:
         with SlowPhase(f"reading {Path(path).name}", total, verbose) as phase:
             content = _unpacked(raw, path)
             mapped = content is raw and not isinstance(raw, io.BytesIO)
+            done = 0
             for block, done in _mapped_blocks(raw, path) if mapped else _streamed_blocks(content, raw, path):
                 yield block
                 phase.update(done)
+            if not done:
+                raise DataFormatError(f"{path}: the archive is empty; give a file with at least one row")
 
 
 def _mapped_blocks(raw: IO[bytes], path: PathLike) -> Iterator[tuple[Block, int]]:
@@ -178,13 +181,14 @@ def _mapped_blocks(raw: IO[bytes], path: PathLike) -> Iterator[tuple[Block, int]
     mapped = mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ)
     size = len(mapped)
     everything = np.frombuffer(mapped, dtype=np.uint8)
-    start = line = 0
+    start = 0
     while start < size:
         stop = _line_end(mapped, start, size)
         if stop < 0:
-            raise _too_long(path, line + 1)
+            pieces = range(0, start, BLOCK_BYTES)
+            lines = sum(mapped[a : min(a + BLOCK_BYTES, start)].count(b"\n") for a in pieces)
+            raise _too_long(path, lines + 1)
         yield everything[start:stop], stop
-        line += int(np.count_nonzero(everything[start:stop] == 10)) if stop < size and size > MAX_LINE_BYTES else 0
         if hasattr(mmap, "MADV_DONTNEED"):
             page = start - start % mmap.PAGESIZE
             mapped.madvise(mmap.MADV_DONTNEED, page, stop - page)
@@ -239,10 +243,10 @@ def write_atomic(path: PathLike) -> Iterator[IO[bytes]]:
         with os.fdopen(handle, "wb") as raw:
             if target.suffix == ".gz":
                 with gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed:
-                    yield packed  # type: ignore[misc]
+                    yield cast(IO[bytes], packed)
             elif target.suffix == ".xz":
                 with lzma.open(raw, "wb") as packed_xz:
-                    yield packed_xz
+                    yield cast(IO[bytes], packed_xz)
             else:
                 yield raw
             raw.flush()
@@ -270,8 +274,16 @@ def read_names(path: PathLike) -> list[str]:
     >>> read_names(file)
     ['cat', 'dog']
     """
-    with open_text(path) as lines:
-        return [line.rstrip("\r\n") for line in lines]
+    with open_raw(path) as raw, archive_errors(path):
+        content = _unpacked(raw, path).read()
+    try:
+        names = content.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataFormatError(f"{path}: line {line}: not UTF-8 text; convert the file to UTF-8") from error
+    if not names[-1]:
+        names.pop()  # what follows the last newline is no name
+    return [name.removesuffix("\r") for name in names]
 
 
 def write_names(path: PathLike, names: Any) -> None:
@@ -290,8 +302,6 @@ def sibling_names(path: PathLike, name: str, size: int, what: str) -> list[str] 
     for suffix in ("", *COMPRESSED_SUFFIXES):
         beside = Path(path).parent / (name + suffix)
         if beside.is_file():
-            if beside.stat().st_size == 0 and size == 0:
-                return []
             names = read_names(beside)
             if len(names) != size:
                 raise DataFormatError(

@@ -55,11 +55,12 @@ def write_npz(path: PathLike, data: Dataset) -> None:
 def read_npz(path: PathLike) -> Dataset:
     """Read what :func:`write_npz` wrote; anything else is refused, nothing is unpickled."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as raw:
+            archive = np.load(raw, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise DataFormatError(f"{path}: is a single array, not an archive; write it with write_npz")
             parts = {key: archive[key] for key in archive.files}
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
         if isinstance(error, DataFormatError):
             raise
         raise DataFormatError(f"{path}: not a readable .npz archive ({error}); write it again") from error

@@ -43,15 +43,18 @@ class Shape:
         return self.nnz_per_row > self.n_features / 2
 
     def scaled(self, scale: float) -> Shape:
-        """Fewer (or more) rows, features and labels at the same rows per label; dense features are kept."""
+        """Fewer (or more) rows, features and labels at the same rows per label.
+
+        Dense features are kept, and there stay enough features and labels for rows to differ in.
+        """
+        enough_features = min(self.n_features, round(4 * self.nnz_per_row))
+        enough_labels = min(self.n_labels, round(20 * self.labels_per_row))
         return replace(
             self,
             n_train=max(20, round(self.n_train * scale)),
             n_test=max(10, round(self.n_test * scale)),
-            n_features=self.n_features
-            if self.dense
-            else max(round(3 * self.nnz_per_row), round(self.n_features * scale)),
-            n_labels=max(round(3 * self.labels_per_row), round(self.n_labels * scale)),
+            n_features=self.n_features if self.dense else max(enough_features, round(self.n_features * scale)),
+            n_labels=max(enough_labels, round(self.n_labels * scale)),
         )
 
 
@@ -66,8 +69,6 @@ SHAPES = {
 }
 
 ROWS_PER_BATCH = 1 << 15
-SIGNATURE = 8  # words that tell of a label
-TOPIC = 64  # words that tell of a block
 HOME = 0.85  # share of labels drawn from the row's own block
 FROM_LABELS, FROM_BLOCK = 0.45, 0.25  # where words come from; the rest is background
 
@@ -92,7 +93,7 @@ def make_synthetic(
 
     >>> train, test = make_synthetic(like="amazon-670k", scale=0.001, seed=1)
     >>> train.n_rows, test.n_rows, train.n_features, train.n_labels
-    (490, 153, 225, 670)
+    (490, 153, 300, 670)
     >>> train.digest == make_synthetic(like="amazon-670k", scale=0.001, seed=1)[0].digest
     True
     """
@@ -137,16 +138,18 @@ class _World:
         m, d = shape.n_labels, shape.n_features
         rng = np.random.default_rng([seed, 0])
         self.n_blocks = shape.n_blocks or max(1, min(m // 4, round(m**0.5)))
-        weight = (np.arange(m) + 3.0) ** -shape.label_skew
+        weight = _zipf(m, 3.0, shape.label_skew)
         rng.shuffle(weight)
-        self.labels = _Categorical(weight[None, :].ravel(), np.array([0, m]))
+        self.labels = _Categorical(weight, np.array([0, m]))
         self._plant_blocks(weight, rng)
-        self.background = _Categorical((np.arange(d) + 2.7) ** -1.0, np.array([0, d]))
+        self.background = _Categorical(_zipf(d, 2.7, 1.0), np.array([0, d]))
         self.word_order = rng.permutation(d)
         # Words that tell of something are not the commonest ones: those say little in any text.
         rare = self.word_order[d // 50 :]
-        self.signatures = rare[rng.integers(rare.size, size=(m, SIGNATURE))]
-        self.topics = rare[rng.integers(rare.size, size=(self.n_blocks, TOPIC))]
+        self.signature = max(8, round(shape.nnz_per_row / shape.labels_per_row))  # words that tell of a label
+        self.topic = max(64, round(shape.nnz_per_row))  # words that tell of a block
+        self.signatures = rare[rng.integers(rare.size, size=(m, self.signature))].astype(np.int32)
+        self.topics = rare[rng.integers(rare.size, size=(self.n_blocks, self.topic))].astype(np.int32)
 
     def _plant_blocks(self, weight: NDArray[np.float64], rng: Rng) -> None:
         """Every label has a home block; three in ten have a second one, where they are as frequent."""
@@ -215,12 +218,12 @@ class _World:
         wanted = np.clip(np.rint(average * rng.gamma(4.0, 0.25, block.size)), 1, d).astype(np.int64)
         keys = np.empty(0, np.int64)
         missing = wanted
-        for _ in range(4):
+        for _ in range(5):
             row = np.repeat(np.arange(block.size), missing)
             keys = np.concatenate([keys, row * d + self._words(row, block, Y, rng)])
             distinct, _ = _distinct(keys)
             missing = np.maximum(wanted - np.bincount(distinct // d, minlength=block.size), 0)
-            if missing.sum() < 0.02 * wanted.sum():
+            if missing.sum() < 0.01 * wanted.sum():
                 break
         return _counts(keys // d, keys % d, (block.size, d))
 
@@ -230,13 +233,13 @@ class _World:
         words = self.word_order[self.background.draw(np.zeros(row.size, np.int64), rng)]
         from_block = (source >= FROM_LABELS) & (source < FROM_LABELS + FROM_BLOCK)
         # The product of two uniform numbers is skewed: the first words of a topic are its commonest.
-        rank = (rng.random(int(from_block.sum())) * rng.random(int(from_block.sum())) * TOPIC).astype(np.int64)
+        rank = (rng.random(int(from_block.sum())) * rng.random(int(from_block.sum())) * self.topic).astype(np.int64)
         words[from_block] = self.topics[block[row[from_block]], rank]
         size = np.diff(Y.indptr)
         from_label = np.flatnonzero((source < FROM_LABELS) & (size[row] > 0))
         r = row[from_label]
         entry = Y.indptr[r] + (rng.random(r.size) * size[r]).astype(np.int64)
-        words[from_label] = self.signatures[Y.indices[entry], rng.integers(SIGNATURE, size=r.size)]
+        words[from_label] = self.signatures[Y.indices[entry], rng.integers(self.signature, size=r.size)]
         return words
 
     def _dense_rows(self, block: Int, Y: sparse.csr_array, rng: Rng) -> sparse.csr_array:
@@ -252,6 +255,11 @@ class _World:
         return sparse.csr_array(X.astype(np.float32))
 
 
+def _zipf(size: int, shift: float, exponent: float) -> NDArray[np.float64]:
+    """Weights that fall with rank; the shift keeps the first few from taking everything."""
+    return np.asarray((np.arange(size) + shift) ** -exponent, dtype=np.float64)
+
+
 class _Categorical:
     """Draws from many discrete distributions stored end to end: group g holds items starts[g]..starts[g+1]."""
 
@@ -264,7 +272,7 @@ class _Categorical:
         """One item (a position in the weights) for each entry of ``group``."""
         low, high = self._cumulative[self._starts[group]], self._cumulative[self._starts[group + 1]]
         found = np.searchsorted(self._cumulative, low + rng.random(group.size) * (high - low), side="right") - 1
-        return np.clip(found, self._starts[group], self._starts[group + 1] - 1)
+        return np.asarray(np.clip(found, self._starts[group], self._starts[group + 1] - 1), dtype=np.int64)
 
 
 def _distinct(keys: Int) -> tuple[Int, Int]:

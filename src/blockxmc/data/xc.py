@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,16 +71,16 @@ def read_matrices(
     path: PathLike, n_features: int | None, n_labels: int | None, n_jobs: int | None, verbose: int
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
     """X and Y of an XC text file."""
-    blocks = read_blocks(path, verbose)
-    header, block = _split_header(_without_bom(next(blocks)))
-    sizes = _Sizes(path, header, n_features, n_labels)
-    parser = _kernels.XcParser(sizes.feature_limit, sizes.label_limit)
-    threads = thread_count(n_jobs)
-    while block is not None:
-        finding, row, offset = parser.feed(block, threads)
-        if finding:
-            raise sizes.fault(finding, row, _token_at(block, offset))
-        block = next(blocks, None)
+    with contextlib.closing(read_blocks(path, verbose)) as blocks:  # closed at once also when a row is refused
+        header, block = _split_header(_without_bom(next(blocks)))
+        sizes = _Sizes(path, header, n_features, n_labels)
+        parser = _kernels.XcParser(sizes.feature_limit, sizes.label_limit)
+        threads = thread_count(n_jobs)
+        while block is not None:
+            finding, row, offset = parser.feed(block, threads)
+            if finding:
+                raise sizes.fault(finding, row, _token_at(block, offset))
+            block = next(blocks, None)
     n_rows = sizes.rows_to_keep(parser.n_rows, parser.trailing_empty)
     shape, label_shape = sizes.shapes(n_rows, parser.max_feature, parser.max_label)
     indptr, indices, data, label_indptr, label_indices = parser.finish(n_rows)

@@ -1,0 +1,159 @@
+"""Text with label names."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from blockxmc.data import TextVectorizer, from_texts, load_demo, read_dataset, read_text
+from blockxmc.errors import BlockXMCError, DataFormatError
+
+ROWS = [("red apple pie", ["fruit", "cake"]), ("green leaf", ["plant"]), ("plain stone", [])]
+
+
+def write(path: Path, text: str) -> Path:
+    pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)
+    path.write_bytes(pack(text.encode()))
+    return path
+
+
+def jsonl(rows) -> str:
+    return "".join(json.dumps({"text": text, "labels": labels}) + "\n" for text, labels in rows)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", jsonl(ROWS)),
+        ("a.txt", "\n" + jsonl(ROWS).replace("\n", "\r\n\r\n")),
+        ("a.tsv", "".join(f"{text}\t{' '.join(labels)}\n" for text, labels in ROWS)),
+        ("b.txt", "\ufeff" + "".join(f"{text}\t{' '.join(f'<{x}>' for x in labels)}\n" for text, labels in ROWS)),
+        ("a.csv", "id,text,labels\n" + "".join(f'1,"{text}",{";".join(labels)}\n' for text, labels in ROWS)),
+        ("b.csv", "subject_uris,text\n" + "".join(f"{' '.join(labels)},{text}\n" for text, labels in ROWS)),
+        (
+            "c.jsonl",
+            "".join(
+                json.dumps({"text": t, "subjects": [{"uri": x, "label": "?"} for x in ls]}) + "\n" for t, ls in ROWS
+            ),
+        ),
+    ],
+)
+def test_every_format_reads_alike(name: str, content: str, suffix: str, tmp_path: Path) -> None:
+    data = read_dataset(write(tmp_path / (name + suffix), content))
+    want = from_texts([text for text, _ in ROWS], [labels for _, labels in ROWS])
+    assert data.label_names == ["cake", "fruit", "plant"]
+    assert data.digest == want.digest
+    assert data.vectorizer is not None
+
+
+def test_csv_joins_text_columns_and_quoted_lines(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", 'Title,abstract,subject_uris\nblue sky,"far, and\nwide",<http://x/1> http://x/2\n')
+    data = read_text(file)
+    assert data.feature_names == ["and", "blue", "far", "sky", "wide"]
+    assert data.label_names == ["http://x/1", "http://x/2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", '{"text": "x y", "labels": []}\n{oops\n', "line 2: not JSON"),
+        ("a.jsonl", '{"labels": []}\n', 'line 1: no "text"'),
+        ("a.jsonl", "[1]\n", 'line 1: no "text"'),
+        ("a.jsonl", '\n{"text": "x"}\n', 'line 2: no "labels"'),
+        ("a.jsonl", '{"text": "x", "labels": "abc"}\n', 'line 1: "labels" must be a list'),
+        ("a.jsonl", '{"text": "x", "labels": [1]}\n', 'line 1: "labels" must be a list'),
+        ("a.jsonl", "\n\n", "no rows"),
+        ("a.jsonl", "", "is empty"),
+        ("a.jsonl", "[" * 100_000 + "\n", "line 1: not JSON"),
+        ("a.tsv", "text\tlabel\nno tab here\n", "line 2: no tab"),
+        ("a.csv", "name,labels\nx,y\n", "line 1: no text column"),
+        ("a.csv", "text,other\nx,y\n", "line 1: no label column"),
+        ("a.csv", "text,labels\nx,y\nx,y,z\n", "line 3: 3 fields"),
+        ("a.csv", 'text,labels\n"x"y,z\n', "line 2: not CSV"),
+        ("a.tsv", "a\0b\tc\n", "line 1: holds a NUL"),
+        ("a.jsonl", '{"text": "?!", "labels": []}\n', "nothing to learn"),
+    ],
+)
+def test_bad_text_is_refused_by_line(name: str, content: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataFormatError, match=message) as caught:
+        read_text(write(tmp_path / name, content))
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_not_utf8_and_truncated(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes(b"good text\tx\nbad \xff\tx\n")
+    with pytest.raises(DataFormatError, match="line 2: not UTF-8"):
+        read_text(tmp_path / "a.tsv")
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(jsonl(ROWS * 200).encode())[:-30])
+    with pytest.raises(DataFormatError, match="truncated or damaged"):
+        read_text(tmp_path / "a.jsonl.gz")
+
+
+def test_unseen_labels_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train = from_texts([text for text, _ in ROWS], [labels for _, labels in ROWS])
+    file = write(tmp_path / "t.jsonl", jsonl([("apple stone", ["fruit", "new", "newer"]), ("leaf", ["new"])]))
+    test = read_text(file, train.vectorizer, train.label_names, verbose=1)
+    assert test.unseen_labels == 3
+    assert "3 label occurrences are unknown" in " ".join(capsys.readouterr().err.split())
+    assert test.Y.toarray().tolist() == [[0, 1, 0], [0, 0, 0]]
+    assert test.X.shape[1] == train.X.shape[1]
+
+
+def test_unlabelled_text_for_prediction(tmp_path: Path) -> None:
+    train = from_texts([text for text, _ in ROWS], [labels for _, labels in ROWS])
+    for name, text in (("a.jsonl", '{"text": "red leaf"}\n'), ("a.tsv", "red leaf\n"), ("a.csv", "text\nred leaf\n")):
+        data = read_text(write(tmp_path / name, text), train.vectorizer, train.label_names, require_labels=False)
+        assert data.X.nnz == 2
+        assert data.Y.nnz == 0
+
+
+def test_tfidf_is_scikit_learns() -> None:
+    texts = [f"word{i % 7} thing{i % 11} word{i % 7} common rare{i}" for i in range(150)]
+    ours = TextVectorizer().fit_transform(texts)
+    theirs = TfidfVectorizer(sublinear_tf=True, min_df=2).fit_transform(texts)
+    assert ours.shape == theirs.shape
+    assert np.abs(ours - theirs).max() < 1e-6
+
+
+@pytest.mark.parametrize("options", [{}, {"ngram_max": 2}, {"min_df": 3, "max_features": 10}])
+def test_state_round_trip_gives_the_same_bits(options: dict[str, int]) -> None:
+    rng = np.random.default_rng(0)
+    texts = [" ".join(f"w{j}" for j in rng.zipf(1.5, 30) % 50) for _ in range(200)]
+    vectorizer = TextVectorizer(**options)
+    trained = vectorizer.fit_transform(texts)
+    state = vectorizer.state()
+    assert all(isinstance(word, str) for word in state["vocabulary"])
+    json.dumps(state["params"])
+    again = TextVectorizer.from_state(state).transform(texts)
+    for a in (again, vectorizer.transform(texts)):
+        assert np.array_equal(a.indices, trained.indices)
+        assert np.array_equal(a.data.view(np.uint32), trained.data.view(np.uint32))
+
+
+def test_vectorizer_refuses_nonsense() -> None:
+    with pytest.raises(BlockXMCError, match="call fit"):
+        TextVectorizer().transform(["x"])
+    state = TextVectorizer().fit(["red apple"]).state()
+    with pytest.raises(BlockXMCError, match="idf"):
+        TextVectorizer.from_state(state | {"idf": np.ones(1)})
+    with pytest.raises(BlockXMCError, match="2 texts but 1"):
+        from_texts(["a b", "c d"], [["x"]])
+    with pytest.raises(BlockXMCError, match="not unique"):
+        from_texts(["aa bb"], [["x"]], label_names=["x", "x"])
+
+
+def test_the_bundled_set() -> None:
+    train, test = load_demo()
+    assert (train.n_rows, test.n_rows, train.n_labels) == (15_711, 3_635, 6_563)
+    assert 4.3 < train.labels_per_row < 4.5
+    assert train.X.shape[1] == test.X.shape[1]
+    lengths = np.sqrt(train.X.multiply(train.X).sum(axis=1))
+    assert np.allclose(lengths[np.diff(train.X.indptr) > 0], 1, atol=1e-5)
