@@ -61,6 +61,11 @@ class TestFit:
         assert p.n_blocks_ == 2
         assert p.assignment_.max() == 1
 
+    def test_gaps_in_a_given_start_are_closed_up(self):
+        X, Y = random_problem(4)
+        wide, narrow = (Partitioner(lam=0.1, init=np.arange(60) % 3 * gap).fit(X, Y) for gap in (10**12, 1))
+        np.testing.assert_array_equal(wide.assignment_, narrow.assignment_)
+
     def test_unlabelled_rows_follow_their_features(self):
         X, Y, group = planted()
         empty = np.arange(0, 400, 10)
@@ -112,6 +117,8 @@ class TestBadInput:
             ({"n_blocks": 61}, "more than the 60 rows"),
             ({"n_blocks": 0}, "at least 1"),
             ({"n_blocks": 2.5}, "whole number"),
+            ({"n_blocks": None}, "whole number"),
+            ({"lam": None}, "lam must be"),
             ({"n_blocks": "many"}, "n_blocks must be"),
             ({"lam": -1}, "lam must be"),
             ({"lam": "big"}, "lam must be"),
