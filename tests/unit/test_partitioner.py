@@ -268,6 +268,16 @@ class TestStart:
         assert max(ours) >= 0.999 * max(theirs)
         assert np.mean(ours) >= 0.97 * np.mean(theirs)
 
+    def test_many_clusters_are_nearer_to_their_rows_than_the_tree_is(self):
+        X, _, _ = planted(n=1500, groups=10, d=200)
+        unit = normalize(sparse.csr_matrix(X))
+        spread = {}
+        for balanced in (False, True):
+            z = start.cluster_rows(X, 80, balanced=balanced, seed=0, threads=1, reporter=Reporter())
+            assert np.bincount(z, minlength=80).min() >= 1
+            spread[balanced] = sum(np.linalg.norm(unit[z == c].sum(axis=0)) for c in range(80))
+        assert spread[False] > 1.02 * spread[True]
+
     def test_no_cluster_ends_empty(self):
         X = sparse.csr_array(np.vstack([np.ones((20, 2)), np.zeros((5, 2)), [[1, 0]]]).astype(np.float32))
         z = start.cluster_rows(X, 7, balanced=False, seed=0, threads=1, reporter=Reporter())

@@ -40,8 +40,8 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
     tie : "stay" or "small"
         A row for which several blocks are equally good stays where it is, or goes to the smallest label cluster.
     init : "kmeans", "balanced", "labels" or array of int
-        Spherical k-means on the rows (a balanced tree of 2-means beyond 64 blocks), the balanced tree always, k-means on
-        the labels and then the rows to the labels, or a block per row.
+        Spherical k-means on the rows (beyond 64 blocks one pass from a balanced tree of 2-means), that tree itself
+        (blocks of equal size), k-means on the labels and then the rows to the labels, or a block per row.
     max_iter, tol : int, float
         Rounds at most (0: the start and its label step only), and the fall of f below which to stop.
 
