@@ -61,6 +61,11 @@ class TestFit:
         assert p.n_blocks_ == 2
         assert p.assignment_.max() == 1
 
+    def test_gaps_in_a_given_start_are_closed_up(self):
+        X, Y = random_problem(4)
+        wide, narrow = (Partitioner(lam=0.1, init=np.arange(60) % 3 * gap).fit(X, Y) for gap in (10**12, 1))
+        np.testing.assert_array_equal(wide.assignment_, narrow.assignment_)
+
     def test_unlabelled_rows_follow_their_features(self):
         X, Y, group = planted()
         empty = np.arange(0, 400, 10)
@@ -112,6 +117,8 @@ class TestBadInput:
             ({"n_blocks": 61}, "more than the 60 rows"),
             ({"n_blocks": 0}, "at least 1"),
             ({"n_blocks": 2.5}, "whole number"),
+            ({"n_blocks": None}, "whole number"),
+            ({"lam": None}, "lam must be"),
             ({"n_blocks": "many"}, "n_blocks must be"),
             ({"lam": -1}, "lam must be"),
             ({"lam": "big"}, "lam must be"),
@@ -260,6 +267,16 @@ class TestStart:
         theirs = [spread(KMeans(6, n_init=1, random_state=s).fit(unit).labels_) for s in range(5)]
         assert max(ours) >= 0.999 * max(theirs)
         assert np.mean(ours) >= 0.97 * np.mean(theirs)
+
+    def test_many_clusters_are_nearer_to_their_rows_than_the_tree_is(self):
+        X, _, _ = planted(n=1500, groups=10, d=200)
+        unit = normalize(sparse.csr_matrix(X))
+        spread = {}
+        for balanced in (False, True):
+            z = start.cluster_rows(X, 80, balanced=balanced, seed=0, threads=1, reporter=Reporter())
+            assert np.bincount(z, minlength=80).min() >= 1
+            spread[balanced] = sum(np.linalg.norm(unit[z == c].sum(axis=0)) for c in range(80))
+        assert spread[False] > 1.02 * spread[True]
 
     def test_no_cluster_ends_empty(self):
         X = sparse.csr_array(np.vstack([np.ones((20, 2)), np.zeros((5, 2)), [[1, 0]]]).astype(np.float32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -39,8 +40,8 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
     tie : "stay" or "small"
         A row for which several blocks are equally good stays where it is, or goes to the smallest label cluster.
     init : "kmeans", "balanced", "labels" or array of int
-        Spherical k-means on the rows (a balanced tree of 2-means beyond 64 blocks), the balanced tree always, k-means on
-        the labels and then the rows to the labels, or a block per row.
+        Spherical k-means on the rows (beyond 64 blocks one pass from a balanced tree of 2-means), that tree itself
+        (blocks of equal size), k-means on the labels and then the rows to the labels, or a block per row.
     max_iter, tol : int, float
         Rounds at most (0: the start and its label step only), and the fall of f below which to stop.
 
@@ -116,15 +117,17 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _check_params(self, n_rows: int) -> None:
-        named = isinstance(self.n_blocks, str)
-        if named and self.n_blocks not in ("auto", "cost", "paper"):
-            raise BlockXMCError(f"n_blocks must be a number, 'auto', 'cost' or 'paper', not {self.n_blocks!r}")
-        if not named and (int(self.n_blocks) != self.n_blocks or self.n_blocks < 1):
-            raise BlockXMCError(f"n_blocks must be a whole number of at least 1, not {self.n_blocks!r}")
-        if not named and int(self.n_blocks) > n_rows:
-            raise BlockXMCError(f"n_blocks={self.n_blocks} is more than the {n_rows} rows: use fewer blocks")
-        if self.lam != "auto" if isinstance(self.lam, str) else not 0 <= self.lam < np.inf:
-            raise BlockXMCError(f"lam must be 'auto' or a number of at least 0, not {self.lam!r}")
+        n_blocks: Any = self.n_blocks  # users pass anything, whatever the signature says
+        lam: Any = self.lam
+        if isinstance(n_blocks, str):
+            if n_blocks not in ("auto", "cost", "paper"):
+                raise BlockXMCError(f"n_blocks must be a number, 'auto', 'cost' or 'paper', not {n_blocks!r}")
+        elif not isinstance(n_blocks, Integral) or int(n_blocks) < 1:
+            raise BlockXMCError(f"n_blocks must be a whole number of at least 1, not {n_blocks!r}")
+        elif int(n_blocks) > n_rows:
+            raise BlockXMCError(f"n_blocks={n_blocks} is more than the {n_rows} rows: use fewer blocks")
+        if lam != "auto" and not (isinstance(lam, Real) and 0 <= float(lam) < np.inf):
+            raise BlockXMCError(f"lam must be 'auto' or a number of at least 0, not {lam!r}")
         for name, values in {"objective": ("quadratic", "cost"), "tie": ("stay", "small")}.items():
             if getattr(self, name) not in values:
                 raise BlockXMCError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r}")
@@ -137,7 +140,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         self, X: sparse.csr_array, Y: sparse.csr_array, lam: float | None, seed: int, threads: int
     ) -> choice.Choice:
         if not isinstance(self.init, str):
-            n_blocks = int(np.max(np.asarray(self.init), initial=0)) + 1
+            n_blocks = int(_given_start(self.init, X.shape[0]).max()) + 1
             if not isinstance(self.n_blocks, str) and n_blocks > self.n_blocks:
                 raise BlockXMCError(f"init names {n_blocks} blocks, n_blocks allows {self.n_blocks}")
             return choice.Choice(n_blocks, "as in the given start", [])
@@ -213,10 +216,11 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         """The fitted partition as a nested dict of arrays and JSON values; see ``from_state``."""
         check_is_fitted(self)
         params = self.get_params(deep=False)
-        if not isinstance(params["random_state"], int):
-            params["random_state"] = None
-        if not isinstance(params["init"], str):
-            params["init"] = np.asarray(params["init"])
+        params["init"] = self.init if isinstance(self.init, str) else np.asarray(self.init)
+        random_state: Any = self.random_state
+        params["random_state"] = int(random_state) if isinstance(random_state, Integral) else None
+        params["n_blocks"] = self.n_blocks if isinstance(self.n_blocks, str) else int(self.n_blocks)
+        params["lam"] = self.lam if isinstance(self.lam, str) else float(self.lam)
         return {
             "params": params,
             "assignment": self.assignment_,
@@ -256,4 +260,4 @@ def _given_start(init: Any, n_rows: int) -> I32:
         raise BlockXMCError(f"init must hold one whole number for each of the {n_rows} rows")
     if start.min() < 0:
         raise BlockXMCError("init must not hold negative block numbers")
-    return np.ascontiguousarray(start, dtype=np.int32)
+    return np.unique(start, return_inverse=True)[1].astype(np.int32)  # numbers that name no row are closed up

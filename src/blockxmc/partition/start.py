@@ -14,10 +14,11 @@ from blockxmc._matrix import csr_args
 from blockxmc.partition.ranking import F64, I32, Clusters
 from blockxmc.progress import Phase, Reporter, watched
 
-# Above this many clusters plain k-means gives way to the balanced tree: its cost grows with log(q) instead of q.
+# Above this many clusters k-means starts from the balanced tree, whose cost grows with log(q), and makes one pass only:
+# the first pass brings most of what many would.
 MAX_LLOYD = 64
-# Floats that the centroids held at one time may take (256 MiB).
-CENTROID_BUDGET = 2**26
+# Floats that the centroids held at one time may take (512 MiB).
+CENTROID_BUDGET = 2**27
 # Rows on which one split of the tree is learned; all rows of the node are then split along the direction found.
 SPLIT_SAMPLE = 2**14
 SPLIT_ITERATIONS = 20
@@ -29,14 +30,18 @@ LABEL_FEATURES = 256
 def cluster_rows(
     X: sparse.csr_array, n_clusters: int, *, balanced: bool, seed: int, threads: int, reporter: Reporter
 ) -> I32:
-    """Cluster the rows of X by direction: k-means, or the balanced tree where asked for or where clusters are many."""
+    """Cluster the rows of X by direction: a balanced tree of 2-means, or k-means (many clusters: from that tree)."""
     if n_clusters == 1:
         return np.zeros(X.shape[0], np.int32)
-    if balanced or n_clusters > MAX_LLOYD:
-        with reporter.phase("start: balanced tree", n_clusters - 1) as phase:
-            return balanced_tree(X, n_clusters, seed=seed, threads=threads, phase=phase)
-    with reporter.phase("start: k-means", LLOYD_PASSES) as phase:
-        return lloyd(X, n_clusters, seed=seed, threads=threads, phase=phase)
+    if n_clusters <= MAX_LLOYD and not balanced:
+        with reporter.phase("start: k-means", LLOYD_PASSES) as phase:
+            return lloyd(X, n_clusters, seed=seed, threads=threads, phase=phase)
+    with reporter.phase("start: balanced tree", n_clusters - 1) as phase:
+        leaves = balanced_tree(X, n_clusters, seed=seed, threads=threads, phase=phase)
+    if balanced:
+        return leaves
+    with reporter.phase("start: k-means", 1):
+        return lloyd_pass(X, leaves, n_clusters, threads)
 
 
 def balanced_tree(X: sparse.csr_array, n_leaves: int, *, seed: int, threads: int, phase: Phase) -> I32:
@@ -60,14 +65,20 @@ def lloyd(X: sparse.csr_array, n_clusters: int, *, seed: int, threads: int, phas
     assignment = np.full(X.shape[0], -1, np.int32)
     assignment[_spread_rows(X, n_clusters, rng)] = np.arange(n_clusters, dtype=np.int32)
     for done in range(1, LLOYD_PASSES + 1):
-        nearest, cosine = _nearest(X, assignment, n_clusters, X, threads)
-        _reseed_empty(nearest, cosine, n_clusters)
+        nearest = lloyd_pass(X, assignment, n_clusters, threads)
         moved = int((nearest != assignment).sum())
         assignment = nearest
         phase.update(done)
         if moved * 1000 <= X.shape[0]:
             break
     return assignment
+
+
+def lloyd_pass(X: sparse.csr_array, assignment: I32, n_clusters: int, threads: int) -> I32:
+    """Every row to the nearest of the clusters' mean directions; no cluster ends empty."""
+    nearest, cosine = _nearest(X, assignment, n_clusters, X, threads)
+    _reseed_empty(nearest, cosine, n_clusters)
+    return nearest
 
 
 def label_first(
