@@ -85,7 +85,7 @@ class RichReporter(Reporter):
 
     def say(self, text: str) -> None:
         """Tell the user one finding."""
-        self._console.print(text, markup=False)
+        self._console.print(text, markup=False, soft_wrap=True)
 
 
 class _RichPhase:
