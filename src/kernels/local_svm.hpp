@@ -1,9 +1,5 @@
 // One squared-hinge problem on a small set of rows, copied out of X with its own feature numbering, so that everything
 // costs in proportion to those rows and nothing to the size of X.
-//
-// Newton's step H s = -g with H = I + 2C A'A (A: the rows inside the margin) is solved in the space of the active rows:
-// s = -g + A'c with (AA' + I/2C) c = A g (Woodbury). A truncated solution is still a descent direction, vectors of the
-// conjugate gradients have the length of the active set, and A s = -(residual + c/2C) comes without a product.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lockstep.hpp"
+#include "lane_line.hpp"
 
 struct Weight {
     int32_t feature;
@@ -29,19 +25,17 @@ class LocalSvm {
         entries_.clear();
         start_.assign(1, 0);
         sign_.clear();
-        norm_.clear();
         w_.clear();
     }
 
     void add_row(int64_t i, float sign) {
-        double norm = 0;
-        for (int64_t k = rows_.x.indptr[i]; k < rows_.x.indptr[i + 1]; ++k) norm += add_entry(rows_.x.indices[k], rows_.x.data[k]);
-        if (rows_.bias != 0) norm += add_entry(static_cast<int32_t>(rows_.x.n_cols), rows_.bias);
+        for (int64_t k = rows_.x.indptr[i]; k < rows_.x.indptr[i + 1]; ++k) add_entry(rows_.x.indices[k], rows_.x.data[k]);
+        if (rows_.bias != 0) add_entry(static_cast<int32_t>(rows_.x.n_cols), rows_.bias);
         start_.push_back(static_cast<int64_t>(entries_.size()));
         sign_.push_back(sign);
-        norm_.push_back(static_cast<float>(norm));
     }
 
+    bool has(int32_t feature) const { return slot_[feature] >= 0; }
     // The features of the rows, in the local numbering that weights() shares.
     const std::vector<int32_t> &features() const { return features_; }
     std::vector<float> &weights() {
@@ -57,39 +51,38 @@ class LocalSvm {
         return std::sqrt(dot(gradient_, gradient_));
     }
 
-    // Minimises from the present weights until |g| <= target; says whether the weights moved.
-    bool solve(double C, double target) {
+    // |g| at the present weights; prepares solve().
+    double gradient(double C) {
         weights();
         z_.resize(n_rows());
         step_.resize(n_rows());
         for (int64_t i = 0; i < n_rows(); ++i) z_[i] = product(i, w_);
-        bool moved = false;
-        for (int newton = 0; newton < kMaxNewton; ++newton) {
-            compute_gradient(static_cast<float>(C));
-            const double gradient = std::sqrt(dot(gradient_, gradient_));
-            if (!(gradient > target)) break;
-            find_direction(C, std::min(kResidualShare, std::sqrt(target / gradient)));
+        compute_gradient(static_cast<float>(C));
+        return std::sqrt(dot(gradient_, gradient_));
+    }
+
+    // Newton steps until |g| <= target, no more than `steps`.
+    void solve(double C, double target, int steps = kMaxNewton) {
+        for (double gradient = this->gradient(C); gradient > target && steps > 0; --steps) {
+            find_direction(C);
             const double ss = dot(direction_, direction_), ws = dot(w_, direction_), ww = dot(w_, w_);
             const double t = search(C, dot(gradient_, direction_), ws, ss);
             for (size_t f = 0; f < w_.size(); ++f) w_[f] += static_cast<float>(t) * direction_[f];
             for (int64_t i = 0; i < n_rows(); ++i) z_[i] += static_cast<float>(t) * step_[i];
-            moved |= t > 0;
             if (!(t * std::sqrt(ss) > kNoProgress * std::sqrt(ww))) break;
+            compute_gradient(static_cast<float>(C));
+            gradient = std::sqrt(dot(gradient_, gradient_));
         }
-        return moved;
     }
 
   private:
-    static constexpr double kResidualShare = 0.25;  // conjugate gradients stop at this share of the first residual
-
-    double add_entry(int32_t feature, float value) {
+    void add_entry(int32_t feature, float value) {
         int32_t &slot = slot_[feature];
         if (slot < 0) {
             slot = static_cast<int32_t>(features_.size());
             features_.push_back(feature);
         }
         entries_.push_back({slot, value});
-        return static_cast<double>(value) * value;
     }
 
     float product(int64_t i, const std::vector<float> &v) const {
@@ -118,65 +111,65 @@ class LocalSvm {
         return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
     }
 
+    // Gradient, preconditioner and active rows at the cached products z.
     void compute_gradient(float C) {
         gradient_ = w_;
+        inverse_.assign(w_.size(), 0.0f);
         active_.clear();
         for (int64_t i = 0; i < n_rows(); ++i) {
             if (sign_[i] * z_[i] >= 1.0f) continue;
             active_.push_back(static_cast<int32_t>(i));
-            scatter(i, -2.0f * C * (sign_[i] - z_[i]), gradient_);
+            const float slope = -2.0f * C * (sign_[i] - z_[i]);
+            for (int64_t k = start_[i]; k < start_[i + 1]; ++k) {
+                const Weight e = entries_[k];
+                gradient_[e.feature] += slope * e.value;
+                inverse_[e.feature] += e.value * e.value;
+            }
         }
+        for (float &m : inverse_) m = 1.0f / (1.0f + kDiagonalShare * 2.0f * C * m);
     }
 
-    // u = A'v, then out = A u + v/2C
-    void kernel_product(double C, const std::vector<float> &v, std::vector<float> &out) {
-        scratch_.assign(w_.size(), 0.0f);
-        for (size_t a = 0; a < active_.size(); ++a) scatter(active_[a], v[a], scratch_);
-        const float ridge = static_cast<float>(0.5 / C);
-        for (size_t a = 0; a < active_.size(); ++a) out[a] = product(active_[a], scratch_) + ridge * v[a];
-    }
-
-    // Fills direction_ (features) and step_ (its products with all rows).
-    void find_direction(double C, double share) {
-        const size_t n = active_.size();
-        const float ridge = static_cast<float>(0.5 / C);
-        for (auto *v : {&solution_, &residual_, &conjugate_, &image_, &inverse_}) v->resize(n);
-        double rz = 0;
-        for (size_t a = 0; a < n; ++a) {
-            solution_[a] = 0;
-            residual_[a] = product(active_[a], gradient_);
-            inverse_[a] = 1.0f / (norm_[active_[a]] + ridge);
-            conjugate_[a] = residual_[a] * inverse_[a];
-            rz += static_cast<double>(residual_[a]) * conjugate_[a];
+    // Conjugate gradients on H s = -g, H = I + 2C A'A, until the quadratic model stops improving; fills direction_ (s) and
+    // step_ (its products with all rows: for active rows a by-product of the products with H).
+    void find_direction(double C) {
+        const size_t d = w_.size();
+        const float twice_C = static_cast<float>(2 * C);
+        direction_.assign(d, 0.0f);
+        residual_.resize(d);
+        conjugate_.resize(d);
+        for (size_t f = 0; f < d; ++f) {
+            residual_[f] = -gradient_[f];
+            conjugate_[f] = residual_[f] * inverse_[f];
         }
-        const double goal = share * share * rz;
-        for (int round = 0; rz > goal && round < kMaxConjugate; ++round) {
-            kernel_product(C, conjugate_, image_);
+        double rz = dot(residual_, conjugate_), model = 0;
+        const double share = std::min(0.5, std::sqrt(std::sqrt(rz)));
+        products_.resize(active_.size());
+        for (int32_t i : active_) step_[i] = 0;
+        for (int round = 1; round <= kMaxConjugate; ++round) {
+            image_ = conjugate_;
+            for (size_t a = 0; a < active_.size(); ++a) {
+                products_[a] = product(active_[a], conjugate_);
+                scatter(active_[a], twice_C * products_[a], image_);
+            }
             const double curve = dot(conjugate_, image_);
             if (!(curve > 0)) break;
             const float alpha = static_cast<float>(rz / curve);
-            double next = 0;
-            for (size_t a = 0; a < n; ++a) {
-                solution_[a] += alpha * conjugate_[a];
-                residual_[a] -= alpha * image_[a];
-                next += static_cast<double>(residual_[a]) * residual_[a] * inverse_[a];
+            for (size_t a = 0; a < active_.size(); ++a) step_[active_[a]] += alpha * products_[a];
+            for (size_t f = 0; f < d; ++f) {
+                direction_[f] += alpha * conjugate_[f];
+                residual_[f] -= alpha * image_[f];
+                image_[f] = residual_[f] * inverse_[f];
             }
+            const double gain = -0.5 * alpha * rz;
+            model += gain;
+            if (!(round * gain < share * model)) break;
+            const double next = dot(residual_, image_);
             const float beta = static_cast<float>(next / rz);
-            for (size_t a = 0; a < n; ++a) conjugate_[a] = residual_[a] * inverse_[a] + beta * conjugate_[a];
+            for (size_t f = 0; f < d; ++f) conjugate_[f] = image_[f] + beta * conjugate_[f];
             rz = next;
         }
-        direction_.resize(w_.size());
-        for (size_t f = 0; f < w_.size(); ++f) direction_[f] = -gradient_[f];
-        for (size_t a = 0; a < n; ++a) scatter(active_[a], solution_[a], direction_);
-        size_t a = 0;
-        for (int64_t i = 0; i < n_rows(); ++i) {
-            if (a < n && active_[a] == i) {
-                step_[i] = -(residual_[a] + ridge * solution_[a]);
-                ++a;
-            } else {
-                step_[i] = product(i, direction_);
-            }
-        }
+        for (int64_t i = 0; i < n_rows(); ++i)
+            if (sign_[i] * z_[i] >= 1.0f) step_[i] = product(i, direction_);
     }
 
     double search(double C, double gs, double ws, double ss) const {
@@ -199,7 +192,7 @@ class LocalSvm {
     std::vector<int32_t> features_, active_;
     std::vector<int64_t> start_{0};
     std::vector<Weight> entries_;                                             // .feature is local here
-    std::vector<float> sign_, norm_, z_, step_;                               // per row
-    std::vector<float> w_, gradient_, direction_, scratch_;                   // per local feature
-    std::vector<float> solution_, residual_, conjugate_, image_, inverse_;    // per active row
+    std::vector<float> sign_, z_, step_;                                              // per row
+    std::vector<float> products_;                                                     // per active row
+    std::vector<float> w_, gradient_, inverse_, direction_, residual_, conjugate_, image_;  // per local feature
 };

@@ -11,9 +11,11 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
+#include "lockstep.hpp"
 #include "threads.hpp"
 #include "working_set.hpp"
 
@@ -145,17 +147,14 @@ class OneVsAll {
         local.weights();
         local.solve(objective_.C, objective_.target(at_zero, static_cast<int64_t>(p), local.n_rows()));
         const std::vector<float> &w = local.weights();
-        std::vector<Weight> kept;
-        for (size_t f = 0; f < w.size(); ++f) kept.push_back({local.features()[f], w[f]});
-        keep(j, kept);
+        for (size_t f = 0; f < w.size(); ++f) keep(j, {local.features()[f], w[f]});
     }
 
     void solve_on_working_sets(const Group &group, const RowLists &positives, WorkingSets &sets) {
         std::vector<Positives> labels;
         for (int64_t j : group.labels) labels.push_back(positives[j]);
-        std::vector<std::vector<Weight>> weights(labels.size());
-        sets.solve(labels, weights);
-        for (size_t lane = 0; lane < labels.size(); ++lane) keep(group.labels[lane], weights[lane]);
+        sets.solve(labels);
+        keep(group, sets.weights());
     }
 
     void solve_in_lockstep(const Group &group, const RowLists &positives, const std::optional<RowLists> &members,
@@ -168,17 +167,17 @@ class OneVsAll {
                 for (int32_t i : (*members)[group.labels[lane]]) member[i] |= 1u << lane;
         }
         lockstep.solve(all, positive.data(), member.data());
-        const LaneVector &w = lockstep.weights();
-        std::vector<Weight> weights(w.size());
-        for (size_t lane = 0; lane < group.labels.size(); ++lane) {
-            for (size_t f = 0; f < w.size(); ++f) weights[f] = {static_cast<int32_t>(f), w[f][static_cast<int>(lane)]};
-            keep(group.labels[lane], weights);
-        }
+        keep(group, lockstep.weights());
     }
 
-    void keep(int64_t j, const std::vector<Weight> &weights) {
-        for (const Weight &w : weights)
-            if (w.value != 0 && std::fabs(w.value) >= prune_) solutions_[j].push_back(w);
+    void keep(const Group &group, const LaneVector &weights) {
+        for (size_t f = 0; f < weights.size(); ++f)
+            for (size_t lane = 0; lane < group.labels.size(); ++lane)
+                keep(group.labels[lane], {static_cast<int32_t>(f), weights[f][static_cast<int>(lane)]});
+    }
+
+    void keep(int64_t j, const Weight &w) {
+        if (w.value != 0 && std::fabs(w.value) >= prune_) solutions_[j].push_back(w);
     }
 
     SparseWeights assemble(int64_t n_labels) const {

@@ -1,8 +1,10 @@
-// Squared-hinge problems of rare labels: only a per cent or two of the rows end up inside the margin, so each label is
-// solved on a working set of rows, and one pass over X for sixteen labels at once finds the rows that a set still lacks.
+// Squared-hinge problems of rare labels: only a per cent or two of the rows end up inside the margin, so each label looks for
+// its direction on a small set of rows (those inside the margin or close to it), solved as a problem of its own; the sixteen
+// directions then share one pass over X and one line search over all rows.
 //
-// A set only grows, the problem on the set is solved to the full tolerance, and rows outside it have loss zero: when a
-// pass finds no new row inside the margin, the label is solved on all rows.
+// The set holds every row inside the margin, so problem and sub-problem have the same gradient at the start: a point where
+// the sub-problem is lower lies in a direction of descent. Features that no row of the set has keep only their ridge term,
+// whose minimum is 0.
 #pragma once
 
 #include <cmath>
@@ -14,38 +16,25 @@
 
 using Positives = std::span<const int32_t>;  // sorted rows
 
-// Finds rows outside the working sets with z > threshold in an unfinished lane.
-template <typename Found>
-LANES_INLINE void scan_rows(const Rows &rows, const Lanes *v, const LaneMask *outside, LaneMask lanes, float threshold,
-                            Found &&found) {
-    for (int64_t i = 0; i < rows.x.n_rows; ++i) {
-        const LaneMask wanted = outside[i] & lanes;
-        if (!wanted) continue;
-        Lanes z;
-        row_product(rows, i, v, z.v);
-        if (any_lane((z.v > threshold) & lanes_of(wanted))) found(i, wanted, z);
-    }
-}
-
-struct Finding {
+struct NearRow {
     int32_t row;
-    LaneMask lanes;   // lanes in which the row is near or inside the margin
-    LaneMask inside;  // lanes in which it is inside
+    LaneMask lanes;
 };
 
-LANES_MULTIVERSION static void find_rows(const Rows &rows, const Lanes *v, const LaneMask *outside, LaneMask lanes,
-                                         float threshold, std::vector<Finding> &out) {
+// Rows inside the margin or less than `near` outside of it, in the lanes of `open`.
+LANES_MULTIVERSION static void find_near_rows(int64_t n, const Lanes *z, const LaneMask *positive, LaneMask open, float near,
+                                              std::vector<NearRow> &out) {
     out.clear();
-    scan_rows(rows, v, outside, lanes, threshold, [&](int64_t i, LaneMask wanted, const Lanes &z) {
-        Finding f{static_cast<int32_t>(i), 0, 0};
-        for (int lane = 0; lane < kLanes; ++lane) {
-            f.lanes |= static_cast<LaneMask>((z[lane] > threshold) << lane);
-            f.inside |= static_cast<LaneMask>((z[lane] > -1.0f) << lane);
-        }
-        f.lanes &= wanted;
-        f.inside &= wanted;
-        out.push_back(f);
-    });
+    const FloatLanes zero = {};
+    const IntLanes wanted = lanes_of(open);
+    for (int64_t i = 0; i < n; ++i) {
+        const FloatLanes sign = lanes_of(positive[i]) ? zero + 1.0f : zero - 1.0f;
+        const IntLanes close = (sign * z[i].v < 1.0f + near) & wanted;
+        if (!any_lane(close)) continue;
+        NearRow found{static_cast<int32_t>(i), 0};
+        for (int lane = 0; lane < kLanes; ++lane) found.lanes |= static_cast<LaneMask>((close[lane] & 1) << lane);
+        out.push_back(found);
+    }
 }
 
 // Mean of all rows (bias included), shared by every label's start.
@@ -66,57 +55,52 @@ struct MeanRow {
 class WorkingSets {
   public:
     WorkingSets(const Rows &rows, const Objective &objective, const MeanRow &mean)
-        : rows_(rows), objective_(objective), mean_(mean), local_(rows), w_(rows.n_features()), outside_(rows.x.n_rows) {}
+        : rows_(rows), objective_(objective), mean_(mean), line_(rows, objective), local_(rows), positive_(rows.x.n_rows),
+          everywhere_(rows.x.n_rows, static_cast<LaneMask>(-1)) {}
 
-    // Solves up to sixteen labels, each with at least one positive and one negative row; out[j] takes label j's weights.
-    void solve(std::span<const Positives> labels, std::span<std::vector<Weight>> out) {
+    // Solves up to sixteen labels, each with at least one positive row. The weights are then in weights().
+    void solve(std::span<const Positives> labels) {
         start(labels);
         LaneMask open = static_cast<LaneMask>((1u << labels.size()) - 1);
-        for (int round = 0; open; ++round) {
-            find_rows(rows_, w_.data(), outside_.data(), open, round ? -1.0f - kNear : -1.0f - kNear, findings_);
-            LaneMask grown = 0;
-            for (const Finding &f : findings_) {
-                outside_[f.row] &= ~f.lanes;
-                grown |= f.inside;
-                for (size_t lane = 0; lane < labels.size(); ++lane)
-                    if (f.lanes >> lane & 1) sets_[lane].push_back(f.row);
-            }
-            if (round > 0) open &= grown;
-            for (size_t lane = 0; lane < labels.size(); ++lane)
-                if ((open >> lane & 1) && !refine(static_cast<int>(lane), labels[lane].size(), out[lane], round)) open &= ~(1u << lane);
+        for (int newton = 0; open && newton < kMaxNewton; ++newton) { if(getenv("DBG")) fprintf(stderr,"newton %d open %d near %zu\n",newton,__builtin_popcount(open),near_rows_.size());
+            find_near_rows(rows_.x.n_rows, line_.z.data(), positive_.data(), open, kNear, near_rows_);
+            for (int lane = 0; lane < kLanes; ++lane)
+                if ((open >> lane & 1) && !find_direction(lane)) open &= ~(1u << lane);
+            if (open) open &= ~line_.move(open, positive_.data(), everywhere_.data());
         }
     }
 
+    const LaneVector &weights() const { return line_.w; }
+
   private:
-    static constexpr float kNear = 0.05f;  // rows this close to the margin join the set before they cross it
+    static inline const float kNear = getenv("NEAR")?atof(getenv("NEAR")):0.05f; static inline const double kReduction=getenv("RED")?atof(getenv("RED")):0.1, kPrecision=0.5; static inline const int kSteps=getenv("STEPS")?atoi(getenv("STEPS")):2; static inline const double kMS=getenv("MS")?atof(getenv("MS")):2;  // rows this close to the margin count in the sub-problem before they cross it
 
     // Weights u*p + v*a from the mean p of the positives and the mean a of all rows, such that p scores 1 and a scores
     // what +1 on the positives and -2 on the negatives average to: most negatives then start outside the margin.
     void start(std::span<const Positives> labels) {
-        std::fill(w_.begin(), w_.end(), Lanes{});
-        std::fill(outside_.begin(), outside_.end(), static_cast<LaneMask>(-1));
+        line_.to_zero();
+        std::fill(positive_.begin(), positive_.end(), LaneMask{0});
         const double n = static_cast<double>(rows_.x.n_rows);
         LaneSums pp, pa;
         for (size_t lane = 0; lane < labels.size(); ++lane) {
-            sets_[lane].assign(labels[lane].begin(), labels[lane].end());
             const float share = 1.0f / static_cast<float>(labels[lane].size());
             for (int32_t i : labels[lane]) {
-                outside_[i] &= ~(1u << lane);
+                positive_[i] |= 1u << lane;
                 for (int64_t k = rows_.x.indptr[i]; k < rows_.x.indptr[i + 1]; ++k)
-                    w_[rows_.x.indices[k]][lane] += share * rows_.x.data[k];
+                    line_.w[rows_.x.indices[k]][lane] += share * rows_.x.data[k];
             }
-            if (rows_.bias != 0) w_[rows_.x.n_cols][lane] = rows_.bias;
+            if (rows_.bias != 0) line_.w[rows_.x.n_cols][lane] = rows_.bias;
         }
-        lane_dots(w_.data(), w_.data(), width(), pp);
+        lane_dots(line_.w.data(), line_.w.data(), width(), pp);
         for (int64_t f = 0; f < width(); ++f)
-            for (int lane = 0; lane < kLanes; ++lane) pa[lane] += static_cast<double>(w_[f][lane]) * mean_.mean[f];
+            for (int lane = 0; lane < kLanes; ++lane) pa[lane] += static_cast<double>(line_.w[f][lane]) * mean_.mean[f];
         Lanes u{}, v{};
         for (size_t lane = 0; lane < labels.size(); ++lane) {
             const double positives = static_cast<double>(labels[lane].size()), share = positives / n;
             const double at_zero = 2 * objective_.C * std::sqrt(std::max(
                 0.0, 4 * positives * positives * pp[lane] - 4 * positives * n * pa[lane] + n * n * mean_.square));
             target_[lane] = objective_.target(at_zero, static_cast<int64_t>(positives), rows_.x.n_rows);
-            const double mean_score = share - 2 * (1 - share);
+            const double mean_score = share - kMS * (1 - share);
             const double determinant = pp[lane] * mean_.square - pa[lane] * pa[lane];
             if (determinant > 1e-9 * pp[lane] * mean_.square) {
                 u[lane] = static_cast<float>((mean_.square - mean_score * pa[lane]) / determinant);
@@ -125,36 +109,42 @@ class WorkingSets {
                 v[lane] = -1;
             }
         }
-        for (int64_t f = 0; f < width(); ++f) w_[f].v = w_[f].v * u.v + mean_.mean[f] * v.v;
+        for (int64_t f = 0; f < width(); ++f) line_.w[f].v = line_.w[f].v * u.v + mean_.mean[f] * v.v;
+        lane_products(rows_, line_.w.data(), line_.z.data());
     }
 
-    // Solves one lane on its working set; false when the weights did not move.
-    bool refine(int lane, size_t positives, std::vector<Weight> &out, int round) {
+    // Fills one lane of the direction; false when the lane is solved (its direction is then zero).
+    bool find_direction(int lane) {
         local_.clear();
-        for (size_t r = 0; r < sets_[lane].size(); ++r) local_.add_row(sets_[lane][r], r < positives ? 1.0f : -1.0f);
+        for (const NearRow &near : near_rows_)
+            if (near.lanes >> lane & 1) local_.add_row(near.row, positive_[near.row] >> lane & 1 ? 1.0f : -1.0f);
         std::vector<float> &w = local_.weights();
         const std::vector<int32_t> &features = local_.features();
-        for (size_t f = 0; f < w.size(); ++f) w[f] = w_[features[f]][lane];
-        const bool moved = local_.solve(objective_.C, target_[lane]);
-        if (round == 0)
-            for (int64_t f = 0; f < width(); ++f) w_[f][lane] = 0;
-        out.clear();
-        for (size_t f = 0; f < w.size(); ++f) {
-            w_[features[f]][lane] = w[f];
-            out.push_back({features[f], w[f]});
+        for (size_t f = 0; f < w.size(); ++f) w[f] = line_.w[features[f]][lane];
+        double elsewhere = 0;
+        for (int64_t f = 0; f < width(); ++f) {
+            const float value = local_.has(static_cast<int32_t>(f)) ? 0.0f : line_.w[f][lane];
+            line_.direction[f][lane] = -value;
+            elsewhere += static_cast<double>(value) * value;
         }
-        return moved || round == 0;  // the first round also drops the features that no row of the set has
+        const double here = local_.gradient(objective_.C), gradient = std::sqrt(here * here + elsewhere);
+        if (!(gradient > target_[lane])) {
+            for (int64_t f = 0; f < width(); ++f) line_.direction[f][lane] = 0;
+            return false;
+        }
+        local_.solve(objective_.C, std::max(kPrecision * target_[lane], kReduction * here), kSteps);
+        for (size_t f = 0; f < w.size(); ++f) line_.direction[features[f]][lane] = w[f] - line_.w[features[f]][lane];
+        return true;
     }
 
-    int64_t width() const { return static_cast<int64_t>(w_.size()); }
+    int64_t width() const { return rows_.n_features(); }
 
     const Rows rows_;
     const Objective objective_;
     const MeanRow &mean_;
+    LaneLine line_;
     LocalSvm local_;
-    LaneVector w_;
-    std::vector<LaneMask> outside_;  // lanes whose working set lacks the row
-    std::vector<int32_t> sets_[kLanes];
+    std::vector<LaneMask> positive_, everywhere_;
+    std::vector<NearRow> near_rows_;
     double target_[kLanes] = {};
-    std::vector<Finding> findings_;
 };
