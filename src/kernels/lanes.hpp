@@ -79,13 +79,18 @@ LANES_MULTIVERSION static void lane_products(const Rows &rows, const Lanes *v, L
     for (int64_t i = 0; i < rows.x.n_rows; ++i) row_product(rows, i, v, out[i].v);
 }
 
+struct ActiveRow {
+    int32_t row;
+    LaneMask lanes;  // those in which the row matters
+};
+
 // out = v + sum over the listed rows of x_i (curvature_i * (x_i . v)): the Hessian of every lane times its vector.
-LANES_MULTIVERSION static void lane_hessian(const Rows &rows, const std::vector<int32_t> &active, const Lanes *curvature,
-                                            const Lanes *v, Lanes *out) {
+LANES_MULTIVERSION static void lane_hessian(const Rows &rows, const std::vector<ActiveRow> &active,
+                                            const Lanes *curvature, const Lanes *v, Lanes *out) {
     const int64_t d = rows.n_features();
     for (int64_t f = 0; f < d; ++f) out[f].v = v[f].v;
     FloatLanes bias_sum = {};
-    for (int32_t i : active) {
+    for (const auto [i, lanes] : active) {
         FloatLanes t;
         row_product(rows, i, v, t);
         t *= curvature[i].v;

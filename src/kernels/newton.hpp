@@ -1,8 +1,7 @@
 // One-vs-all linear classifiers: many binary problems min_w 1/2 |w|^2 + C sum_i loss(s_i w.x_i) on shared rows.
 //
-// Three ways to the same optimum, chosen per label by what it costs: a problem of few rows on its own (LocalSvm), a rare
-// label on a growing working set (WorkingSets), anything else sixteen at a time over all rows (Lockstep). Labels are
-// grouped in a fixed order that does not depend on the number of threads, so neither do the results.
+// Labels are solved sixteen at a time (LaneNewton); one that is trained on few rows only is solved alone (LocalSvm). They
+// are grouped in a fixed order that does not depend on the number of threads, so neither do the results.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +14,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "lockstep.hpp"
+#include "lane_newton.hpp"
 #include "threads.hpp"
-#include "working_set.hpp"
 
 // Lists of sorted row numbers, one list per label.
 struct RowLists {
@@ -64,74 +62,55 @@ class OneVsAll {
     }
 
   private:
-    enum class Way { lockstep, working_set, local };
     struct Group {
-        Way way;
+        bool alone;  // solved one by one on few rows, not side by side on all of them
         std::vector<int64_t> labels;
     };
     // What a thread reuses from group to group, made when first needed.
     struct Worker {
-        std::unique_ptr<Lockstep> lockstep;
-        std::unique_ptr<WorkingSets> working_sets;
+        std::unique_ptr<LaneNewton> lanes;
         std::unique_ptr<LocalSvm> local;
     };
 
-    static constexpr int64_t kFrequent = 64;   // positives in more than one row of this many: most rows matter
-    static constexpr int64_t kFewRows = 8;     // a label trained on less than one row of this many is solved alone
-    static constexpr int64_t kLocalGroup = 8;  // labels per work item when solved alone
+    static constexpr int64_t kFewRows = 8;     // "few": less than one row of this many
+    static constexpr int64_t kAloneGroup = 8;  // labels per work item when solved alone
 
-    Way way_of(int64_t positives, int64_t members) const {
-        const bool hinge = objective_.loss == Loss::squared_hinge;
-        const int64_t n = rows_.x.n_rows;
-        if (hinge && members < n / kFewRows) return Way::local;
-        const bool rare = positives > 0 && positives * kFrequent < n;
-        return hinge && rare && members == n ? Way::working_set : Way::lockstep;
-    }
-
-    // Groups of labels with the same way and similar frequency, costly ones first. A label without positives has the
-    // same weights as every other such label on the same rows: one is solved for all.
+    // Groups of labels of similar frequency, frequent ones first. Labels without positives have the same weights when they
+    // are trained on all rows: one is solved for all.
     void plan(int64_t n_labels, const RowLists &positives, const std::optional<RowLists> &members) {
         const int64_t n = rows_.x.n_rows;
         source_.resize(n_labels);
-        std::vector<int64_t> by_way[3];
+        std::vector<int64_t> together, alone;
         int64_t empty = -1;
         for (int64_t j = 0; j < n_labels; ++j) {
-            const int64_t count = static_cast<int64_t>(positives[j].size());
             const int64_t size = members ? static_cast<int64_t>((*members)[j].size()) : n;
             source_[j] = j;
-            if (count == 0 && size == n) {
-                if (empty >= 0) source_[j] = empty;
-                else empty = j;
+            if (size == n && positives[j].empty()) {
+                if (empty < 0) empty = j;
+                source_[j] = empty;
             }
-            if (source_[j] == j) by_way[static_cast<int>(way_of(count, size))].push_back(j);
+            if (source_[j] != j) continue;
+            (size * kFewRows < n && objective_.loss == Loss::squared_hinge ? alone : together).push_back(j);
         }
+        std::stable_sort(together.begin(), together.end(),
+                         [&](int64_t a, int64_t b) { return positives[a].size() > positives[b].size(); });
         groups_.clear();
-        for (Way way : {Way::lockstep, Way::working_set, Way::local}) {
-            std::vector<int64_t> &labels = by_way[static_cast<int>(way)];
-            if (way != Way::local)
-                std::stable_sort(labels.begin(), labels.end(),
-                                 [&](int64_t a, int64_t b) { return positives[a].size() > positives[b].size(); });
-            const size_t size = way == Way::local ? kLocalGroup : kLanes;
-            for (size_t start = 0; start < labels.size(); start += size)
-                groups_.push_back({way, {labels.begin() + start, labels.begin() + std::min(start + size, labels.size())}});
-        }
+        for (const auto &[labels, size] : {std::pair{&together, int64_t{kLanes}}, std::pair{&alone, kAloneGroup}})
+            for (auto at = labels->begin(); at != labels->end();) {
+                const auto stop = at + std::min<int64_t>(size, labels->end() - at);
+                groups_.push_back({labels == &alone, {at, stop}});
+                at = stop;
+            }
     }
 
     void solve(const Group &group, const RowLists &positives, const std::optional<RowLists> &members, const MeanRow &mean,
                Worker &worker) {
-        switch (group.way) {
-        case Way::local:
+        if (group.alone) {
             if (!worker.local) worker.local = std::make_unique<LocalSvm>(rows_);
             for (int64_t j : group.labels) solve_alone(j, positives[j], (*members)[j], *worker.local);
-            break;
-        case Way::working_set:
-            if (!worker.working_sets) worker.working_sets = std::make_unique<WorkingSets>(rows_, objective_, mean);
-            solve_on_working_sets(group, positives, *worker.working_sets);
-            break;
-        case Way::lockstep:
-            if (!worker.lockstep) worker.lockstep = std::make_unique<Lockstep>(rows_, objective_);
-            solve_in_lockstep(group, positives, members, *worker.lockstep);
-            break;
+        } else {
+            if (!worker.lanes) worker.lanes = std::make_unique<LaneNewton>(rows_, objective_, mean);
+            solve_together(group, positives, members, *worker.lanes);
         }
     }
 
@@ -150,15 +129,8 @@ class OneVsAll {
         for (size_t f = 0; f < w.size(); ++f) keep(j, {local.features()[f], w[f]});
     }
 
-    void solve_on_working_sets(const Group &group, const RowLists &positives, WorkingSets &sets) {
-        std::vector<Positives> labels;
-        for (int64_t j : group.labels) labels.push_back(positives[j]);
-        sets.solve(labels);
-        keep(group, sets.weights());
-    }
-
-    void solve_in_lockstep(const Group &group, const RowLists &positives, const std::optional<RowLists> &members,
-                           Lockstep &lockstep) {
+    void solve_together(const Group &group, const RowLists &positives, const std::optional<RowLists> &members,
+                        LaneNewton &lanes) {
         const LaneMask all = static_cast<LaneMask>((1u << group.labels.size()) - 1);
         std::vector<LaneMask> positive(rows_.x.n_rows, 0), member(rows_.x.n_rows, members ? 0 : all);
         for (size_t lane = 0; lane < group.labels.size(); ++lane) {
@@ -166,8 +138,8 @@ class OneVsAll {
             if (members)
                 for (int32_t i : (*members)[group.labels[lane]]) member[i] |= 1u << lane;
         }
-        lockstep.solve(all, positive.data(), member.data());
-        keep(group, lockstep.weights());
+        lanes.solve(all, positive.data(), member.data(), !members);
+        keep(group, lanes.weights());
     }
 
     void keep(const Group &group, const LaneVector &weights) {
