@@ -28,7 +28,6 @@ constexpr int kMaxConjugate = 500;
 constexpr int kMaxLineSearch = 20;
 constexpr float kDiagonalShare = 0.01f;  // weight of diag(H) in the preconditioner, the identity has the rest
 constexpr double kSlopeShare = 0.1;   // accepted slope at the end of a step, as a share of the slope at its start
-constexpr double kSettled = 0.05;  // likewise when a bias is settled
 constexpr double kNoProgress = 1e-7;  // a step this small relative to w is below float resolution
 
 LANES_INLINE void exp_of_nonpositive(const FloatLanes &argument, FloatLanes &out) {
@@ -86,28 +85,6 @@ LANES_MULTIVERSION static void lane_slopes(int64_t n, Loss loss, float C, const 
     }
 }
 
-// First and second derivative of the squared hinge with respect to the bias weight, shifted by `shift`.
-LANES_MULTIVERSION static void bias_sums(int64_t n, float C, float bias, const LaneMask *positive, const LaneMask *wanted,
-                                         const Lanes *z, const Lanes &shift, LaneSums &slopes, LaneSums &curves) {
-    constexpr int64_t kRun = 16;
-    slopes = LaneSums{};
-    curves = LaneSums{};
-    for (int64_t start = 0; start < n; start += kRun) {
-        FloatLanes slope = {}, curve = {};
-        const int64_t stop = start + kRun < n ? start + kRun : n;
-        for (int64_t i = start; i < stop; ++i) {
-            FloatLanes first, second;
-            loss_derivatives(Loss::squared_hinge, C, positive[i], wanted[i], z[i].v + shift.v * bias, first, second);
-            slope += first;
-            curve += second;
-        }
-        for (int lane = 0; lane < kLanes; ++lane) {
-            slopes[lane] += bias * slope[lane];
-            curves[lane] += bias * bias * curve[lane];
-        }
-    }
-}
-
 // The present weights of sixteen problems and a direction to move along, both with their products with every row, so that
 // trying a step length costs no product. A step is accepted once the slope along the direction is at most a tenth of what
 // it was at the start, which for a convex function means "at or near the minimum of the line".
@@ -137,40 +114,6 @@ class LaneLine {
         for (int lane = 0; lane < kLanes; ++lane)
             if (!(t[lane] * std::sqrt(ss[lane]) > kNoProgress * std::sqrt(ww[lane]))) stuck |= 1u << lane;
         return stuck;
-    }
-
-    // Minimises over the biases of the open lanes alone. A rare label has thousands of rows just outside its margin, all of
-    // which a small change of the bias moves inside: directions computed without them would be useless for more than a
-    // tiny step, had the bias not been put in its place first.
-    void settle_bias(LaneMask open, const LaneMask *positive, const LaneMask *wanted) {
-        Lanes &bias = w.back();
-        Lanes shift{};
-        LaneSums below, above, first;
-        std::fill_n(below.v, kLanes, -INFINITY);
-        std::fill_n(above.v, kLanes, INFINITY);
-        LaneMask moving = open;
-        for (int trial = 0; moving && trial <= kMaxLineSearch; ++trial) {
-            LaneSums slopes, curves;
-            bias_sums(rows_.x.n_rows, static_cast<float>(objective_.C), rows_.bias, positive, wanted, z.data(), shift, slopes, curves);
-            for (int lane = 0; lane < kLanes; ++lane) {
-                if (!(moving >> lane & 1)) continue;
-                const double slope = bias[lane] + shift[lane] + slopes[lane];
-                if (trial == 0) first[lane] = slope;
-                else if (std::fabs(slope) <= kSettled * std::fabs(first[lane])) moving &= ~(1u << lane);
-                if (!(moving >> lane & 1)) continue;
-                (slope < 0 ? below : above)[lane] = shift[lane];
-                const double newton = shift[lane] - slope / (1 + curves[lane]);
-                const bool bracketed = newton > below[lane] && newton < above[lane];
-                shift[lane] = static_cast<float>(bracketed ? newton : 0.5 * (below[lane] + above[lane]));
-            }
-        }
-        // Short of the minimum, the end on the side of 0 is still an improvement.
-        for (int lane = 0; lane < kLanes; ++lane) {
-            if (!(open >> lane & 1)) shift[lane] = 0;
-            else if (moving >> lane & 1) shift[lane] = static_cast<float>(first[lane] < 0 ? below[lane] : above[lane]);
-        }
-        bias.v += shift.v;
-        for (Lanes &products : z) products.v += shift.v * rows_.bias;
     }
 
     LaneVector w, direction;  // per feature

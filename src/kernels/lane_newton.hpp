@@ -134,26 +134,23 @@ class LaneNewton {
         set_targets(positive, member, all_rows);
         if (objective_.loss == Loss::squared_hinge) start_in_plane(positive, member);
         else line_.to_zero();
-        const bool settles = objective_.loss == Loss::squared_hinge && rows_.bias != 0;
         LaneMask open = lanes;
         for (int newton = 0; open && newton < kMaxNewton; ++newton) {
             for (int64_t i = 0; i < rows_.x.n_rows; ++i) wanted_[i] = member[i] & open;
             const int64_t pairs = find_active_rows(rows_.x.n_rows, objective_.loss, positive, wanted_.data(), line_.z.data(), active_);
-            if (getenv("DBG")) fprintf(stderr,"newton %d open %d rows %zu pairs %ld\n",newton,std::popcount(open),active_.size(),pairs);
             const bool apart = static_cast<double>(pairs) < kOverlap * static_cast<double>(active_.size());
             open &= ~(objective_.loss == Loss::squared_hinge && apart ? directions_alone(open) : directions_together(open));
             if (open) open &= ~line_.move(open, positive, wanted_.data());
-            if (settles && open) line_.settle_bias(open, positive, wanted_.data());
         }
     }
 
     const LaneVector &weights() const { return line_.w; }
 
   private:
-    static inline const double kOverlap = getenv("OV")?atof(getenv("OV")):3;      // mean lanes per active row from which lock-step is the cheaper way
-    static inline const double kReduction = getenv("RED")?atof(getenv("RED")):0.1;  // a lane alone stops at this share of its gradient ...
+    static constexpr double kOverlap = 3;      // mean lanes per active row from which lock-step is the cheaper way
+    static constexpr double kReduction = 0.1;  // a lane alone stops at this share of its gradient ...
     static constexpr double kPrecision = 0.5;  // ... or at this share of what it is to reach
-    static inline const int kSteps = getenv("STEPS")?atoi(getenv("STEPS")):3;           // ... or after so many steps
+    static constexpr int kSteps = 2;           // ... or after so many steps
 
     int64_t width() const { return static_cast<int64_t>(gradient_.size()); }
     float C() const { return static_cast<float>(objective_.C); }
@@ -210,6 +207,7 @@ class LaneNewton {
         }
         Plane plane(objective_.C, pp, pc, cc);
         plane.minimise(n, positive, member, line_.z.data(), along_v.data());
+        plane.fill_margin(n, positive, member, line_.z.data(), along_v.data());
         for (int64_t f = 0; f < d; ++f) line_.w[f].v = line_.w[f].v * plane.u.v + (biased ? 0.0f : mean_.mean[f]) * plane.v.v;
         if (biased) line_.w[d] = plane.v;
         for (int64_t i = 0; i < n; ++i) line_.z[i].v = line_.z[i].v * plane.u.v + along_v[i] * plane.v.v;
