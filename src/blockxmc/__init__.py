@@ -9,13 +9,15 @@ from blockxmc._version import __version__
 
 if TYPE_CHECKING:
     from blockxmc import metrics as metrics
+    from blockxmc.learners import DiSMEC as DiSMEC
 
 # Public name -> where it lives. Resolved on first use, so that `import blockxmc` and `blockxmc --help` stay instant.
 _HOME = {
+    "DiSMEC": "blockxmc.learners",
     "metrics": "blockxmc.metrics",
 }
 
-__all__ = ["__version__", "metrics"]
+__all__ = ["DiSMEC", "__version__", "metrics"]
 
 
 def __getattr__(name: str) -> Any:

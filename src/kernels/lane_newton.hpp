@@ -147,10 +147,10 @@ class LaneNewton {
     const LaneVector &weights() const { return line_.w; }
 
   private:
-    static constexpr double kOverlap = 3;      // mean lanes per active row from which lock-step is the cheaper way
+    static constexpr double kOverlap = 2;      // mean lanes per active row from which lock-step is the cheaper way
     static constexpr double kReduction = 0.1;  // a lane alone stops at this share of its gradient ...
     static constexpr double kPrecision = 0.5;  // ... or at this share of what it is to reach
-    static constexpr int kSteps = 2;           // ... or after so many steps
+    static constexpr int kSteps = 3;           // ... or after so many steps
 
     int64_t width() const { return static_cast<int64_t>(gradient_.size()); }
     float C() const { return static_cast<float>(objective_.C); }
@@ -158,7 +158,7 @@ class LaneNewton {
     static LaneSums row_counts(int64_t n, const LaneMask *rows) {
         LaneSums out;
         for (int64_t i = 0; i < n; ++i)
-            for (int lane = 0; lane < kLanes; ++lane) out[lane] += rows[i] >> lane & 1;
+            for (unsigned left = rows[i]; left; left &= left - 1) out[std::countr_zero(left)] += 1;
         return out;
     }
 
@@ -173,7 +173,9 @@ class LaneNewton {
     void set_targets(const LaneMask *positive, const LaneMask *member, bool all_rows) {
         const double n = static_cast<double>(rows_.x.n_rows);
         positives_ = row_counts(rows_.x.n_rows, positive);
-        LaneSums members = row_counts(rows_.x.n_rows, member), squared;
+        LaneSums members, squared;
+        if (all_rows) std::fill_n(members.v, kLanes, n);
+        else members = row_counts(rows_.x.n_rows, member);
         sum_rows(positive, line_.w);
         if (!all_rows) sum_rows(member, line_.direction);
         for (int64_t f = 0; f < rows_.x.n_cols; ++f)
@@ -228,26 +230,26 @@ class LaneNewton {
 
     // Directions of the open lanes, each from its own active rows; returns the lanes that are solved.
     LaneMask directions_alone(LaneMask open) {
+        // Features without an active row have only their ridge term, least at 0.
+        Lanes back;
+        for (int lane = 0; lane < kLanes; ++lane) back[lane] = open >> lane & 1 ? -1.0f : 0.0f;
+        lane_scale(line_.direction.data(), back, line_.w.data(), width());
+        LaneSums squared;
+        lane_dots(line_.w.data(), line_.w.data(), width(), squared);
         LaneMask solved = 0;
         for (int lane = 0; lane < kLanes; ++lane)
-            if ((open >> lane & 1) && !direction_alone(lane)) solved |= 1u << lane;
+            if ((open >> lane & 1) && !direction_alone(lane, squared[lane])) solved |= 1u << lane;
         return solved;
     }
 
-    bool direction_alone(int lane) {
+    bool direction_alone(int lane, double squared) {
         local_.clear();
         for (const ActiveRow &active : active_)
             if (active.lanes >> lane & 1) local_.add_row(active.row, positive_[active.row] >> lane & 1 ? 1.0f : -1.0f);
         std::vector<float> &w = local_.weights();
         const std::vector<int32_t> &features = local_.features();
         for (size_t f = 0; f < w.size(); ++f) w[f] = line_.w[features[f]][lane];
-        // Features without an active row have only their ridge term, least at 0.
-        double elsewhere = 0;
-        for (int64_t f = 0; f < width(); ++f) {
-            const float value = local_.has(static_cast<int32_t>(f)) ? 0.0f : line_.w[f][lane];
-            line_.direction[f][lane] = -value;
-            elsewhere += static_cast<double>(value) * value;
-        }
+        const double elsewhere = std::max(0.0, squared - LocalSvm::dot(w, w));
         const double here = local_.gradient(objective_.C);
         if (!(std::sqrt(here * here + elsewhere) > target_[lane])) return false;
         local_.solve(objective_.C, std::max(kPrecision * target_[lane], kReduction * here), kSteps);

@@ -22,6 +22,8 @@
 
 constexpr int kLanes = 16;
 typedef float FloatLanes __attribute__((vector_size(64)));
+typedef float HalfLanes __attribute__((vector_size(32)));
+typedef double DoubleLanes __attribute__((vector_size(64)));
 typedef int32_t IntLanes __attribute__((vector_size(64)));
 
 struct alignas(64) Lanes {
@@ -100,16 +102,26 @@ LANES_MULTIVERSION static void lane_hessian(const Rows &rows, const std::vector<
     if (rows.bias != 0) out[rows.x.n_cols].v += bias_sum * rows.bias;
 }
 
-// Dot products lane by lane: float within short runs, double across them.
+// Dot products lane by lane, in double.
 LANES_MULTIVERSION static void lane_dots(const Lanes *a, const Lanes *b, int64_t n, LaneSums &out) {
-    constexpr int64_t kRun = 32;
-    out = LaneSums{};
-    for (int64_t start = 0; start < n; start += kRun) {
-        FloatLanes part = {};
-        const int64_t stop = start + kRun < n ? start + kRun : n;
-        for (int64_t i = start; i < stop; ++i) part += a[i].v * b[i].v;
-        for (int lane = 0; lane < kLanes; ++lane) out[lane] += part[lane];
+    DoubleLanes low = {}, high = {};
+    for (int64_t i = 0; i < n; ++i) {
+        HalfLanes part[4];
+        std::memcpy(part, &a[i].v, sizeof a[i].v);
+        std::memcpy(part + 2, &b[i].v, sizeof b[i].v);
+        low += __builtin_convertvector(part[0], DoubleLanes) * __builtin_convertvector(part[2], DoubleLanes);
+        high += __builtin_convertvector(part[1], DoubleLanes) * __builtin_convertvector(part[3], DoubleLanes);
     }
+    for (int lane = 0; lane < kLanes / 2; ++lane) {
+        out[lane] = low[lane];
+        out[lane + kLanes / 2] = high[lane];
+    }
+}
+
+// a = scale * b
+LANES_MULTIVERSION static void lane_scale(Lanes *a, const Lanes &scale, const Lanes *b, int64_t n) {
+    const FloatLanes s = scale.v;
+    for (int64_t i = 0; i < n; ++i) a[i].v = s * b[i].v;
 }
 
 // a += scale * b

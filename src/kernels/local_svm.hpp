@@ -29,13 +29,16 @@ class LocalSvm {
     }
 
     void add_row(int64_t i, float sign) {
-        for (int64_t k = rows_.x.indptr[i]; k < rows_.x.indptr[i + 1]; ++k) add_entry(rows_.x.indices[k], rows_.x.data[k]);
-        if (rows_.bias != 0) add_entry(static_cast<int32_t>(rows_.x.n_cols), rows_.bias);
+        const int64_t begin = rows_.x.indptr[i], size = rows_.x.indptr[i + 1] - begin;
+        const size_t first = entries_.size();
+        entries_.resize(first + size + (rows_.bias != 0));
+        Weight *entry = entries_.data() + first;
+        for (int64_t k = 0; k < size; ++k) entry[k] = {number(rows_.x.indices[begin + k]), rows_.x.data[begin + k]};
+        if (rows_.bias != 0) entry[size] = {number(static_cast<int32_t>(rows_.x.n_cols)), rows_.bias};
         start_.push_back(static_cast<int64_t>(entries_.size()));
         sign_.push_back(sign);
     }
 
-    bool has(int32_t feature) const { return slot_[feature] >= 0; }
     // The features of the rows, in the local numbering that weights() shares.
     const std::vector<int32_t> &features() const { return features_; }
     std::vector<float> &weights() {
@@ -75,14 +78,23 @@ class LocalSvm {
         }
     }
 
+    static double dot(const std::vector<float> &a, const std::vector<float> &b) {
+        double sums[8] = {};
+        size_t f = 0;
+        for (; f + 8 <= a.size(); f += 8)
+            for (int j = 0; j < 8; ++j) sums[j] += static_cast<double>(a[f + j]) * b[f + j];
+        for (; f < a.size(); ++f) sums[0] += static_cast<double>(a[f]) * b[f];
+        return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    }
+
   private:
-    void add_entry(int32_t feature, float value) {
+    int32_t number(int32_t feature) {
         int32_t &slot = slot_[feature];
         if (slot < 0) {
             slot = static_cast<int32_t>(features_.size());
             features_.push_back(feature);
         }
-        entries_.push_back({slot, value});
+        return slot;
     }
 
     float product(int64_t i, const std::vector<float> &v) const {
@@ -100,15 +112,6 @@ class LocalSvm {
 
     void scatter(int64_t i, float scale, std::vector<float> &out) const {
         for (int64_t k = start_[i]; k < start_[i + 1]; ++k) out[entries_[k].feature] += scale * entries_[k].value;
-    }
-
-    static double dot(const std::vector<float> &a, const std::vector<float> &b) {
-        double sums[8] = {};
-        size_t f = 0;
-        for (; f + 8 <= a.size(); f += 8)
-            for (int j = 0; j < 8; ++j) sums[j] += static_cast<double>(a[f + j]) * b[f + j];
-        for (; f < a.size(); ++f) sums[0] += static_cast<double>(a[f]) * b[f];
-        return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
     }
 
     // Gradient, preconditioner and active rows at the cached products z.
