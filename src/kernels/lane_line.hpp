@@ -27,7 +27,6 @@ constexpr int kMaxNewton = 200;
 constexpr int kMaxConjugate = 500;
 constexpr int kMaxLineSearch = 20;
 constexpr float kDiagonalShare = 0.01f;  // weight of diag(H) in the preconditioner, the identity has the rest
-constexpr double kSlopeShare = 0.1;   // accepted slope at the end of a step, as a share of the slope at its start
 constexpr double kNoProgress = 1e-7;  // a step this small relative to w is below float resolution
 
 LANES_INLINE void exp_of_nonpositive(const FloatLanes &argument, FloatLanes &out) {
@@ -85,9 +84,49 @@ LANES_MULTIVERSION static void lane_slopes(int64_t n, Loss loss, float C, const 
     }
 }
 
+// Step length along a direction of descent of a convex function, from its slopes: 1 if the slope there is about flat or still
+// falling, else a point between the last falling and the first rising one, by the secant rule kept off the ends.
+class StepSearch {
+  public:
+    explicit StepSearch(double first = 0) : first_(first), low_slope_(first), searching_(first < 0), t_(first < 0 ? 1 : 0) {}
+
+    bool searching() const { return searching_; }
+    // The step length to try while searching; the result afterwards.
+    double t() const { return t_; }
+
+    // Takes the slope at t.
+    void tell(double slope) {
+        if (slope > -kRising * first_) {
+            high_ = t_;
+            high_slope_ = slope;
+        } else if (slope < kFalling * first_ && high_slope_ > 0) {
+            low_ = t_;
+            low_slope_ = slope;
+        } else {
+            searching_ = false;
+            return;
+        }
+        const double secant = low_slope_ / (low_slope_ - high_slope_);
+        t_ = low_ + (high_ - low_) * std::clamp(secant, kEnds, 1 - kEnds);
+    }
+
+    // Ends the search at the best length known to be an improvement.
+    void give_up() {
+        if (searching_) t_ = low_;
+        searching_ = false;
+    }
+
+  private:
+    static constexpr double kRising = 0.1, kFalling = 0.5;  // shares of the first slope that count as flat
+    static constexpr double kEnds = 0.1;
+
+    double first_, low_ = 0, low_slope_, high_ = 0, high_slope_ = 0;
+    bool searching_;
+    double t_;
+};
+
 // The present weights of sixteen problems and a direction to move along, both with their products with every row, so that
-// trying a step length costs no product. A step is accepted once the slope along the direction is at most a tenth of what
-// it was at the start, which for a convex function means "at or near the minimum of the line".
+// trying a step length costs no product.
 class LaneLine {
   public:
     LaneLine(const Rows &rows, const Objective &objective)
@@ -107,7 +146,7 @@ class LaneLine {
         lane_dots(w.data(), w.data(), d, ww);
         lane_dots(w.data(), direction.data(), d, ws);
         lane_dots(direction.data(), direction.data(), d, ss);
-        const Lanes t = search(open, positive, wanted, ws, ss);
+        const Lanes t = step_lengths(open, positive, wanted, ws, ss);
         lane_add(w.data(), t, direction.data(), d);
         lane_add(z.data(), t, step.data(), rows_.x.n_rows);
         LaneMask stuck = 0;
@@ -120,8 +159,7 @@ class LaneLine {
     LaneVector z, step;       // per row
 
   private:
-    // Step lengths: from 1 downwards by the secant rule until the slope has fallen enough; 0 where it never does.
-    Lanes search(LaneMask open, const LaneMask *positive, const LaneMask *wanted, const LaneSums &ws, const LaneSums &ss) const {
+    Lanes step_lengths(LaneMask open, const LaneMask *positive, const LaneMask *wanted, const LaneSums &ws, const LaneSums &ss) const {
         const auto slopes = [&](const Lanes &t) {
             LaneSums out;
             lane_slopes(rows_.x.n_rows, objective_.loss, static_cast<float>(objective_.C), positive, wanted, z.data(), t,
@@ -131,20 +169,24 @@ class LaneLine {
         };
         Lanes t{};
         const LaneSums first = slopes(t);
-        for (int lane = 0; lane < kLanes; ++lane) {
-            if ((open >> lane & 1) && first[lane] < 0) t[lane] = 1;
-            else open &= ~(1u << lane);
-        }
-        for (int trial = 0; open && trial < kMaxLineSearch; ++trial) {
-            const LaneSums slope = slopes(t);
-            for (int lane = 0; lane < kLanes; ++lane) {
-                if (!(open >> lane & 1)) continue;
-                if (slope[lane] <= -kSlopeShare * first[lane]) open &= ~(1u << lane);
-                else t[lane] *= static_cast<float>(first[lane] / (first[lane] - slope[lane]));
-            }
-        }
+        StepSearch search[kLanes];
         for (int lane = 0; lane < kLanes; ++lane)
-            if (open >> lane & 1) t[lane] = 0;
+            if (open >> lane & 1) search[lane] = StepSearch(first[lane]);
+        for (int trial = 0; trial < kMaxLineSearch; ++trial) {
+            bool searching = false;
+            for (int lane = 0; lane < kLanes; ++lane) {
+                t[lane] = static_cast<float>(search[lane].t());
+                searching |= search[lane].searching();
+            }
+            if (!searching) return t;
+            const LaneSums slope = slopes(t);
+            for (int lane = 0; lane < kLanes; ++lane)
+                if (search[lane].searching()) search[lane].tell(slope[lane]);
+        }
+        for (int lane = 0; lane < kLanes; ++lane) {
+            search[lane].give_up();
+            t[lane] = static_cast<float>(search[lane].t());
+        }
         return t;
     }
 

@@ -69,7 +69,7 @@ class LocalSvm {
         for (double gradient = this->gradient(C); gradient > target && steps > 0; --steps) {
             find_direction(C);
             const double ss = dot(direction_, direction_), ws = dot(w_, direction_), ww = dot(w_, w_);
-            const double t = search(C, dot(gradient_, direction_), ws, ss);
+            const double t = step_length(C, dot(gradient_, direction_), ws, ss);
             for (size_t f = 0; f < w_.size(); ++f) w_[f] += static_cast<float>(t) * direction_[f];
             for (int64_t i = 0; i < n_rows(); ++i) z_[i] += static_cast<float>(t) * step_[i];
             if (!(t * std::sqrt(ss) > kNoProgress * std::sqrt(ww))) break;
@@ -175,19 +175,19 @@ class LocalSvm {
             if (sign_[i] * z_[i] >= 1.0f) step_[i] = product(i, direction_);
     }
 
-    double search(double C, double gs, double ws, double ss) const {
-        double t = gs < 0 ? 1 : 0;
-        for (int trial = 0; t > 0 && trial < kMaxLineSearch; ++trial) {
+    double step_length(double C, double gs, double ws, double ss) const {
+        StepSearch search(gs);
+        for (int trial = 0; search.searching() && trial < kMaxLineSearch; ++trial) {
+            const float t = static_cast<float>(search.t());
             double slope = 0;
             for (int64_t i = 0; i < n_rows(); ++i) {
-                const float miss = 1.0f - sign_[i] * (z_[i] + static_cast<float>(t) * step_[i]);
+                const float miss = 1.0f - sign_[i] * (z_[i] + t * step_[i]);
                 if (miss > 0) slope -= static_cast<double>(sign_[i] * step_[i]) * miss;
             }
-            const double along = ws + t * ss + 2 * C * slope;
-            if (along <= -kSlopeShare * gs) return t;
-            t *= gs / (gs - along);
+            search.tell(ws + t * ss + 2 * C * slope);
         }
-        return 0;
+        search.give_up();
+        return search.t();
     }
 
     const Rows rows_;

@@ -56,14 +56,13 @@ def full_weights(weights, bias):
     return coef if not bias else np.vstack([coef, weights.bias[None] / bias])
 
 
-@pytest.mark.parametrize("bias", [1.0, None, 0.5])
+@pytest.mark.parametrize(("bias", "C"), [(1.0, 1.0), (None, 1.0), (0.5, 10.0), (2.0, 0.1)])
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
-@pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
 def test_reaches_the_minimum_that_scipy_finds(loss, bias, C):
-    X, Y = make_text(60, 25, 20, seed=1, density=0.2)
+    X, Y = make_text(40, 15, 20, seed=1, density=0.3)
     found = full_weights(train(X, Y, loss, C=C, bias=bias), bias)
     dense, labels = with_bias(X, bias), Y.toarray()
-    for j in range(Y.shape[1]):
+    for j in (0, 5, 10, 19):
         s = 2.0 * labels[:, j] - 1
         best = optimize.minimize(
             objective, np.zeros(dense.shape[1]), (dense, s, loss, C), jac=True, method="L-BFGS-B", tol=1e-14
@@ -97,11 +96,11 @@ def test_equals_liblinear_logistic():
 @pytest.mark.parametrize("bias", [1.0, None])
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
 def test_stops_by_liblinears_rule(loss, bias):
-    X, Y = make_text(1500, 400, 48, seed=5)
+    X, Y = make_text(1000, 300, 48, seed=5)
     tol = 0.01
     found = full_weights(train(X, Y, loss, tol=tol, bias=bias), bias)
     dense, labels = with_bias(X, bias), Y.toarray()
-    for j in range(Y.shape[1]):
+    for j in range(0, Y.shape[1], 4):
         s = 2.0 * labels[:, j] - 1
         positives = labels[:, j].sum()
         rarer = max(min(positives, s.size - positives), 1)
@@ -183,7 +182,7 @@ def test_takes_read_only_arrays_and_refuses_broken_ones():
         array.setflags(write=False)
 
     def call(x=(indptr, indices, data), n_features=20, y=tuple(lists), members=(None, None), **changed):
-        options = dict(loss="squared_hinge", C=1.0, tol=0.01, bias=1.0, prune=0.0, threads=1)
+        options = {"loss": "squared_hinge", "C": 1.0, "tol": 0.01, "bias": 1.0, "prune": 0.0, "threads": 1}
         return _kernels.train_one_vs_all(
             *x, n_features, *y, *members, **(options | changed), progress=np.zeros(2, np.int64)
         )
