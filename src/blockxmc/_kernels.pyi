@@ -69,6 +69,24 @@ def balanced_tree(
 ) -> I32: ...
 
 # --- newton ---
+def train_one_vs_all(
+    indptr: I64,
+    indices: I32,
+    data: F32,
+    n_features: int,
+    positive_indptr: I64,
+    positive_indices: I32,
+    member_indptr: I64 | None,
+    member_indices: I32 | None,
+    *,
+    loss: str,
+    C: float,
+    tol: float,
+    bias: float,
+    prune: float,
+    threads: int,
+    progress: I64,
+) -> tuple[I64, I32, F32, F32]: ...
 
 # --- predict ---
 U32 = NDArray[np.uint32]
