@@ -349,6 +349,7 @@ class PdSparse {
         const Norms w = norms();
         double loss = 0;
         for (int64_t i : train_) {
+            if (watch_.cancelled()) break;
             search(i, 1);
             const double highest = set_own_apart(i);
             const Sweep row = row_gap(i, highest);
