@@ -114,7 +114,7 @@ class FastXML(XMCEstimator):
 
     >>> import numpy as np
     >>> X = np.repeat(np.eye(3), 20, axis=0)
-    >>> Y = np.repeat([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 0]], 20, axis=0)
+    >>> Y = np.repeat([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]], 20, axis=0)
     >>> model = FastXML(n_trees=5).fit(X, Y)
     >>> model.predict_topk(X[[0, 20, 40]], k=1)[0].ravel().tolist()
     [0, 1, 2]
