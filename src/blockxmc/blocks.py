@@ -33,10 +33,14 @@ class Blocks:
 
     def topk(self, X: sparse.csr_array, k: int, threads: int) -> TopK:
         """Best k labels of each row."""
+        if self.router.scorer is None:  # one block: nothing to route
+            return self.scorer.topk(X, None, k, threads=threads)
         return routed_topk(self.router.scorer, self.scorer, X, self.route, k, threads=threads)
 
     def one(self, indices: ArrayLike, values: ArrayLike, k: int) -> TopK:
         """Best k labels of one sparse row, without validation or threads."""
+        if self.router.scorer is None:
+            return self.scorer.one(indices, values, None, k)
         return routed_one(self.router.scorer, self.scorer, indices, values, self.route, k)
 
     def scores(self, X: sparse.csr_array, threads: int) -> sparse.csr_array:
@@ -45,7 +49,7 @@ class Blocks:
 
     def visited(self, X: sparse.csr_array, threads: int) -> NDArray[np.int32]:
         """The blocks each row is sent to, best first."""
-        return self.router.route(X, self.route, threads=threads)[0]
+        return self.router.blocks(X, self.route, threads=threads)
 
     def cost(self, X: sparse.csr_array, threads: int) -> dict[str, float]:
         """Mean number of candidates, vector products and touched weights per row, as these rows are routed."""
@@ -56,12 +60,13 @@ class Blocks:
         # What the full classifier would touch is not known without training it: an average label is assumed to
         # cost in the full model what it costs here.
         full = touched / max(candidates, 1e-12) * n_labels
+        routing = 0.0 if self.router.scorer is None else self.router.scorer.touched(X, None)
         return {
             "candidates": candidates,
             "products": router + candidates,
             "speedup_paper": n_labels / max(candidates, 1e-12),
             "speedup": n_labels / max(router + candidates, 1e-12),
-            "speedup_flops": full / max(touched + self.router.scorer.touched(X, None), 1e-12),
+            "speedup_flops": full / max(touched + routing, 1e-12),
         }
 
     def state(self) -> dict[str, Any]:

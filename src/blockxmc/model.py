@@ -96,8 +96,7 @@ class BlockwiseClassifier(XMCEstimator):
         with reporter.phase("assess routing") as _:
             held_out = assess_routing(X, Y, assignment, clusters, route, threads=self._threads, seed=seed)
         reporter.say(_expectation(len(clusters), self.partition_, held_out))
-        with reporter.phase("train router", len(clusters)) as phase:
-            router = Router.fit(X, assignment, n_blocks=len(clusters), threads=self._threads, phase=phase)
+        router = Router().fit(X, assignment, n_blocks=len(clusters), threads=self._threads, reporter=reporter)
         options: dict[str, Any] = {"threads": self._threads, "seed": seed}
         if self.weights == "global":
             weights = train_global(learner, X, Y, clusters, reporter, **options)
@@ -128,7 +127,7 @@ class BlockwiseClassifier(XMCEstimator):
             if getattr(self, name) != "auto":
                 partitioner.set_params(**{name: getattr(self, name)})
         partitioner.set_params(random_state=self.random_state, n_jobs=self.n_jobs, verbose=self.verbose)
-        return partitioner.fit(X, Y)
+        return partitioner._fit(X, Y, reporter)
 
     # ---- answering ----
     def _topk(self, X: sparse.csr_array, k: int) -> TopK:

@@ -14,6 +14,7 @@ from blockxmc._matrix import as_csr, as_indicator, take_rows
 from blockxmc.errors import BlockXMCError
 from blockxmc.progress import Reporter
 from blockxmc.scoring import Scorer
+from blockxmc.weights import LinearWeights
 
 I32 = NDArray[np.int32]
 F32 = NDArray[np.float32]
@@ -94,6 +95,22 @@ class Router:
             )
         self.scorer = Scorer.pack([weights], [np.arange(self.n_blocks)], n_features=X.shape[1], n_labels=self.n_blocks)
         return self
+
+    @classmethod
+    def from_weights(cls, weights: LinearWeights) -> Self:
+        """A router that was not learned here: one given column of weights per block."""
+        router = cls()
+        router.n_blocks = weights.n_labels
+        if router.n_blocks > 1:
+            n_features = weights.coef.shape[0]
+            ids = np.arange(router.n_blocks)
+            router.scorer = Scorer.pack([weights], [ids], n_features=n_features, n_labels=router.n_blocks)
+        return router
+
+    @property
+    def products(self) -> int:
+        """Vector products per row: one per block, none where there is nothing to decide."""
+        return 0 if self.scorer is None else self.n_blocks
 
     def route(self, X: Any, b: int, *, threads: int = 1) -> tuple[I32, F32]:
         """The best b blocks of each row, best first, and their probabilities.
