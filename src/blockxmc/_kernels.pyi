@@ -107,7 +107,7 @@ class PackedModel:
         n_labels: int,
     ) -> None: ...
     def one(self, indices: I32, values: F32, blocks: I32 | None, k: int) -> tuple[I64, F32]: ...
-    def one_routed(self, router: PackedModel, indices: I32, values: F32, b: int, k: int) -> tuple[I64, F32]: ...
+    def one_routed(self, router: PackedModel, indices: I32, values: F32, b: int, slope: float, k: int) -> tuple[I64, F32]: ...
     def topk(
         self, indptr: I64, indices: I32, data: F32, blocks: I32 | None, labels: I64, scores: F32, threads: int
     ) -> None: ...
@@ -118,17 +118,23 @@ class PackedModel:
         indices: I32,
         data: F32,
         b: int,
+        slope: float,
         labels: I64,
         scores: F32,
         threads: int,
     ) -> None: ...
     def candidates(self, blocks: I32 | None, threads: int) -> I64: ...
+    def routes(
+        self, router: PackedModel, indptr: I64, indices: I32, data: F32, b: int, slope: float, threads: int
+    ) -> tuple[I32, F32]: ...
     def scores(
         self,
         indptr: I64,
         indices: I32,
         data: F32,
         blocks: I32 | None,
+        weights: F32 | None,
+        slope: float,
         out_indptr: I64,
         labels: I32,
         values: F32,
