@@ -214,7 +214,8 @@ class BlockwiseClassifier(XMCEstimator):
 
 def _expectation(partition: Partitioner, held_out: dict[str, float], scores: str) -> str:
     return (
-        f"{partition.n_blocks_} blocks, lam {partition.lam_:.4g}: {partition.captured_:.1%} of the training labels captured; "
+        f"{partition.n_blocks_} blocks, lam {partition.lam_:.4g}: "
+        f"{partition.captured_:.1%} of the training labels captured; "
         f"on held-out rows the router is right for {held_out['router_accuracy']:.1%} and "
         f"candidates hold {held_out['candidate_recall']:.1%} of a row's labels; scores: {scores}"
     )

@@ -163,7 +163,12 @@ def _joined(parts: list[Any], back: NDArray[np.intp]) -> LinearWeights | OpaqueW
 
 
 def outside_violations(
-    shared: SharedWeights, X: sparse.csr_array, Y: sparse.csr_array, assignment: I32, routed: I32, label_clusters: Sequence[Ids]
+    shared: SharedWeights,
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    assignment: I32,
+    routed: I32,
+    label_clusters: Sequence[Ids],
 ) -> float:
     """Share of (row, label) pairs outside the training rows whose margin would have taught the label something.
 

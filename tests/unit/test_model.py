@@ -27,7 +27,8 @@ def test_fields_of_the_contract():
     assert (np.diff(part.objective_trace_) <= 1e-9).all()
     assert part.lam_ == 0.5
     assert 0 < part.captured_ <= 1
-    for key in ("products", "candidates", "candidate_recall", "router_accuracy", "speedup_paper", "speedup", "speedup_flops"):
+    speedups = ["speedup_paper", "speedup", "speedup_flops"]
+    for key in ["products", "candidates", "candidate_recall", "router_accuracy", *speedups]:
         assert np.isfinite(clf.cost_[key]), key
     labels, scores = clf.predict_topk(X, k=5)
     assert labels.dtype == np.int64

@@ -37,7 +37,7 @@ def make_system(
     paper: bool = False,
     blocks: str = "auto",
     lam: str = "auto",
-    weights: str = "auto",
+    weights: Any = "auto",
     route: str = "auto",
     parameters: list[str] | None = None,
     **common: Any,
@@ -86,7 +86,7 @@ def _number(option: str, text: str, kind: type) -> Any:
         raise BlockXMCError(f"{option} must be a number or a word it knows, got {text!r}") from None
 
 
-def _with_parameters(estimator: Any, parameters: list[str]) -> Any:
+def _with_parameters(estimator: XMCEstimator, parameters: list[str]) -> XMCEstimator:
     """``--param base__C=2`` and the like."""
     for text in parameters:
         name, equals, value = text.partition("=")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,8 +39,8 @@ def train(
     from blockxmc.progress import reporter_for
     from blockxmc.storage import check_target
 
-    common = {"n_jobs": threads, "random_state": seed, "verbose": verbosity()}
-    options = {"paper": paper, "blocks": blocks, "lam": lam, "weights": weights, "route": route, "parameters": param}
+    common: dict[str, Any] = {"n_jobs": threads, "random_state": seed, "verbose": verbosity()}
+    options: dict[str, Any] = {"paper": paper, "blocks": blocks, "lam": lam, "weights": weights, "route": route, "parameters": param}
     estimator = make_system(system, base, **options, **common)
     check_target(model)
     with reporter_for(verbosity()).phase("read"):
