@@ -59,7 +59,9 @@ def fit_merging(
     router = make_router().fit(
         take_rows(X, rest), assignment[rest], n_blocks=len(label_clusters), threads=threads, reporter=reporter
     )
-    held_out = _expectations(router.blocks(take_rows(X, test), route, threads=threads), Y, test, assignment, label_clusters)
+    held_out = _expectations(
+        router.blocks(take_rows(X, test), route, threads=threads), Y, test, assignment, label_clusters
+    )
     if n < MIN_ROWS:
         return Merging(*UNFITTED, held_out)
     trial = np.sort(order[size : size + max(n // 3, TRIAL_ROWS)])

@@ -104,10 +104,10 @@ class BlockwiseClassifier(XMCEstimator):
     # ---- fitting ----
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
         learner = self._learner()
-        kind = self._weights_kind(learner)
+        kind, seed = self._weights_kind(learner), self.random_state or 0
         partitioner = self._partitioner()
         if kind == "shared" and self.partitioner is None and self.n_blocks != "paper":
-            self.partition_ = partition_for_shared(X, Y, partitioner, reporter, self._threads)
+            self.partition_ = partition_for_shared(X, Y, partitioner, reporter, seed=seed, threads=self._threads)
         else:
             self.partition_ = partitioner._fit(X, Y, reporter)
         route = min(self._route(kind), self.partition_.n_blocks_)
@@ -156,7 +156,9 @@ class BlockwiseClassifier(XMCEstimator):
     def _weights_kind(self, learner: Learner) -> str:
         if self.weights == "shared" and not learner.one_vs_all:
             name = type(learner).__name__
-            raise BlockXMCError(f'weights="shared" needs a one-vs-all base: {name} trains labels together; use "per-block"')
+            raise BlockXMCError(
+                f'weights="shared" needs a one-vs-all base: {name} trains labels together; use "per-block"'
+            )
         return ("shared" if learner.one_vs_all else "per-block") if self.weights == "auto" else self.weights
 
     def _route(self, kind: str) -> int:
@@ -179,7 +181,8 @@ class BlockwiseClassifier(XMCEstimator):
         for name in ("n_blocks", "lam"):
             if getattr(self, name) != "auto":
                 partitioner.set_params(**{name: getattr(self, name)})
-        return partitioner.set_params(random_state=self.random_state, n_jobs=self.n_jobs, verbose=self.verbose)
+        partitioner.set_params(random_state=self.random_state, n_jobs=self.n_jobs, verbose=self.verbose)
+        return partitioner
 
     # ---- answering ----
     def _topk(self, X: sparse.csr_array, k: int) -> TopK:

@@ -37,14 +37,15 @@ ROUTER_PRUNE = 0.05
 
 
 def partition_for_shared(
-    X: sparse.csr_array, Y: sparse.csr_array, options: Partitioner, reporter: Reporter, threads: int
+    X: sparse.csr_array, Y: sparse.csr_array, options: Partitioner, reporter: Reporter, *, seed: int, threads: int
 ) -> Partitioner:
     """Many small blocks that start from clusters of labels; lambda keeps nine tenths of the positives where it is open."""
     n_blocks, lam = options.n_blocks, options.lam
-    seed = int(options.random_state or 0)
     if n_blocks in ("auto", "cost"):
         n_blocks = choice.fewest_products(X, Y, None, "quadratic", seed=seed, threads=threads).n_blocks
-    start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)._fit(X, Y, reporter)
+    start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)._fit(
+        X, Y, reporter
+    )
     if lam == "auto":
         lam = choice.lam_at_floor(start.ranking_, "quadratic", CAPTURED_FLOOR)
     partition = Partitioner(start.n_blocks_, lam, init=start.assignment_, random_state=seed, n_jobs=threads)
@@ -103,7 +104,9 @@ def pack_shared(
     """Weights packed per block; those of the common labels stand in one last block only."""
     common = common_labels(label_clusters, n_labels)
     if not common.size or isinstance(weights, OpaqueWeights):
-        return Scorer.pack(list(weights.split(label_clusters)), label_clusters, n_features=n_features, n_labels=n_labels)
+        return Scorer.pack(
+            list(weights.split(label_clusters)), label_clusters, n_features=n_features, n_labels=n_labels
+        )
     listed = np.zeros(n_labels, bool)
     listed[common] = True
     # In its blocks a common label is an empty name: no weights, and a score that never counts.
@@ -186,7 +189,9 @@ def outside_violations(
 def _visits(assignment: I32, routed: I32, n_blocks: int) -> sparse.csr_array:
     n, t = routed.shape
     columns = np.column_stack([assignment, routed]).ravel()
-    out = sparse.csr_array((np.ones(columns.size, np.float32), columns, np.arange(n + 1) * (t + 1)), shape=(n, n_blocks))
+    out = sparse.csr_array(
+        (np.ones(columns.size, np.float32), columns, np.arange(n + 1) * (t + 1)), shape=(n, n_blocks)
+    )
     out.sum_duplicates()
     return out
 

@@ -27,7 +27,11 @@ def folder(tmp_path_factory):
     X, Y = blocky(n=300)
     write_xc(where / "train.txt", X[:240], Y[:240])
     write_xc(where / "test.txt", X[240:], Y[240:])
-    rows = [("cats purr and sleep", ["cat"]), ("dogs bark and run", ["dog"]), ("cats and dogs play", ["cat", "dog"])] * 6
+    rows = [
+        ("cats purr and sleep", ["cat"]),
+        ("dogs bark and run", ["dog"]),
+        ("cats and dogs play", ["cat", "dog"]),
+    ] * 6
     text = "".join(json.dumps({"text": words, "labels": labels}) + "\n" for words, labels in rows)
     (where / "text.jsonl").write_text(text)
     return where

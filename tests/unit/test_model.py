@@ -118,7 +118,9 @@ def test_decision_function_and_topk_tell_the_same():
 def test_pipeline_grid_search_and_clone():
     X, Y = blocky(n=120)
     clf = BlockwiseClassifier(n_blocks=2)
-    search = GridSearchCV(clf, {"lam": [0.1, 5.0], "base": [DiSMEC(), DiSMEC(C=0.1)]}, cv=2, scoring=metrics.scorer("P@1"))
+    search = GridSearchCV(
+        clf, {"lam": [0.1, 5.0], "base": [DiSMEC(), DiSMEC(C=0.1)]}, cv=2, scoring=metrics.scorer("P@1")
+    )
     assert search.fit(X, Y).best_params_["lam"] in (0.1, 5.0)
     assert clone(clf).get_params()["n_blocks"] == 2
     assert make_pipeline(_Normalise(), clf).fit(X, Y).predict(X).shape == Y.shape

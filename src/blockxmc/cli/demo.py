@@ -78,7 +78,9 @@ def _label_sentences(model: Any, train: Dataset) -> list[list[str]]:
     assert train.vectorizer is not None
     labels, _ = model.predict_topk(train.vectorizer.transform(list(SENTENCES)), 5)
     names = model.label_names_
-    return [[text, ", ".join(str(names[j]) for j in row if j >= 0)] for text, row in zip(SENTENCES, labels, strict=True)]
+    return [
+        [text, ", ".join(str(names[j]) for j in row if j >= 0)] for text, row in zip(SENTENCES, labels, strict=True)
+    ]
 
 
 def _draw(model: Any, train: Dataset, out: Path) -> str | None:

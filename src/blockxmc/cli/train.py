@@ -40,8 +40,8 @@ def train(
     from blockxmc.storage import check_target
 
     common: dict[str, Any] = {"n_jobs": threads, "random_state": seed, "verbose": verbosity()}
-    options: dict[str, Any] = {"paper": paper, "blocks": blocks, "lam": lam, "weights": weights, "route": route, "parameters": param}
-    estimator = make_system(system, base, **options, **common)
+    options: dict[str, Any] = {"blocks": blocks, "lam": lam, "weights": weights, "route": route}
+    estimator = make_system(system, base, paper=paper, parameters=param, **options, **common)
     check_target(model)
     with reporter_for(verbosity()).phase("read"):
         dataset = read_dataset(data, label_names=None if label_names is None else read_label_names(label_names))

@@ -122,8 +122,8 @@ def _as_linear(models: list[Any], n_features: int) -> LinearWeights:
         if isinstance(model, _Constant):
             bias[j] = model.value
         else:
-            coef = model.coef_.toarray() if sparse.issparse(model.coef_) else model.coef_
-            columns[:, j] = np.ravel(coef)
+            coef: Any = model.coef_
+            columns[:, j] = np.ravel(coef.toarray() if sparse.issparse(coef) else coef)
             bias[j] = np.ravel(model.intercept_)[0]
     return LinearWeights(sparse.csr_array(columns), bias)
 
