@@ -209,7 +209,6 @@ class LaneNewton {
         }
         Plane plane(objective_.C, pp, pc, cc);
         plane.minimise(n, positive, member, line_.z.data(), along_v.data());
-        plane.fill_margin(n, positive, member, line_.z.data(), along_v.data());
         for (int64_t f = 0; f < d; ++f) line_.w[f].v = line_.w[f].v * plane.u.v + (biased ? 0.0f : mean_.mean[f]) * plane.v.v;
         if (biased) line_.w[d] = plane.v;
         for (int64_t i = 0; i < n; ++i) line_.z[i].v = line_.z[i].v * plane.u.v + along_v[i] * plane.v.v;
