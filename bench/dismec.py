@@ -18,6 +18,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
+from threadpoolctl import threadpool_limits
 
 from blockxmc import DiSMEC, metrics
 from blockxmc.data import read_xc
@@ -97,4 +98,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # LIBLINEAR calls BLAS on short vectors: idle BLAS threads would spin and be counted as its CPU time.
+    with threadpool_limits(1):
+        main()
