@@ -126,11 +126,9 @@ class LaneNewton {
           curvature_(rows.x.n_rows), wanted_(rows.x.n_rows) {}
 
     // positive[i] has the bit of each lane for which row i is a positive, member[i] that of each lane trained on row i
-    // (all_rows: every one of the lanes is, on every row).
-    // The weights are then in weights().
+    // (all_rows: every lane is trained on every row). The weights are then in weights().
     void solve(LaneMask lanes, const LaneMask *positive, const LaneMask *member, bool all_rows) {
         positive_ = positive;
-        line_.to_zero();
         set_targets(positive, member, all_rows);
         if (objective_.loss == Loss::squared_hinge) start_in_plane(positive, member);
         else line_.to_zero();
@@ -251,7 +249,7 @@ class LaneNewton {
         const double elsewhere = std::max(0.0, squared - LocalSvm::dot(w, w));
         const double here = local_.gradient(objective_.C);
         if (!(std::sqrt(here * here + elsewhere) > target_[lane])) return false;
-        local_.solve(objective_.C, std::max(kPrecision * target_[lane], kReduction * here), kSteps);
+        local_.solve(objective_.C, here, std::max(kPrecision * target_[lane], kReduction * here), kSteps);
         for (size_t f = 0; f < w.size(); ++f) line_.direction[features[f]][lane] = w[f] - line_.w[features[f]][lane];
         return true;
     }
