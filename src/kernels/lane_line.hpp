@@ -67,21 +67,37 @@ LANES_INLINE void loss_derivatives(Loss loss, float C, LaneMask positive, LaneMa
     }
 }
 
-// Derivative of the loss along the direction: sum_i loss'(z_i + t zs_i) zs_i.
-LANES_MULTIVERSION static void lane_slopes(int64_t n, Loss loss, float C, const LaneMask *positive, const LaneMask *wanted,
-                                           const Lanes *z, const Lanes &t, const Lanes *zs, LaneSums &out) {
-    out = LaneSums{};
-    constexpr int64_t kRun = 16;
-    for (int64_t start = 0; start < n; start += kRun) {
-        FloatLanes part = {};
-        const int64_t stop = start + kRun < n ? start + kRun : n;
-        for (int64_t i = start; i < stop; ++i) {
-            FloatLanes first, second;
-            loss_derivatives(loss, C, positive[i], wanted[i], z[i].v + t.v * zs[i].v, first, second);
-            part += first * zs[i].v;
-        }
-        for (int lane = 0; lane < kLanes; ++lane) out[lane] += part[lane];
+// Derivative of the loss along the direction at both ends of the step, sum_i loss'(z_i + t zs_i) zs_i at t = 0 and t = 1,
+// and the rows on which it depends in between: a hinge that is flat at both ends is flat all the way.
+LANES_MULTIVERSION static void slopes_at_ends(int64_t n, Loss loss, float C, const LaneMask *positive, const LaneMask *wanted,
+                                              const Lanes *z, const Lanes *zs, LaneSums &at_start, LaneSums &at_end,
+                                              std::vector<int32_t> &in_play) {
+    in_play.clear();
+    FloatSums start, end;
+    for (int64_t i = 0; i < n; ++i) {
+        FloatLanes here, there, curvature;
+        loss_derivatives(loss, C, positive[i], wanted[i], z[i].v, here, curvature);
+        loss_derivatives(loss, C, positive[i], wanted[i], z[i].v + zs[i].v, there, curvature);
+        if (!any_lane((here != 0.0f) | (there != 0.0f))) continue;
+        in_play.push_back(static_cast<int32_t>(i));
+        start.add(here * zs[i].v);
+        end.add(there * zs[i].v);
     }
+    start.finish(at_start);
+    end.finish(at_end);
+}
+
+// The same derivative at any t, given the rows in play.
+LANES_MULTIVERSION static void slopes_between(const std::vector<int32_t> &in_play, Loss loss, float C, const LaneMask *positive,
+                                              const LaneMask *wanted, const Lanes *z, const Lanes &t, const Lanes *zs,
+                                              LaneSums &out) {
+    FloatSums sum;
+    for (int32_t i : in_play) {
+        FloatLanes first, second;
+        loss_derivatives(loss, C, positive[i], wanted[i], z[i].v + t.v * zs[i].v, first, second);
+        sum.add(first * zs[i].v);
+    }
+    sum.finish(out);
 }
 
 // Step length along a direction of descent of a convex function, from its slopes: 1 if the slope there is about flat or still
@@ -159,37 +175,30 @@ class LaneLine {
     LaneVector z, step;       // per row
 
   private:
-    Lanes step_lengths(LaneMask open, const LaneMask *positive, const LaneMask *wanted, const LaneSums &ws, const LaneSums &ss) const {
-        const auto slopes = [&](const Lanes &t) {
-            LaneSums out;
-            lane_slopes(rows_.x.n_rows, objective_.loss, static_cast<float>(objective_.C), positive, wanted, z.data(), t,
-                        step.data(), out);
-            for (int lane = 0; lane < kLanes; ++lane) out[lane] += ws[lane] + t[lane] * ss[lane];
-            return out;
-        };
-        Lanes t{};
-        const LaneSums first = slopes(t);
+    Lanes step_lengths(LaneMask open, const LaneMask *positive, const LaneMask *wanted, const LaneSums &ws,
+                       const LaneSums &ss) {
+        const float C = static_cast<float>(objective_.C);
+        LaneSums at_start, slope;
+        slopes_at_ends(rows_.x.n_rows, objective_.loss, C, positive, wanted, z.data(), step.data(), at_start, slope, in_play_);
         StepSearch search[kLanes];
         for (int lane = 0; lane < kLanes; ++lane)
-            if (open >> lane & 1) search[lane] = StepSearch(first[lane]);
-        for (int trial = 0; trial < kMaxLineSearch; ++trial) {
+            if (open >> lane & 1) search[lane] = StepSearch(ws[lane] + at_start[lane]);
+        Lanes t{};
+        for (int trial = 0;; ++trial) {
             bool searching = false;
             for (int lane = 0; lane < kLanes; ++lane) {
+                if (search[lane].searching()) search[lane].tell(ws[lane] + search[lane].t() * ss[lane] + slope[lane]);
+                if (trial == kMaxLineSearch) search[lane].give_up();
                 t[lane] = static_cast<float>(search[lane].t());
                 searching |= search[lane].searching();
             }
-            if (!searching) return t;
-            const LaneSums slope = slopes(t);
-            for (int lane = 0; lane < kLanes; ++lane)
-                if (search[lane].searching()) search[lane].tell(slope[lane]);
-        }
-        for (int lane = 0; lane < kLanes; ++lane) {
-            search[lane].give_up();
-            t[lane] = static_cast<float>(search[lane].t());
+            if (!searching) break;
+            slopes_between(in_play_, objective_.loss, C, positive, wanted, z.data(), t, step.data(), slope);
         }
         return t;
     }
 
     const Rows rows_;
     const Objective objective_;
+    std::vector<int32_t> in_play_;
 };

@@ -126,11 +126,9 @@ class LaneNewton {
           curvature_(rows.x.n_rows), wanted_(rows.x.n_rows) {}
 
     // positive[i] has the bit of each lane for which row i is a positive, member[i] that of each lane trained on row i
-    // (all_rows: every one of the lanes is, on every row).
-    // The weights are then in weights().
+    // (all_rows: every lane is trained on every row). The weights are then in weights().
     void solve(LaneMask lanes, const LaneMask *positive, const LaneMask *member, bool all_rows) {
         positive_ = positive;
-        line_.to_zero();
         set_targets(positive, member, all_rows);
         if (objective_.loss == Loss::squared_hinge) start_in_plane(positive, member);
         else line_.to_zero();
@@ -209,7 +207,6 @@ class LaneNewton {
         }
         Plane plane(objective_.C, pp, pc, cc);
         plane.minimise(n, positive, member, line_.z.data(), along_v.data());
-        plane.fill_margin(n, positive, member, line_.z.data(), along_v.data());
         for (int64_t f = 0; f < d; ++f) line_.w[f].v = line_.w[f].v * plane.u.v + (biased ? 0.0f : mean_.mean[f]) * plane.v.v;
         if (biased) line_.w[d] = plane.v;
         for (int64_t i = 0; i < n; ++i) line_.z[i].v = line_.z[i].v * plane.u.v + along_v[i] * plane.v.v;
@@ -252,7 +249,7 @@ class LaneNewton {
         const double elsewhere = std::max(0.0, squared - LocalSvm::dot(w, w));
         const double here = local_.gradient(objective_.C);
         if (!(std::sqrt(here * here + elsewhere) > target_[lane])) return false;
-        local_.solve(objective_.C, std::max(kPrecision * target_[lane], kReduction * here), kSteps);
+        local_.solve(objective_.C, here, std::max(kPrecision * target_[lane], kReduction * here), kSteps);
         for (size_t f = 0; f < w.size(); ++f) line_.direction[features[f]][lane] = w[f] - line_.w[features[f]][lane];
         return true;
     }

@@ -1,6 +1,6 @@
 // Where sixteen squared-hinge problems start: at the best point of the plane spanned by the mean of the label's positives
 // and the bias (without a bias: the mean of all rows). One pass over X finds it, since only products with the two vectors
-// are needed. A last shift sees to it that the margin is not too empty.
+// are needed, and it already has about the right rows inside the margin.
 #pragma once
 
 #include <algorithm>
@@ -80,31 +80,11 @@ class Plane {
         }
     }
 
-    // Raises v until at least kInside of the negative rows score above -1. From too many rows inside the margin Newton's method
-    // converges smoothly, the active set shrinking step by step; from too few it takes tiny steps, because the many rows
-    // just outside, which no direction knows of, come in its way.
-    void fill_margin(int64_t n, const LaneMask *positive, const LaneMask *wanted, const Lanes *along_u, const float *along_v) {
-        const int64_t stride = std::max<int64_t>(n / kSample, 1);
-        std::vector<float> needed;
-        for (int lane = 0; lane < kLanes; ++lane) {
-            needed.clear();
-            for (int64_t i = 0; i < n; i += stride)
-                if (((wanted[i] & ~positive[i]) >> lane & 1) && along_v[i] > 0)
-                    needed.push_back((-1.0f - u[lane] * along_u[i][lane]) / along_v[i]);
-            if (needed.empty()) continue;
-            const auto rank = needed.begin() + static_cast<int64_t>(kInside * static_cast<double>(needed.size()));
-            std::nth_element(needed.begin(), rank, needed.end());
-            v[lane] = std::max(v[lane], *rank);
-        }
-    }
-
     Lanes u{}, v{};  // OUT
 
   private:
-    static constexpr int kRounds = 12;
-    static constexpr int64_t kSample = 1024;
-    static constexpr double kInside = 0.05;
-    static constexpr double kWorthwhile = 0.01;  // a share of f; the start need not be exact
+    static constexpr int kRounds = 8;
+    static constexpr double kWorthwhile = 0.05;  // a share of f; the start need not be exact
 
     // Judges the trial point and replaces it by the next one; false when the lane gained little.
     bool consider(int lane, const PlaneSums &sums, float &trial_u, float &trial_v) {

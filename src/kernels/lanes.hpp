@@ -40,6 +40,29 @@ struct LaneSums {
     double operator[](int lane) const { return v[lane]; }
 };
 
+// Sums of many float vectors: float within short runs, double across them.
+struct FloatSums {
+    FloatLanes run = {};
+    int length = 0;
+    LaneSums total;
+
+    LANES_INLINE void add(const FloatLanes &value) {
+        run += value;
+        if (++length == 16) flush();
+    }
+    LANES_INLINE void finish(LaneSums &out) {
+        flush();
+        out = total;
+    }
+
+  private:
+    LANES_INLINE void flush() {
+        for (int lane = 0; lane < kLanes; ++lane) total[lane] += run[lane];
+        run = FloatLanes{};
+        length = 0;
+    }
+};
+
 // The shared rows: X plus, where bias != 0, one more feature (number n_cols) whose value is `bias` in every row.
 struct Rows {
     CsrView x;

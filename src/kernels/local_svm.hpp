@@ -64,9 +64,9 @@ class LocalSvm {
         return std::sqrt(dot(gradient_, gradient_));
     }
 
-    // Newton steps until |g| <= target, no more than `steps`.
-    void solve(double C, double target, int steps = kMaxNewton) {
-        for (double gradient = this->gradient(C); gradient > target && steps > 0; --steps) {
+    // Newton steps from where gradient() was called, which gave `gradient`, until |g| <= target, no more than `steps`.
+    void solve(double C, double gradient, double target, int steps = kMaxNewton) {
+        for (; gradient > target && steps > 0; --steps) {
             find_direction(C);
             const double ss = dot(direction_, direction_), ws = dot(w_, direction_), ww = dot(w_, w_);
             const double t = step_length(C, dot(gradient_, direction_), ws, ss);

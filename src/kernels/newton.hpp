@@ -35,14 +35,15 @@ struct SparseWeights {
 class OneVsAll {
   public:
     OneVsAll(const CsrView &x, float bias, const Objective &objective, float prune)
-        : objective_(objective), prune_(prune), n_features_(x.n_cols), number_(x.n_cols, -1), columns_(x.nnz()) {
-        for (int64_t k = 0; k < x.nnz(); ++k) number_[x.indices[k]] = 0;
+        : objective_(objective), prune_(prune), n_features_(x.n_cols), columns_(x.nnz()) {
+        std::vector<int32_t> number(x.n_cols, -1);
+        for (int64_t k = 0; k < x.nnz(); ++k) number[x.indices[k]] = 0;
         for (int64_t f = 0; f < x.n_cols; ++f)
-            if (number_[f] == 0) {
-                number_[f] = static_cast<int32_t>(original_.size());
+            if (number[f] == 0) {
+                number[f] = static_cast<int32_t>(original_.size());
                 original_.push_back(static_cast<int32_t>(f));
             }
-        for (int64_t k = 0; k < x.nnz(); ++k) columns_[k] = number_[x.indices[k]];
+        for (int64_t k = 0; k < x.nnz(); ++k) columns_[k] = number[x.indices[k]];
         rows_ = {{x.indptr, columns_.data(), x.data, x.n_rows, static_cast<int64_t>(original_.size())}, bias};
     }
 
@@ -52,7 +53,7 @@ class OneVsAll {
         solutions_.assign(n_labels, {});
         plan(n_labels, positives, members);
         const MeanRow mean(rows_);
-        std::vector<Worker> workers(std::max(n_threads, 1));
+        std::vector<Worker> workers(std::max<int64_t>(std::min<int64_t>(n_threads, static_cast<int64_t>(groups_.size())), 1));
         parallel_for(static_cast<int64_t>(groups_.size()), n_threads, [&](int64_t g, int worker) {
             if (watch.cancelled()) return;
             solve(groups_[g], positives, members, mean, workers[worker]);
@@ -123,8 +124,8 @@ class OneVsAll {
             local.add_row(i, is_positive ? 1.0f : -1.0f);
         }
         const double at_zero = local.gradient_at_zero(objective_.C);
-        local.weights();
-        local.solve(objective_.C, objective_.target(at_zero, static_cast<int64_t>(p), local.n_rows()));
+        const double target = objective_.target(at_zero, static_cast<int64_t>(p), local.n_rows());
+        local.solve(objective_.C, local.gradient(objective_.C), target);
         const std::vector<float> &w = local.weights();
         for (size_t f = 0; f < w.size(); ++f) keep(j, {local.features()[f], w[f]});
     }
@@ -179,7 +180,7 @@ class OneVsAll {
     const Objective objective_;
     const float prune_;
     const int64_t n_features_;
-    std::vector<int32_t> number_, original_, columns_;  // only features that occur are numbered
+    std::vector<int32_t> original_, columns_;  // features that occur, and the columns of X in their numbering
     Rows rows_;
     std::vector<int64_t> source_;  // label whose solution a label shares
     std::vector<Group> groups_;
