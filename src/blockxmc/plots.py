@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from blockxmc.tuning import TuningResult
 
 
 def _pyplot() -> Any:
@@ -84,5 +87,59 @@ def draw_blocks(
     legend = axes.legend(loc="upper right", framealpha=0.9, fontsize=8, markerscale=8 / np.sqrt(size) / 2)
     legend.set_zorder(5)
     figure.tight_layout()
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def draw_lambda(result: TuningResult, path: Path, title: str = "") -> None:
+    """Figure 3 of the paper: precision (left) and speed-up (right) over lambda, the feasible range and both choices."""
+    plt = _pyplot()
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+    lams, precision, error = np.array(result.lams), result.mean_precision, result.standard_error
+    colours = ("#1d3557", "#2a9d8f", "#e76f51", "#8d6a9f", "#6c757d")
+    figure, axes = plt.subplots(figsize=(7.6, 4.6), dpi=150)
+    right = axes.twinx()
+    axes.set_zorder(right.get_zorder() + 1)
+    axes.patch.set_visible(False)
+    if result.interval is not None:
+        low, high = result.interval
+        pad = (lams[-1] / lams[0]) ** 0.008 if lams[0] > 0 else 1.0
+        label = f"within {result.tolerance:g} points"
+        right.axvspan(low / pad, high * pad, color="#e9f2ec", zorder=0, label=label, linewidth=0)
+    for i, k in enumerate(result.ks):
+        colour = colours[i % len(colours)]
+        axes.plot(lams, precision[:, i], color=colour, marker="o", markersize=3.5, linewidth=1.6, label=f"P@{k}")
+        if np.isfinite(error).all():
+            band = precision[:, i] - error[:, i], precision[:, i] + error[:, i]
+            axes.fill_between(lams, *band, color=colour, alpha=0.15, linewidth=0)
+        axes.axhline(result.base_precision[i], color=colour, linewidth=0.8, linestyle=(0, (4, 3)), alpha=0.7)
+    right.plot(lams, result.speedup, color="#adb5bd", marker="s", markersize=3, linewidth=1.4, label="speed-up")
+    choices = {"speed-driven": (result.speed_driven, "v"), "accuracy-driven": (result.accuracy_driven, "^")}
+    for name, (point, marker) in choices.items():
+        axes.axvline(point.lam, color="#495057", linewidth=0.7, linestyle=":")
+        heights = list(point.precision)
+        axes.plot(
+            [point.lam] * len(heights), heights, marker, color="#212529", markersize=7, linestyle="none", label=name,
+            markeredgecolor="white", markeredgewidth=0.7,
+        )  # fmt: skip
+    axes.plot([], [], color="#6c757d", linewidth=0.8, linestyle=(0, (4, 3)), label="no blocks")
+    axes.set_xscale("log")
+    right.set_yscale("log")
+    right.yaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
+    right.yaxis.set_major_formatter(ScalarFormatter())
+    right.yaxis.set_minor_formatter(NullFormatter())
+    axes.set(xlabel="$\\lambda$", ylabel="precision, points")
+    right.set_ylabel("speed-up $m / E|L|$", color="#868e96")
+    right.tick_params(axis="y", colors="#868e96", which="both")
+    for side in (axes, right):
+        side.spines["top"].set_visible(False)
+    axes.set_title(title, loc="left", fontsize=10)
+    handles = [side.get_legend_handles_labels() for side in (axes, right)]
+    figure.legend(
+        handles[0][0] + handles[1][0], handles[0][1] + handles[1][1], loc="lower center", ncols=4, fontsize=8,
+        frameon=False,
+    )  # fmt: skip
+    figure.tight_layout(rect=(0, 0.1, 1, 1))
     figure.savefig(path)
     plt.close(figure)

@@ -1,0 +1,16 @@
+"""Choosing lambda, the number of blocks and how a model is served: by tolerance, by budget, on held-out rows."""
+
+from blockxmc.tuning.budget import BudgetResult, tune_budget
+from blockxmc.tuning.protocol import fit_tuned, quick_lambda, tune_lambda
+from blockxmc.tuning.result import FoldRecord, Point, TuningResult
+
+__all__ = [
+    "BudgetResult",
+    "FoldRecord",
+    "Point",
+    "TuningResult",
+    "fit_tuned",
+    "quick_lambda",
+    "tune_budget",
+    "tune_lambda",
+]
