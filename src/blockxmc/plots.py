@@ -94,17 +94,20 @@ def draw_blocks(
 def draw_lambda(result: TuningResult, path: Path, title: str = "") -> None:
     """Figure 3 of the paper: precision (left) and speed-up (right) over lambda, the feasible range and both choices."""
     plt = _pyplot()
-    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     lams, precision, error = np.array(result.lams), result.mean_precision, result.standard_error
+    # A logarithmic axis has no zero: lambda 0 is drawn at half of the next.
+    zero = lams[1] / 2 if lams.size > 1 else 1.0
+    lams = np.where(lams == 0, zero, lams)
     colours = ("#1d3557", "#2a9d8f", "#e76f51", "#8d6a9f", "#6c757d")
     figure, axes = plt.subplots(figsize=(7.6, 4.6), dpi=150)
     right = axes.twinx()
     axes.set_zorder(right.get_zorder() + 1)
     axes.patch.set_visible(False)
     if result.interval is not None:
-        low, high = result.interval
-        pad = (lams[-1] / lams[0]) ** 0.008 if lams[0] > 0 else 1.0
+        low, high = (value or zero for value in result.interval)
+        pad = max((lams[-1] / lams[0]) ** 0.008, 1.01)
         label = f"within {result.tolerance:g} points"
         right.axvspan(low / pad, high * pad, color="#e9f2ec", zorder=0, label=label, linewidth=0)
     for i, k in enumerate(result.ks):
@@ -117,18 +120,19 @@ def draw_lambda(result: TuningResult, path: Path, title: str = "") -> None:
     right.plot(lams, result.speedup, color="#adb5bd", marker="s", markersize=3, linewidth=1.4, label="speed-up")
     choices = {"speed-driven": (result.speed_driven, "v"), "accuracy-driven": (result.accuracy_driven, "^")}
     for name, (point, marker) in choices.items():
-        axes.axvline(point.lam, color="#495057", linewidth=0.7, linestyle=":")
+        axes.axvline(point.lam or zero, color="#495057", linewidth=0.7, linestyle=":")
         heights = list(point.precision)
         axes.plot(
-            [point.lam] * len(heights), heights, marker, color="#212529", markersize=7, linestyle="none", label=name,
-            markeredgecolor="white", markeredgewidth=0.7,
+            [point.lam or zero] * len(heights), heights, marker, color="#212529", markersize=7, linestyle="none",
+            label=name, markeredgecolor="white", markeredgewidth=0.7,
         )  # fmt: skip
     axes.plot([], [], color="#6c757d", linewidth=0.8, linestyle=(0, (4, 3)), label="no blocks")
     axes.set_xscale("log")
     right.set_yscale("log")
-    right.yaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
-    right.yaxis.set_major_formatter(ScalarFormatter())
-    right.yaxis.set_minor_formatter(NullFormatter())
+    for axis in (axes.xaxis, right.yaxis):
+        axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
     axes.set(xlabel="$\\lambda$", ylabel="precision, points")
     right.set_ylabel("speed-up $m / E|L|$", color="#868e96")
     right.tick_params(axis="y", colors="#868e96", which="both")

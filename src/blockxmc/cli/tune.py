@@ -48,7 +48,7 @@ def tune(
     from blockxmc.progress import reporter_for
     from blockxmc.tuning import tune_budget, tune_lambda
 
-    limits = {"products": budget, "latency_us": latency_us, "recall": recall}
+    limits: dict[str, Any] = {"products": budget, "latency_us": latency_us, "recall": recall}
     by_budget = any(limit is not None for limit in limits.values())
     if by_budget and (lams is not None or plot is not None):
         raise BlockXMCError(

@@ -8,26 +8,22 @@ numbers of blocks that look best by then.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
-from blockxmc import metrics
 from blockxmc.errors import BlockXMCError
 from blockxmc.partition import Partitioner
 from blockxmc.partition.choice import MIN_ROWS
-from blockxmc.scoring import Scorer
 from blockxmc.timing import _single_calls
 from blockxmc.tuning.cache import Notebook, digest
-from blockxmc.tuning.evaluation import KINDS, FixedBlocks, Split
-from blockxmc.tuning.protocol import GRID_ONE_VS_ALL, Problem, default_grid, one_split
-from blockxmc.tuning.result import Point
-from blockxmc.weights import LinearWeights
+from blockxmc.tuning.evaluation import KINDS, Split
+from blockxmc.tuning.protocol import Problem, one_split
+from blockxmc.tuning.result import UNITS, BudgetResult, Point
+from blockxmc.tuning.scout import Scout
 
 # Numbers of blocks tried, relative to the one with the fewest products, and how many of them get a trained base.
 _AROUND = (0.25, 0.5, 1.0, 2.0)
@@ -35,59 +31,6 @@ _TRAINED = 2
 # Lambdas tried relative to the one that just meets the request: fewer labels may rank better, and where a block is lost
 # on the way the one that should just meet it may not.
 _STEPS_UP, _STEPS_DOWN = (1.0, 1.5, 2.5), (1.0, 0.7)
-_BISECTIONS = 14
-# The search ends where less than this share of the positives that could be captured is.
-_LEAST = 0.1
-_UNITS = {"products": "products per row", "latency_us": "microseconds per row", "recall": "candidate recall"}
-
-
-@dataclass(frozen=True)
-class BudgetResult:
-    """The outcome of :func:`tune_budget`. Precisions are in points (0..100)."""
-
-    mode: str  # "products", "latency_us" or "recall"
-    limit: float
-    chosen: Point
-    points: tuple[Point, ...]  # all that were evaluated with a trained base
-    ks: tuple[int, ...]
-    n_labels: int
-    calibration: dict[str, float] | None  # latency: microseconds = a + b * products on this machine
-    trainings: int
-    setting: dict[str, Any]
-    notes: tuple[str, ...] = ()
-
-    def choice(self, name: str) -> Point:
-        """The chosen point, whatever the name: there is one only."""
-        return self.chosen
-
-    def explain(self) -> str:
-        """What was chosen and why, in a few sentences."""
-        point = self.chosen
-        bound = "at least" if self.mode == "recall" else "at most"
-        rule = "the fewest products" if self.mode == "recall" else "the best held-out precision"
-        text = (
-            f"Asked for {bound} {self.limit:g} {_UNITS[self.mode]}: {_described(point)} has {rule} among "
-            f"{len(self.points)} settings, P {'/'.join(f'{value:.2f}' for value in point.precision)} with "
-            f"{point.products:.1f} products per row and candidate recall {point.recall:.3f}."
-        )
-        if self.calibration is not None:
-            a, b = self.calibration["a"], self.calibration["b"]
-            text += (
-                f" Here a row takes about {a:.2f} + {b:.4f} * products microseconds; measured {point.latency_us:.2f}."
-            )
-        return text
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values only; see ``from_dict``."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> BudgetResult:
-        """Take back what ``to_dict`` gave, also by way of JSON."""
-        fields = dict(values)
-        fields |= {name: tuple(fields[name]) for name in ("ks", "notes")}
-        fields["points"] = tuple(Point.from_dict(point) for point in fields["points"])
-        return cls(**(fields | {"chosen": Point.from_dict(fields["chosen"])}))
 
 
 def tune_budget(
@@ -145,91 +88,6 @@ def _request(**given: float | None) -> tuple[str, float]:
         span = "a share between 0 and 1" if mode == "recall" else "a positive number"
         raise BlockXMCError(f"{mode} must be {span}, got {limit!r}")
     return mode, float(limit)
-
-
-class Scout:
-    """One number of blocks before any base is trained: candidates and candidate recall by lambda and route."""
-
-    def __init__(self, split: Split, n_blocks: int, n_rows: int) -> None:
-        self.split, self.n_blocks, self.n_rows = split, n_blocks, n_rows
-        self.blocks = FixedBlocks(split, n_blocks, "auto")
-        path = self.blocks.partition.path()
-        self.grid = default_grid(path, GRID_ONE_VS_ALL)
-        self.low = float(self.grid[0])
-        self.high = max(float(path.lam[np.flatnonzero(path.captured >= _LEAST * path.captured[0])[-1]]), self.grid[-1])
-        self._visited: dict[int, NDArray[np.int32]] = {}
-
-    @property
-    def n_alive(self) -> int:
-        """Blocks that have rows and labels."""
-        return self.blocks.partition.n_blocks_
-
-    def visited(self, route: int) -> NDArray[np.int32]:
-        """The blocks each held-out row is sent to."""
-        if route not in self._visited:
-            threads = self.split.task.threads
-            self._visited[route] = self.blocks.router.route(self.split.X_held_out, route, threads=threads)[0]
-        return self._visited[route]
-
-    def products(self, lam: float, route: int) -> float:
-        """Router and candidates per held-out row."""
-        clusters = self.blocks.partition.label_clusters_at(lam)
-        empty = [_no_weights(len(labels)) for labels in clusters]
-        scorer = Scorer.pack(empty, clusters, n_features=self.split.X.shape[1], n_labels=self.split.Y.shape[1])
-        return self.blocks.router.products + float(scorer.n_candidates(self.visited(route)).mean())
-
-    def recall(self, lam: float, route: int) -> float:
-        """Candidate recall of the held-out rows."""
-        clusters = self.blocks.partition.label_clusters_at(lam)
-        return metrics.candidate_recall(self.split.Y_held_out, (self.visited(route), clusters))
-
-    def smallest_within(self, route: int, products: float) -> float | None:
-        """The smallest lambda that needs at most so many products, or None."""
-        return _first(lambda lam: self.products(lam, route) <= products, self.low, self.high)
-
-    def largest_reaching(self, route: int, recall: float) -> float | None:
-        """The largest lambda with at least this candidate recall, or None."""
-        if self.recall(self.high, route) >= recall:
-            return self.high
-        return _first(lambda lam: self.recall(lam, route) < recall, self.low, self.high, last_false=True)
-
-    def point(self, lam: float, found: dict[str, Any], kind: str, route: int) -> Point:
-        """What was found, in the scale of the full data."""
-        train_rows = self.split.X.shape[0]
-        at = self.blocks.partition.lam_ * self.n_blocks / train_rows
-        names = ("candidates", "products", "recall")
-        return Point(
-            n_blocks=self.n_blocks,
-            lam=lam * self.n_rows / train_rows,
-            lam_rel=lam * self.n_blocks / train_rows,
-            assigned_at=at,
-            weights=kind,
-            route=route,
-            precision=tuple(found["precision"]),
-            latency_us=found.get("latency_us"),
-            **{name: found[name] for name in names},
-        )
-
-
-def _first(holds: Callable[[float], bool], low: float, high: float, *, last_false: bool = False) -> float | None:
-    """Where a condition begins to hold as lambda rises, found by bisection; ``last_false``: where it last did not."""
-    if holds(low):
-        return None if last_false else low
-    if not holds(high):
-        return None
-    for _ in range(_BISECTIONS):
-        middle = float(np.sqrt(low * high))
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return low if last_false else high
-
-
-def _no_weights(n_labels: int) -> LinearWeights:
-    """Weights of labels that will be counted, not scored."""
-    return LinearWeights(
-        sparse.csr_array((0, n_labels), dtype=np.float32),
-        np.zeros(n_labels, np.float32),
-        features=np.zeros(0, np.int32),
-    )
 
 
 @dataclass(frozen=True)
@@ -419,8 +277,8 @@ class Search:
     def _refusal(self, nearest: Point) -> str:
         bound = "at least" if self.mode == "recall" else "at most"
         return (
-            f"no setting has {bound} {self.limit:g} {_UNITS[self.mode]}: the nearest has "
-            f"{_value(nearest, self.mode):.4g} ({_described(nearest)})"
+            f"no setting has {bound} {self.limit:g} {UNITS[self.mode]}: the nearest has "
+            f"{_value(nearest, self.mode):.4g} ({nearest.describe()})"
         )
 
 
@@ -432,7 +290,3 @@ def _tightest(plan: Plan) -> set[float]:
 def _value(point: Point, mode: str) -> float:
     value = getattr(point, mode)
     return float("inf") if value is None else float(value)
-
-
-def _described(point: Point) -> str:
-    return f"{point.n_blocks} blocks, lam {point.lam:.4g}, {point.weights} weights, route {point.route}"

@@ -116,7 +116,7 @@ class FixedBlocks:
     def partition(self) -> Partitioner:
         """The partition whose assignment is kept."""
         task, split = self.split.task, self.split
-        partitioner = clone(task.partitioner).set_params(
+        partitioner: Partitioner = clone(task.partitioner).set_params(
             n_blocks=self.n_blocks, lam=self.lam, random_state=task.seed, n_jobs=task.threads, verbose=0
         )
         if not isinstance(partitioner.init, str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -80,7 +81,7 @@ class Problem:
     def partition(self, n_blocks: int | str, lam: float | str = "auto") -> Partitioner:
         """A partition of the full data; the task's seed and threads."""
         task = self.task
-        partitioner = clone(task.partitioner).set_params(
+        partitioner: Partitioner = clone(task.partitioner).set_params(
             n_blocks=n_blocks, lam=lam, random_state=task.seed, n_jobs=task.threads, verbose=0
         )
         with self.reporter.phase("partition all rows"):
@@ -300,12 +301,12 @@ def _fold(
     with problem.reporter.phase(title, lam_rel.size + int(base)) as phase:
         for i, rel in enumerate(lam_rel):
             lam = float(rel * train.size / own_q)
-            found.append(book.once(f"lam {i}", lambda lam=lam: _timed(blocks, lam)))
+            found.append(book.once(f"lam {i}", partial(_timed, blocks, lam)))
             phase.update(i + 1)
         reference = [max(entry["precision"][k] for entry in found) for k in range(len(problem.task.ks))]
         base_seconds = 0.0
         if base:
-            entry = book.once("base", lambda: _base(split))
+            entry = book.once("base", partial(_base, split))
             reference, base_seconds = entry["precision"], entry["seconds"]
     return {name: [entry[name] for entry in found] for name in ("precision", "candidates", "products", "recall")} | {
         "base": reference,
@@ -329,10 +330,9 @@ def _base(split: Split) -> dict[str, Any]:
 def _naive_seconds(found: list[dict[str, Any]]) -> float:
     """Partition, router and training anew for each lambda, training in proportion to the labels it has to train."""
     first = found[0]
-    rate = first["seconds"] / max(first["work"], 1.0)
-    return sum(
-        first["setup_seconds"] + (entry["seconds"] if entry["trainings"] else rate * entry["work"]) for entry in found
-    )
+    rate: float = first["seconds"] / max(first["work"], 1.0)
+    trainings = (entry["seconds"] if entry["trainings"] else rate * entry["work"] for entry in found)
+    return float(len(found) * first["setup_seconds"] + sum(trainings))
 
 
 def fit_tuned(

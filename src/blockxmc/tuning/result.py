@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from blockxmc.tuning import selection
 
 F64 = NDArray[np.float64]
+# What a budget is counted in.
+UNITS = {"products": "products per row", "latency_us": "microseconds per row", "recall": "candidate recall"}
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,10 @@ class Point:
     products: float
     recall: float  # candidate recall
     latency_us: float | None = None  # a single call on this machine, where it was measured
+
+    def describe(self) -> str:
+        """The setting in words."""
+        return f"{self.n_blocks} blocks, lam {self.lam:.4g}, {self.weights} weights, route {self.route}"
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -122,7 +128,8 @@ class TuningResult:
             )
 
         records = [
-            FoldRecord.from_dict({**fold, "feasible": mask.tolist()}) for fold, mask in zip(folds, by_fold, strict=True)
+            FoldRecord.from_dict({**fold, "feasible": list(map(bool, mask))})
+            for fold, mask in zip(folds, by_fold, strict=True)
         ]
         return cls(
             lams=tuple(lams.tolist()),
@@ -132,7 +139,7 @@ class TuningResult:
             ks=ks,
             tolerance=tolerance,
             folds=tuple(records),
-            feasible=tuple(in_all.tolist()),
+            feasible=tuple(bool(value) for value in in_all),
             interval=None if run is None else (float(lams[run[0]]), float(lams[run[1]])),
             speed_driven=point(speed),
             accuracy_driven=point(accuracy),
@@ -145,28 +152,30 @@ class TuningResult:
     @property
     def base_precision(self) -> F64:
         """P@k of what losses are counted from, mean over the folds."""
-        return np.array([fold.base for fold in self.folds]).mean(axis=0)
+        return np.asarray(np.mean([fold.base for fold in self.folds], axis=0))
 
     @property
     def mean_precision(self) -> F64:
         """P@k at each lambda (lambdas x ks), mean over the folds."""
-        return self._precision.mean(axis=0)
+        return np.asarray(self._precision.mean(axis=0))
 
     @property
     def standard_error(self) -> F64:
         """Standard error of ``mean_precision`` over the folds; nan with a single fold."""
         n = len(self.folds)
-        return self._precision.std(axis=0, ddof=1) / n**0.5 if n > 1 else np.full(self._precision.shape[1:], np.nan)
+        if n == 1:
+            return np.full(self._precision.shape[1:], np.nan)
+        return np.asarray(self._precision.std(axis=0, ddof=1) / n**0.5)
 
     @property
     def candidates(self) -> F64:
         """Labels scored per row at each lambda, mean over the folds."""
-        return np.array([fold.candidates for fold in self.folds]).mean(axis=0)
+        return np.asarray(np.mean([fold.candidates for fold in self.folds], axis=0))
 
     @property
     def products(self) -> F64:
         """Vector products per row at each lambda, router included, mean over the folds."""
-        return np.array([fold.products for fold in self.folds]).mean(axis=0)
+        return np.asarray(np.mean([fold.products for fold in self.folds], axis=0))
 
     @property
     def speedup(self) -> F64:
@@ -225,6 +234,55 @@ class TuningResult:
         for name in ("speed_driven", "accuracy_driven"):
             fields[name] = Point.from_dict(fields[name])
         return cls(**fields)
+
+
+@dataclass(frozen=True)
+class BudgetResult:
+    """The outcome of :func:`tune_budget`. Precisions are in points (0..100)."""
+
+    mode: str  # "products", "latency_us" or "recall"
+    limit: float
+    chosen: Point
+    points: tuple[Point, ...]  # all that were evaluated with a trained base
+    ks: tuple[int, ...]
+    n_labels: int
+    calibration: dict[str, float] | None  # latency: microseconds = a + b * products on this machine
+    trainings: int
+    setting: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+    def choice(self, name: str) -> Point:
+        """The chosen point, whatever the name: there is one only."""
+        return self.chosen
+
+    def explain(self) -> str:
+        """What was chosen and why, in a few sentences."""
+        point = self.chosen
+        bound = "at least" if self.mode == "recall" else "at most"
+        rule = "the fewest products" if self.mode == "recall" else "the best held-out precision"
+        text = (
+            f"Asked for {bound} {self.limit:g} {UNITS[self.mode]}: {point.describe()} has {rule} among "
+            f"{len(self.points)} settings, {_points(point.precision)} with "
+            f"{point.products:.1f} products per row and candidate recall {point.recall:.3f}."
+        )
+        if self.calibration is not None:
+            a, b = self.calibration["a"], self.calibration["b"]
+            text += (
+                f" Here a row takes about {a:.2f} + {b:.4f} * products microseconds; measured {point.latency_us:.2f}."
+            )
+        return text
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only; see ``from_dict``."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> BudgetResult:
+        """Take back what ``to_dict`` gave, also by way of JSON."""
+        fields = dict(values)
+        fields |= {name: tuple(fields[name]) for name in ("ks", "notes")}
+        fields["points"] = tuple(Point.from_dict(point) for point in fields["points"])
+        return cls(**(fields | {"chosen": Point.from_dict(fields["chosen"])}))
 
 
 def _points(precision: Any) -> str:
