@@ -196,7 +196,7 @@ def quick_lambda(
     >>> train, _ = make_synthetic(n_train=300, n_test=10, n_features=60, n_labels=12, seed=0)
     >>> result = quick_lambda(train.X, train.Y, NaiveBayes(), n_blocks=2)
     >>> len(result.folds), result.saving["trainings"]
-    (1, 1)
+    (1, 1.0)
     """
     problem = Problem.of(X, Y, base, ks, partitioner, random_state, n_jobs, verbose)
     train, held_out = one_split(problem, max_rows, sample=True)

@@ -99,7 +99,7 @@ class TuningResult:
         base = np.array([fold["base"] for fold in folds])
         precision = np.array([fold["precision"] for fold in folds])
         by_fold = selection.feasible(base, precision, tolerance)
-        in_all = by_fold.all(axis=0)
+        in_all = [bool(mask.all()) for mask in by_fold.T]
         run = selection.first_run(in_all)
         worst = selection.largest_loss(base, precision)
         warning = None
@@ -128,8 +128,7 @@ class TuningResult:
             )
 
         records = [
-            FoldRecord.from_dict({**fold, "feasible": list(map(bool, mask))})
-            for fold, mask in zip(folds, by_fold, strict=True)
+            FoldRecord.from_dict({**fold, "feasible": mask.tolist()}) for fold, mask in zip(folds, by_fold, strict=True)
         ]
         return cls(
             lams=tuple(lams.tolist()),
@@ -139,7 +138,7 @@ class TuningResult:
             ks=ks,
             tolerance=tolerance,
             folds=tuple(records),
-            feasible=tuple(bool(value) for value in in_all),
+            feasible=tuple(in_all),
             interval=None if run is None else (float(lams[run[0]]), float(lams[run[1]])),
             speed_driven=point(speed),
             accuracy_driven=point(accuracy),

@@ -101,8 +101,5 @@ def _first(holds: Callable[[float], bool], low: float, high: float, *, last_fals
 
 def _no_weights(n_labels: int) -> LinearWeights:
     """Weights of labels that will be counted, not scored."""
-    return LinearWeights(
-        sparse.csr_array((0, n_labels), dtype=np.float32),
-        np.zeros(n_labels, np.float32),
-        features=np.zeros(0, np.int32),
-    )
+    nothing: Any = sparse.csr_array((0, n_labels), dtype=np.float32)
+    return LinearWeights(nothing, np.zeros(n_labels, np.float32), features=np.zeros(0, np.int32))
