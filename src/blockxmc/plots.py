@@ -118,6 +118,7 @@ def draw_lambda(result: TuningResult, path: Path, title: str = "") -> None:
             axes.fill_between(lams, *band, color=colour, alpha=0.15, linewidth=0)
         axes.axhline(result.base_precision[i], color=colour, linewidth=0.8, linestyle=(0, (4, 3)), alpha=0.7)
     right.plot(lams, result.speedup, color="#adb5bd", marker="s", markersize=3, linewidth=1.4, label="speed-up")
+    reference = "no blocks" if result.setting["reference"] == "the base" else "best of the grid"
     choices = {"speed-driven": (result.speed_driven, "v"), "accuracy-driven": (result.accuracy_driven, "^")}
     for name, (point, marker) in choices.items():
         axes.axvline(point.lam or zero, color="#495057", linewidth=0.7, linestyle=":")
@@ -126,7 +127,7 @@ def draw_lambda(result: TuningResult, path: Path, title: str = "") -> None:
             [point.lam or zero] * len(heights), heights, marker, color="#212529", markersize=7, linestyle="none",
             label=name, markeredgecolor="white", markeredgewidth=0.7,
         )  # fmt: skip
-    axes.plot([], [], color="#6c757d", linewidth=0.8, linestyle=(0, (4, 3)), label="no blocks")
+    axes.plot([], [], color="#6c757d", linewidth=0.8, linestyle=(0, (4, 3)), label=reference)
     axes.set_xscale("log")
     right.set_yscale("log")
     for axis in (axes.xaxis, right.yaxis):
@@ -139,6 +140,8 @@ def draw_lambda(result: TuningResult, path: Path, title: str = "") -> None:
     for side in (axes, right):
         side.spines["top"].set_visible(False)
     axes.set_title(title, loc="left", fontsize=10)
+    if result.interval is None:
+        axes.set_title(f"no $\\lambda$ within {result.tolerance:g} points", loc="right", fontsize=9, color="#c1121f")
     handles = [side.get_legend_handles_labels() for side in (axes, right)]
     figure.legend(
         handles[0][0] + handles[1][0], handles[0][1] + handles[1][1], loc="lower center", ncols=4, fontsize=8,

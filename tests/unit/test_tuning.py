@@ -276,7 +276,7 @@ def test_a_sample_keeps_the_rows_per_block(monkeypatch):
         FixedBlocks, "__init__", lambda self, split, q, lam: seen.append((q, lam)) or init(self, split, q, lam)
     )
     result = quick_lambda(X, Y, NaiveBayes(), n_blocks=40, lams=[0.4, 0.8], max_rows=400)
-    assert seen == [(20, pytest.approx(0.4 * 320 / 400))]
+    assert seen == [(16, pytest.approx(0.4 * 40 / 800 * 320 / 16))]
     assert result.n_blocks == 40
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_consistent_length
 
 from blockxmc._matrix import as_csr
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners._learner import Learner
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner
 from blockxmc.partition import LambdaPath, Partitioner
@@ -228,11 +227,8 @@ def _tune(
 ) -> TuningResult:
     if not (np.isfinite(tolerance) and tolerance >= 0):
         raise BlockXMCError(f"tolerance must be zero or a positive number of points, got {tolerance!r}")
-    given = None if lams is None else checked_lams(lams)
-    whole = problem.partition(n_blocks)
-    q = int(whole.choice_["n_blocks"]["start"])  # fixed here, once for all folds
-    if given is None:
-        given = default_grid(whole.path(), GRID_ONE_VS_ALL if problem.task.learner.one_vs_all else GRID_COUPLED)
+    sample = parts[0][0] if len(parts) == 1 else np.arange(problem.n_rows)
+    q, given = _plan(problem, n_blocks, lams, sample)
     lam_rel = given * q / problem.n_rows
     setting = problem.describe() | {
         "assignment": ASSIGNMENT,
@@ -272,6 +268,33 @@ def _tune(
     return result
 
 
+def _plan(problem: Problem, n_blocks: int | str, lams: ArrayLike | None, sample: NDArray[np.intp]) -> tuple[int, F64]:
+    """The number of blocks, fixed once for all folds, and the lambdas; what must be read off a path is, on ``sample``."""
+    given = None if lams is None else checked_lams(lams)
+    size = GRID_ONE_VS_ALL if problem.task.learner.one_vs_all else GRID_COUPLED
+    options = clone(problem.task.partitioner).set_params(n_blocks=n_blocks)
+    options._check_params(problem.n_rows)
+    if isinstance(n_blocks, str) or not isinstance(options.init, str):
+        whole = problem.partition(n_blocks)
+        q = int(whole.choice_["n_blocks"]["start"])
+        return q, default_grid(whole.path(), size) if given is None else given
+    if given is None:
+        own_q = blocks_of_sample(n_blocks, sample.size, problem.n_rows)
+        split = Split(problem.task, problem.X, problem.Y, sample, sample[:0])
+        partition = FixedBlocks(split, own_q, "auto").partition
+        given = default_grid(partition.path(), size) * (own_q / sample.size) * (problem.n_rows / n_blocks)
+    return n_blocks, given
+
+
+def blocks_of_sample(n_blocks: int, sample: int, n_rows: int) -> int:
+    """Blocks for a sample of the rows: all of few, else as many as leave a block the rows it has in the full data.
+
+    >>> blocks_of_sample(8, 100, 1000), blocks_of_sample(400, 100, 1000), blocks_of_sample(400, 1000, 1000)
+    (8, 40, 400)
+    """
+    return n_blocks if n_blocks <= _FEW_BLOCKS else max(_FEW_BLOCKS, round(n_blocks * sample / n_rows))
+
+
 def checked_lams(lams: ArrayLike) -> F64:
     """Ascending, distinct, usable lambdas."""
     grid = np.unique(np.asarray(lams, dtype=np.float64))
@@ -293,9 +316,7 @@ def _fold(
 ) -> dict[str, Any]:
     """One fold: every lambda, and the base. Nothing is trained for what the notebook has."""
     split = Split(problem.task, problem.X, problem.Y, train, held_out)
-    # A sample of the rows is cut into fewer blocks; a fold of them all into as many.
-    share = (train.size + held_out.size) / problem.n_rows
-    own_q = q if base or q <= _FEW_BLOCKS else max(_FEW_BLOCKS, round(q * min(share, 1.0)))
+    own_q = q if base else blocks_of_sample(q, train.size, problem.n_rows)
     blocks = FixedBlocks(split, own_q, float(lam_rel[0] * train.size / own_q))
     found = []
     with problem.reporter.phase(title, lam_rel.size + int(base)) as phase:
@@ -333,46 +354,3 @@ def _naive_seconds(found: list[dict[str, Any]]) -> float:
     rate: float = first["seconds"] / max(first["work"], 1.0)
     trainings = (entry["seconds"] if entry["trainings"] else rate * entry["work"] for entry in found)
     return float(len(found) * first["setup_seconds"] + sum(trainings))
-
-
-def fit_tuned(
-    result: Any,
-    X: Any,
-    Y: Any,
-    choice: Literal["speed", "accuracy"] | str = "speed",
-    *,
-    base: Any = None,
-    partitioner: Partitioner | None = None,
-    n_jobs: int | None = None,
-    verbose: int = 0,
-) -> Any:
-    """Fit the model that was tuned: the same kind of assignment, weights and routing, on all rows.
-
-    ``base`` and ``partitioner`` must be what the result was made with (a result holds their description, not them).
-
-    >>> from blockxmc import NaiveBayes
-    >>> from blockxmc.data import make_synthetic
-    >>> train, _ = make_synthetic(n_train=300, n_test=10, n_features=60, n_labels=12, seed=0)
-    >>> result = quick_lambda(train.X, train.Y, NaiveBayes(), n_blocks=2)
-    >>> model = fit_tuned(result, train.X, train.Y, base=NaiveBayes())
-    >>> bool(np.isclose(model.partition_.lam_, result.speed_driven.lam))
-    True
-    """
-    from blockxmc.model import BlockwiseClassifier
-
-    learner: Learner = as_learner(base, DiSMEC)
-    options = Partitioner() if partitioner is None else clone(partitioner)
-    for what, mine in {"base": described(learner), "partitioner": described(options)}.items():
-        if mine != result.setting[what]:
-            raise BlockXMCError(f"the result was tuned with {what} {result.setting[what]}, not {mine}: pass that one")
-    if choice not in ("speed", "accuracy"):
-        raise BlockXMCError(f"choice must be 'speed' or 'accuracy', got {choice!r}")
-    point, seed = result.choice(choice), result.setting["seed"]
-    scale = len(Y) if isinstance(Y, list) else Y.shape[0]
-    common = {"n_jobs": n_jobs, "verbose": verbose, "random_state": seed}
-    start = clone(options).set_params(n_blocks=point.n_blocks, lam=point.assigned_at * scale / point.n_blocks, **common)
-    start.fit(X, Y)
-    fixed = clone(options).set_params(init=start.assignment_, max_iter=0, n_blocks="auto")
-    lam = point.lam_rel * scale / point.n_blocks
-    model = BlockwiseClassifier(learner, fixed, lam=lam, weights=point.weights, route=point.route, **common)
-    return model.fit(X, Y)
