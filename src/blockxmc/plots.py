@@ -119,12 +119,12 @@ def draw_lambda(result: TuningResult, path: Path, title: str = "") -> None:
         axes.axhline(result.base_precision[i], color=colour, linewidth=0.8, linestyle=(0, (4, 3)), alpha=0.7)
     right.plot(lams, result.speedup, color="#adb5bd", marker="s", markersize=3, linewidth=1.4, label="speed-up")
     reference = "no blocks" if result.setting["reference"] == "the base" else "best of the grid"
-    choices = {"speed-driven": (result.speed_driven, "v"), "accuracy-driven": (result.accuracy_driven, "^")}
-    for name, (point, marker) in choices.items():
+    choices = {"speed-driven": (result.speed_driven, "v", 9), "accuracy-driven": (result.accuracy_driven, "^", 6)}
+    for name, (point, marker, size) in choices.items():
         axes.axvline(point.lam or zero, color="#495057", linewidth=0.7, linestyle=":")
         heights = list(point.precision)
         axes.plot(
-            [point.lam or zero] * len(heights), heights, marker, color="#212529", markersize=7, linestyle="none",
+            [point.lam or zero] * len(heights), heights, marker, color="#212529", markersize=size, linestyle="none",
             label=name, markeredgecolor="white", markeredgewidth=0.7,
         )  # fmt: skip
     axes.plot([], [], color="#6c757d", linewidth=0.8, linestyle=(0, (4, 3)), label=reference)
