@@ -2,8 +2,8 @@
 
     python bench/paper_mode.py DATA_DIR... --out docs/results
 
-Writes paper_mode.json (every number, the machine, versions), paper_mode.md and the README's table. Finished cells are kept in the JSON file,
-so an interrupted run goes on where it was.
+Writes paper_mode.json (every number, the machine, versions), paper_mode.md and the README's table. Finished cells are kept
+in the JSON file, so an interrupted run goes on where it was.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def fill_readme(cells, readme):
     """The README's table of results, between its two marks."""
     head, _, rest = readme.read_text().partition("<!-- results -->")
     _, _, tail = rest.partition("<!-- /results -->")
-    lines = ["", "| data | system | P@1 | P@3 | P@5 | candidates | µs/row | µs single | training CPU s | model MB |", "|---" * 10 + "|"]
+    titles = ["data", "system", "P@1", "P@3", "P@5", "candidates", "µs/row", "µs/single", "training-CPU-s", "model-MB"]
+    lines = ["", "| " + " | ".join(titles).replace("-", " ") + " |", "|---" * len(titles) + "|"]
     for name in dict.fromkeys(key.split("|")[0] for key in cells):
         rows = {key.split("|", 1)[1]: row for key, row in cells.items() if key.startswith(name + "|")}
         paper = {key: row for key, row in rows.items() if key not in ("full", "default") and row["speedup"] >= 10}

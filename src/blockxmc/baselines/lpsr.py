@@ -85,9 +85,10 @@ class LPSR(KMeansBaseline):
         self._finish(Blocks(router, scorer, min(self.route, len(clusters))), learner, X)
 
     def __sklearn_tags__(self) -> Any:
-        """Naive Bayes, the default base, takes non-negative features only."""
+        """Naive Bayes, the default base, takes non-negative features only, and expects counts."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = self.base is None or isinstance(self.base, NaiveBayes)
+        naive = self.base is None or isinstance(self.base, NaiveBayes)
+        tags.input_tags.positive_only = tags.classifier_tags.poor_score = naive
         return tags
 
 

@@ -1,0 +1,79 @@
+"""What scikit-learn and our own contract ask of every estimator, in one place."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from helpers import blocky
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import check_estimator
+
+from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, PDSparse, PPDSparse, load
+from blockxmc.baselines import CBMLC, LPSR, FastXML, LabelFilters
+from blockxmc.learners import OneVsRest
+
+ESTIMATORS = [
+    BlockwiseClassifier(),
+    BlockwiseClassifier.paper(n_blocks=2, lam=0.1),
+    CBMLC(n_blocks=2),
+    DiSMEC(),
+    FastXML(n_trees=5),
+    LEML(rank=10),
+    LPSR(n_blocks=2),
+    LabelFilters(n_filters=2),
+    NaiveBayes(),
+    OneVsRest(LogisticRegression()),
+    PDSparse(max_iter=10),
+    PPDSparse(),
+]
+NAMES = ["BP", "BP-paper", *(type(estimator).__name__ for estimator in ESTIMATORS[2:])]
+
+
+@pytest.mark.parametrize("estimator", [ESTIMATORS[i] for i in (0, 2, 6, 9)], ids=[NAMES[i] for i in (0, 2, 6, 9)])
+def test_scikit_learns_checks(estimator):
+    """The learners and the other baselines run these checks in their own tests."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn's own check of infinite values casts them
+        results = check_estimator(clone(estimator), on_fail=None, on_skip=None)
+    failed = {r["check_name"]: str(r["exception"])[:300] for r in results if r["status"] == "failed"}
+    assert not failed
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=NAMES)
+def test_shape_of_answers_storage_pickle_and_threads(estimator, tmp_path):
+    X, Y = blocky(n=150, n_labels=14)
+    model = clone(estimator).set_params(n_jobs=1).fit(X, Y)
+    labels, scores = model.predict_topk(X, k=3)
+    assert (labels.dtype, scores.dtype) == (np.int64, np.float32)
+    assert labels.shape == scores.shape == (150, 3)
+    real = labels >= 0
+    assert (np.isneginf(scores) == ~real).all()
+    assert (np.diff(np.where(real, scores, -1e9), axis=1) <= 0).all()
+    assert model.predict(X).shape == Y.shape
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    others = [again, pickle.loads(pickle.dumps(model)), clone(estimator).set_params(n_jobs=2).fit(X, Y)]
+    for other in others:
+        for mine, theirs in zip(other.predict_topk(X, k=3), (labels, scores), strict=True):
+            assert_array_equal(mine, theirs)
+    if hasattr(model, "predict_one"):
+        for i in (0, 7, 149):
+            at = slice(X.indptr[i], X.indptr[i + 1])
+            assert_array_equal(again.predict_one(X.indices[at], X.data[at], 3)[0], labels[i])
+    for key in ("candidates", "products", "speedup_paper", "speedup", "speedup_flops"):
+        assert np.isfinite(model.cost_on(X)[key])
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=NAMES)
+def test_rows_and_labels_that_teach_nothing(estimator):
+    X, Y = blocky(n=80, n_labels=14)
+    X, Y = X.toarray(), Y.toarray()
+    X[:4], Y[2:6] = 0, 0  # rows without features, rows without labels
+    Y[:, 5], Y[:, 6] = 0, 1  # a label nobody has, a label everybody has
+    model = clone(estimator).fit(X, Y)
+    labels, _ = model.predict_topk(np.zeros((2, X.shape[1])), k=20)
+    assert labels.shape == (2, 20)
+    assert (labels[:, 14:] == -1).all()
