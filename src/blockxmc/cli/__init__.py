@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "partition": "partition",
     "stats": "stats",
     "convert": "convert",
+    "experiment": "experiment",
 }
 
 app = typer.Typer(

@@ -1,0 +1,266 @@
+"""Cells: what there is to compute, and the bench on which each is computed once."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from blockxmc.experiments import partitions, systems
+from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
+from blockxmc.experiments.store import Store
+
+if TYPE_CHECKING:
+    from blockxmc.data import Dataset
+
+TITLES = {
+    "full": "{base}",
+    "bp-accuracy": "BP {base} (accuracy-driven)",
+    "bp-speed": "BP {base} (speed-driven)",
+    "bp-default": "BP {base} (library default)",
+    "cbmlc": "CBMLC {base}",
+    "lpsr": "LPSR-NB",
+    "lf": "Label filters {base}",
+    "fastxml": "FastXML",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One thing to compute about one data set.
+
+    >>> Cell("bibtex", "bp-speed", "leml").id, Cell("bibtex", "bp-speed", "leml").title
+    ('bibtex/bp-speed/leml', 'BP LEML (speed-driven)')
+    """
+
+    data: str
+    system: str
+    base: str = ""
+
+    @property
+    def id(self) -> str:
+        """The name under which it is stored and traced."""
+        return "/".join(part for part in (self.data, self.system, self.base) if part)
+
+    @property
+    def title(self) -> str:
+        """The name of the system in tables."""
+        return TITLES[self.system].format(base=BASE_TITLES.get(self.base, self.base))
+
+
+class CellFailedError(Exception):
+    """A cell that another one needs has failed."""
+
+
+class Bench:
+    """Computes cells, or takes them from the store; one data set is in memory at a time."""
+
+    def __init__(self, folders: dict[str, Path], settings: Settings, store: Store) -> None:
+        self.folders, self.settings, self.store = folders, settings, store
+        self._loaded: tuple[str, Dataset, Dataset] | None = None
+        self._known: dict[Cell, dict[str, Any]] = {}
+
+    def content(self, cell: Cell) -> dict[str, Any]:
+        """What is stored of a cell: its ``row``, or ``error`` and ``traceback``; computed now where that is needed.
+
+        A cell that failed in an earlier run is tried again, once per run.
+        """
+        if cell not in self._known:
+            try:
+                setting = self._setting(cell)
+            except CellFailedError as error:
+                return {"cell": cell.id, "error": str(error)}
+            stored = self.store.get(cell.id, setting)
+            if stored is None or "error" in stored:
+                self.store.put(cell.id, setting, self._computed(cell))
+                stored = self.store.get(cell.id, setting)
+                assert stored is not None
+            self._known[cell] = stored
+        return self._known[cell]
+
+    def row(self, cell: Cell) -> dict[str, Any]:
+        """The raw numbers of a cell that must not have failed."""
+        content = self.content(cell)
+        if "error" in content:
+            raise CellFailedError(f"{cell.id} failed: {content['error']}")
+        row: dict[str, Any] = content["row"]
+        return row
+
+    def datasets(self, data: str) -> tuple[Dataset, Dataset]:
+        """Training rows and the test rows to be scored."""
+        if self._loaded is None or self._loaded[0] != data:
+            self._loaded = None  # let go of the old one first
+            train, test = self._read(data)
+            self._loaded = (data, train, test)
+        return self._loaded[1], self._loaded[2]
+
+    def _read(self, data: str) -> tuple[Dataset, Dataset]:
+        from blockxmc.data import read_data_dir
+
+        train, test = read_data_dir(self.folders[data])
+        limit = self.settings.max_test_rows
+        if limit is not None and test.n_rows > limit:
+            rng = np.random.default_rng(self.settings.seed)
+            unseen = test.unseen_labels
+            test = replace(test.rows(np.sort(rng.choice(test.n_rows, limit, replace=False))), unseen_labels=unseen)
+        return train, test
+
+    def _setting(self, cell: Cell) -> dict[str, Any]:
+        """All that the numbers of a cell depend on; options without influence are left out so that cells are shared."""
+        chosen = self.settings
+        common: dict[str, Any] = {"blockxmc": provenance_version(), "seed": chosen.seed}
+        if cell.system == "data":
+            return common | {"files": _fingerprint(self.folders[cell.data]), "max_test_rows": chosen.max_test_rows}
+        common["data"] = self.row(Cell(cell.data, "data"))["digest"]
+        if cell.system in ("blocks", "q"):
+            return common
+        common["threads"] = chosen.n_threads
+        if cell.base == "leml":
+            common["rank"] = chosen.rank
+        if cell.system in ("tune", "bp-accuracy", "bp-speed", "cbmlc"):
+            common |= {"folds": chosen.folds, "tolerance": chosen.tolerance, "blocks": chosen.blocks}
+        if cell.system == "fastxml":
+            common["trees"] = chosen.trees
+        return common if cell.system == "tune" else common | {"max_test_rows": chosen.max_test_rows}
+
+    def _computed(self, cell: Cell) -> dict[str, Any]:
+        start = time.perf_counter()
+        content: dict[str, Any]
+        try:
+            content = {"row": MAKERS[cell.system](self, cell)}
+        except Exception as error:  # whatever a system does must not end the run: it is recorded and shown
+            line = str(error) if isinstance(error, CellFailedError) else f"{type(error).__name__}: {error}"
+            content = {"error": " ".join(line.split()), "traceback": traceback.format_exc()}
+        return content | {"seconds": time.perf_counter() - start, "made": provenance()}
+
+
+def provenance_version() -> str:
+    """The version of the library: numbers of another one are other cells."""
+    from blockxmc import __version__
+
+    return str(__version__)
+
+
+def _fingerprint(folder: Path) -> list[list[Any]]:
+    files = sorted(file for file in folder.iterdir() if file.is_file())
+    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+
+
+# ---- what each kind of cell computes ----
+def _data(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.cli.stats import describe
+    from blockxmc.data import read_data_dir
+
+    train, scored = bench.datasets(cell.data)
+    test = scored if bench.settings.max_test_rows is None else read_data_dir(bench.folders[cell.data])[1]
+    figures = describe(cell.data, train, test)
+    return figures | {"digest": f"{train.digest}-{test.digest}", "scored_rows": scored.n_rows}
+
+
+def _full(bench: Bench, cell: Cell) -> dict[str, Any]:
+    return _trained(bench, cell, systems.make_base(cell.base, bench.settings))
+
+
+def _trained(bench: Bench, cell: Cell, model: Any) -> dict[str, Any]:
+    from blockxmc.pipeline import fit_dataset
+
+    train, test = bench.datasets(cell.data)
+    model.set_params(n_jobs=bench.settings.n_threads, random_state=bench.settings.seed)
+    return systems.train_and_measure(lambda: fit_dataset(model, train), test, cell.data)
+
+
+def _tune(bench: Bench, cell: Cell) -> dict[str, Any]:
+    train, _ = bench.datasets(cell.data)
+    cache = bench.store.folder / "tuning" / cell.id.replace("/", "--")
+    return systems.tune(train, systems.make_base(cell.base, bench.settings), bench.settings, cache)
+
+
+def _tuned(bench: Bench, cell: Cell) -> dict[str, Any]:
+    tuning = bench.row(Cell(cell.data, "tune", cell.base))
+    twin = Cell(cell.data, "bp-accuracy", cell.base)
+    if cell.system == "bp-speed" and tuning["speed_driven"] == tuning["accuracy_driven"]:
+        return bench.row(twin) | {"same_as": twin.id}  # the same lambda is the same model: train it once
+    train, test = bench.datasets(cell.data)
+    base = systems.make_base(cell.base, bench.settings)
+    choice = cell.system.removeprefix("bp-")
+    return systems.train_and_measure(
+        lambda: systems.fit_tuned(tuning, train, base, choice, bench.settings), test, cell.data
+    )
+
+
+def _default(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc import BlockwiseClassifier
+
+    return _trained(bench, cell, BlockwiseClassifier(systems.make_base(cell.base, bench.settings)))
+
+
+def _cbmlc(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.baselines import CBMLC
+
+    # The number of clusters is the user's choice there: as many as BP has, so that the two differ in kind only.
+    blocks = int(bench.row(Cell(cell.data, "tune", cell.base))["n_blocks"])
+    return _trained(bench, cell, CBMLC(systems.make_base(cell.base, bench.settings), n_blocks=blocks)) | {
+        "blocks": blocks
+    }
+
+
+def _lpsr(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.baselines import LPSR
+
+    return _trained(bench, cell, LPSR())
+
+
+def _filters(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.baselines import LabelFilters
+
+    return _trained(bench, cell, LabelFilters(systems.make_base(cell.base, bench.settings)))
+
+
+def _fastxml(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.baselines import FastXML
+
+    return _trained(bench, cell, FastXML(n_trees=bench.settings.trees))
+
+
+def _blocks(bench: Bench, cell: Cell) -> dict[str, Any]:
+    return partitions.picture(bench.datasets(cell.data)[0], bench.settings.seed, bench.settings.n_threads)
+
+
+def _q(bench: Bench, cell: Cell) -> dict[str, Any]:
+    return partitions.over_q(bench.datasets(cell.data)[0], bench.settings.seed, bench.settings.n_threads)
+
+
+MAKERS: dict[str, Callable[[Bench, Cell], dict[str, Any]]] = {
+    "data": _data,
+    "full": _full,
+    "tune": _tune,
+    "bp-accuracy": _tuned,
+    "bp-speed": _tuned,
+    "bp-default": _default,
+    "cbmlc": _cbmlc,
+    "lpsr": _lpsr,
+    "lf": _filters,
+    "fastxml": _fastxml,
+    "blocks": _blocks,
+    "q": _q,
+}
+
+
+# ---- which cells an experiment reads ----
+def compared(data: str, bases: Sequence[str]) -> list[Cell]:
+    """The systems of the paper's precision table, and those that belong beside them."""
+    cells = []
+    for base in bases:
+        cells += [Cell(data, system, base) for system in ("full", "bp-accuracy", "bp-speed", "cbmlc")]
+    return [*cells, Cell(data, "lpsr", "naive-bayes"), Cell(data, "fastxml"), Cell(data, "lf", "dismec")]
+
+
+def every_system(data: str, bases: Sequence[str]) -> list[Cell]:
+    """All systems of the library: :func:`compared`, the remaining bases alone, and BP as the library's defaults have it."""
+    others = [Cell(data, "full", base) for base in BASE_TITLES if base not in bases]
+    return [*compared(data, bases), Cell(data, "bp-default", bases[0]), *others]
