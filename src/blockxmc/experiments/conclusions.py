@@ -37,8 +37,8 @@ def conclude(results: Results, data: str) -> str:
     """Two sentences: the accuracy-driven and the speed-driven models against their bases."""
     accuracy = _distances(results, data, "bp-accuracy")
     speed = _distances(results, data, "bp-speed")
-    missing = [BASE_TITLES[base] for base in results.settings.bases if not _complete(results, data, base)]
-    without = f" Nothing can be said of {_listed(missing)}: a model failed, see the tables." if missing else ""
+    failed = [BASE_TITLES[base] for base in results.settings.bases if _failed(results, data, base)]
+    without = f" Nothing can be said of {_listed(failed)}: a model failed, see the tables." if failed else ""
     if not accuracy or not speed:
         return without.strip()
     first = f"On {data}, accuracy-driven BP {_listed([_told(d) for d in accuracy])}."
@@ -46,8 +46,9 @@ def conclude(results: Results, data: str) -> str:
     return f"{first} {second}{without}"
 
 
-def _complete(results: Results, data: str, base: str) -> bool:
-    return all(distance(results, data, base, system) is not None for system in ("bp-accuracy", "bp-speed"))
+def _failed(results: Results, data: str, base: str) -> bool:
+    cells = [Cell(data, system, base) for system in ("full", "bp-accuracy", "bp-speed")]
+    return any("error" in results.contents.get(cell.id, {}) for cell in cells)
 
 
 def _distances(results: Results, data: str, system: str) -> list[Distance]:
@@ -56,7 +57,7 @@ def _distances(results: Results, data: str, system: str) -> list[Distance]:
 
 
 def _told(d: Distance) -> str:
-    points = f"loses at most {d.loss:.2f} points" if d.loss > 0 else f"gains at least {-d.loss:.2f} points"
+    points = f"loses at most {d.loss:.2f} points" if d.loss >= 0 else f"gains at least {-d.loss:.2f} points"
     return f"{points} of P@k on {d.base} at {d.counted:.1f}x counted and {d.measured:.1f}x measured speed-up"
 
 

@@ -58,7 +58,8 @@ def figure_lambda(results: Results) -> list[Figure]:
     points = Table("figure-lambda", "Precision and speed-up by lambda", [*heads, Column("Speed-up", ".2fx")], rows)
     caption = (
         f"Means over {results.settings.folds} folds; dashed: the base alone; shaded: every fold within "
-        f"{results.settings.tolerance:g} points of it; vertical lines: the accuracy-driven (dotted) and the speed-driven choice."
+        f"{results.settings.tolerance:g} points of it; vertical lines: the accuracy-driven (dotted) and the speed-driven "
+        "choice."
     )
     return [
         Figure(
@@ -143,8 +144,8 @@ def figure_q(results: Results) -> list[Figure]:
         rows,
     )
     caption = (
-        "At three lambdas (those at which a single block would capture 98, 90 and 70 % of the positives). Grey: all blocks alive. "
-        "Ringed: the q of the paper's rule (most captured before a block dies) on this grid."
+        "At three lambdas (those at which a single block would capture 98, 90 and 70 % of the positives). Grey: all blocks "
+        "alive. Ringed: the q of the paper's rule (most captured before a block dies) on this grid."
     )
     return [Figure("figure-q", "What the number of blocks does", caption, drawn["png"], drawn["svg"], points)]
 

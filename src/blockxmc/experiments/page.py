@@ -61,8 +61,8 @@ def _facts(results: Results) -> str:
     versions = ", ".join(f"{name} {made[name]}" for name in names if name in made)
     scored = "all test rows" if chosen.max_test_rows is None else f"at most {chosen.max_test_rows:,} test rows"
     how = (
-        f"{chosen.folds}-fold cross-validation, tolerance {chosen.tolerance:g} points, blocks {chosen.blocks}, LEML rank {chosen.rank}, "
-        f"FastXML {chosen.trees} trees, {scored}, seed {chosen.seed}"
+        f"{chosen.folds}-fold cross-validation, tolerance {chosen.tolerance:g} points, blocks {chosen.blocks}, "
+        f"LEML rank {chosen.rank}, FastXML {chosen.trees} trees, {scored}, seed {chosen.seed}"
     )
     lines = (made.get("date", ""), machine, versions, how)
     return "".join(f"<p class=fact>{escape(line)}</p>" for line in lines if line)
@@ -117,15 +117,19 @@ def _cell(entry: Entry, column: Column, kind: str) -> str:
         return '<td class="number">–</td>'
     trace = f"{entry.cell}: {entry.key} = {entry.value}" if entry.key else f"{entry.cell}: {entry.value}"
     if isinstance(entry.value, str):
-        return f'<td class="failed" title="{escape(trace)}"><a href="#" data-cell="{escape(entry.cell)}">{escape(entry.value)}</a></td>'
+        return f'<td class="failed" title="{escape(trace)}">{_link(entry, entry.value)}</td>'
     beside = ""
     if entry.published is not None:
         trace += f"; published {entry.published}"
         theirs = number(entry.published, column.form) + entry.published_mark
         beside = f"<small>{escape(theirs)} <i>{signed(entry.difference or 0.0, column.form)}</i></small>"
     own = written(Entry(entry.value, mark=entry.mark), column)
-    link = f'<a href="#" data-cell="{escape(entry.cell)}">{escape(own)}</a>'
-    return f'<td class="number" data-value="{float(entry.value)!r}" title="{escape(trace)}">{link}{beside}</td>'
+    place = f'class="number" data-value="{float(entry.value)!r}" title="{escape(trace)}"'
+    return f"<td {place}>{_link(entry, own)}{beside}</td>"
+
+
+def _link(entry: Entry, text: str) -> str:
+    return f'<a href="#" data-cell="{escape(entry.cell)}">{escape(text)}</a>'
 
 
 def _figure(figure: Figure) -> str:

@@ -38,15 +38,16 @@ def _matrix(data: str, cell: Cell, row: dict[str, Any]) -> Figure:
     clusters = [np.array(cluster, dtype=np.int64) for cluster in row["label_clusters"]]
     kept = len(set().union(*row["label_clusters"]))
     everywhere = len(set.intersection(*map(set, row["label_clusters"])))
-    title = f"{data}: {row['blocks']} blocks, {kept:,} of {row['labels']:,} labels, {row['captured']:.0%} of the positives captured"
+    held = f"{kept:,} of {row['labels']:,} labels, {row['captured']:.0%} of the positives captured"
+    title = f"{data}: {row['blocks']} blocks, {held}"
     drawn = {}
     with tempfile.TemporaryDirectory() as folder, _pyplot().rc_context(STYLE):
         for kind in ("png", "svg"):
             path = Path(folder) / f"blocks.{kind}"
             draw_blocks(Y, np.array(row["shown_blocks"]), clusters, path, title=title)
             drawn[kind] = path.read_bytes()
-    sizes = [[Entry(data), Entry(block + 1, cell.id), Entry(rows, cell.id), Entry(len(labels), cell.id)]
-             for block, (rows, labels) in enumerate(zip(row["rows_of_block"], row["label_clusters"], strict=True))]  # fmt: skip
+    counted = enumerate(zip(row["rows_of_block"], map(len, row["label_clusters"]), strict=True))
+    sizes = [[Entry(data), *(Entry(n, cell.id) for n in (block + 1, *both))] for block, both in counted]
     columns = [Column("Data", TEXT), Column("Block", ".0f"), Column("Rows", ",.0f"), Column("Labels", ",.0f")]
     points = Table(f"figure-blocks-{data}", f"Blocks of {data}", columns, sizes)
     caption = (
@@ -78,8 +79,8 @@ def _selection(data: str, cell: Cell, row: dict[str, Any]) -> Figure:
     points = Table(f"figure-selection-{data}", f"Column sums of the blocks of {data}", columns, rows)
     caption = (
         "Left: column sums of the label matrix within each block, highest first; labels left of the line are its label "
-        f"cluster. Right: where the labels of the first {len(row['examples'])} training rows stand inside each label cluster "
-        "(ranks); a row goes to the block that holds most of its labels (bold count; a tie stays where it was)."
+        f"cluster. Right: where the labels of the first {len(row['examples'])} training rows stand inside each label "
+        "cluster (ranks); a row goes to the block that holds most of its labels (bold count; a tie stays where it was)."
     )
     return Figure(points.name, f"Label and instance selection on {data}", caption, drawn["png"], drawn["svg"], points)
 

@@ -89,8 +89,8 @@ def table_time(results: Results) -> list[Table]:
     heads = [Column("Data", TEXT), Column("Base", TEXT), *(Column(title) for title in parts.values())]
     heads.append(Column("Original training"))
     note = (
-        f"Wall seconds of the speed-driven model, {results.settings.n_threads} threads; partitioning includes the choice of "
-        "the number of blocks, and all of it the assessment of the router on held-out rows. Tuning lambda is not in it."
+        f"Wall seconds of the speed-driven model, {results.settings.n_threads} threads; all of it includes the assessment "
+        "of the router on held-out rows, but not the tuning of lambda and of the number of blocks."
     )
     return [Table("table-time", "Elapsed training time in seconds", heads, rows, _with_published(note, rows))]
 
@@ -142,8 +142,8 @@ def table_systems(results: Results) -> list[Table]:
     names = [Column("Data", TEXT), Column("System", TEXT)]
     rows = [_line(results, [Entry(cell.data), Entry(cell.title)], cell, [*ranking, *costs]) for cell in cells]
     note = (
-        f"Batch: one thread, CPU time; single: one row per call; training: {results.settings.n_threads} threads. Speed-ups are "
-        "over scoring all labels, by products counted; FastXML's leaves are not candidates to score."
+        f"Batch: one thread, CPU time; single: one row per call; training: {results.settings.n_threads} threads. Speed-ups "
+        "are over scoring all labels, by products counted; FastXML's leaves are not candidates to score."
     )
     whole = Table("table-systems", "All systems", [*names, *map(Column, ranking), *costs.values()], rows, note)
     return [whole, _deciles(results, cells, names)]
@@ -195,7 +195,8 @@ def written(entry: Entry, column: Column) -> str:
     text = number(entry.value, column.form) + entry.mark
     if entry.published is None:
         return text
-    return f"{text} ({number(entry.published, column.form)}{entry.published_mark}, {signed(entry.difference or 0.0, column.form)})"
+    theirs = number(entry.published, column.form) + entry.published_mark
+    return f"{text} ({theirs}, {signed(entry.difference or 0.0, column.form)})"
 
 
 def number(value: float, form: str) -> str:
