@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
 
 from blockxmc.experiments import partitions, systems
 from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
@@ -64,6 +65,7 @@ class Bench:
         self.folders, self.settings, self.store = folders, settings, store
         self._loaded: tuple[str, Dataset, Dataset] | None = None
         self._known: dict[Cell, dict[str, Any]] = {}
+        self.n_test_rows = 0  # of the data set in memory, scored or not
 
     def content(self, cell: Cell) -> dict[str, Any]:
         """What is stored of a cell: its ``row``, or ``error`` and ``traceback``; computed now where that is needed.
@@ -103,7 +105,9 @@ class Bench:
         from blockxmc.data import read_data_dir
 
         train, test = read_data_dir(self.folders[data])
-        limit = self.settings.max_test_rows
+        if self.settings.normalise:
+            train, test = (replace(part, X=unit_rows(part.X)) for part in (train, test))
+        self.n_test_rows, limit = test.n_rows, self.settings.max_test_rows
         if limit is not None and test.n_rows > limit:
             rng = np.random.default_rng(self.settings.seed)
             unseen = test.unseen_labels
@@ -115,7 +119,8 @@ class Bench:
         chosen = self.settings
         common: dict[str, Any] = {"blockxmc": provenance_version(), "seed": chosen.seed}
         if cell.system == "data":
-            return common | {"files": _fingerprint(self.folders[cell.data]), "max_test_rows": chosen.max_test_rows}
+            reading = {"max_test_rows": chosen.max_test_rows, "normalise": chosen.normalise}
+            return common | {"files": _fingerprint(self.folders[cell.data])} | reading
         common["data"] = self.row(Cell(cell.data, "data"))["digest"]
         if cell.system in ("blocks", "q"):
             return common
@@ -126,7 +131,7 @@ class Bench:
             common |= {"folds": chosen.folds, "tolerance": chosen.tolerance, "blocks": chosen.blocks}
         if cell.system == "fastxml":
             common["trees"] = chosen.trees
-        return common if cell.system == "tune" else common | {"max_test_rows": chosen.max_test_rows}
+        return common
 
     def _computed(self, cell: Cell) -> dict[str, Any]:
         start = time.perf_counter()
@@ -146,6 +151,18 @@ def provenance_version() -> str:
     return str(__version__)
 
 
+def unit_rows(X: sparse.csr_array) -> sparse.csr_array:
+    """Rows divided by their Euclidean length; empty ones stay empty.
+
+    >>> unit_rows(sparse.csr_array([[3.0, 4.0], [0.0, 0.0]])).toarray().tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    lengths = np.sqrt(np.bincount(rows, weights=X.data.astype(np.float64) ** 2, minlength=X.shape[0]))
+    scaled = (X.data / lengths[rows]).astype(X.data.dtype)
+    return sparse.csr_array((scaled, X.indices, X.indptr), shape=X.shape)
+
+
 def _fingerprint(folder: Path) -> list[list[Any]]:
     files = sorted(file for file in folder.iterdir() if file.is_file())
     return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
@@ -154,12 +171,10 @@ def _fingerprint(folder: Path) -> list[list[Any]]:
 # ---- what each kind of cell computes ----
 def _data(bench: Bench, cell: Cell) -> dict[str, Any]:
     from blockxmc.cli.stats import describe
-    from blockxmc.data import read_data_dir
 
     train, scored = bench.datasets(cell.data)
-    test = scored if bench.settings.max_test_rows is None else read_data_dir(bench.folders[cell.data])[1]
-    figures = describe(cell.data, train, test)
-    return figures | {"digest": f"{train.digest}-{test.digest}", "scored_rows": scored.n_rows}
+    figures = describe(cell.data, train, scored) | {"test_rows": bench.n_test_rows, "scored_rows": scored.n_rows}
+    return figures | {"digest": f"{train.digest}-{scored.digest}"}
 
 
 def _full(bench: Bench, cell: Cell) -> dict[str, Any]:

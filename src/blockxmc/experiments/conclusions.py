@@ -42,7 +42,8 @@ def conclude(results: Results, data: str) -> str:
     if not accuracy or not speed:
         return without.strip()
     first = f"On {data}, accuracy-driven BP {_listed([_told(d) for d in accuracy])}."
-    second = f"Speed-driven BP {_listed([_told(d) for d in speed])}; {_verdict(speed, results.settings.tolerance)}."
+    verdict = _verdict(speed, results.settings.tolerance) + _unreached(results, data)
+    second = f"Speed-driven BP {_listed([_told(d) for d in speed])}; {verdict}."
     return f"{first} {second}{without}"
 
 
@@ -58,7 +59,7 @@ def _distances(results: Results, data: str, system: str) -> list[Distance]:
 
 def _told(d: Distance) -> str:
     points = f"loses at most {d.loss:.2f} points" if d.loss >= 0 else f"gains at least {-d.loss:.2f} points"
-    return f"{points} of P@k on {d.base} at {d.counted:.1f}x counted and {d.measured:.1f}x measured speed-up"
+    return f"{points} on {d.base} ({d.counted:.1f}x counted, {d.measured:.1f}x measured speed-up)"
 
 
 def _verdict(speed: list[Distance], tolerance: float) -> str:
@@ -69,6 +70,13 @@ def _verdict(speed: list[Distance], tolerance: float) -> str:
     kept = [d.base for d in speed if d.over is None]
     start = f"the loss is within {limit} for {_listed(kept)} but not" if kept else f"the loss exceeds {limit}"
     return f"{start} for {_listed(beyond)}"
+
+
+def _unreached(results: Results, data: str) -> str:
+    """Cross-validation itself may have found no lambda within the tolerance; then the least loss was taken."""
+    rows = [(base, results.row(Cell(data, "tune", base))) for base in results.settings.bases]
+    named = [BASE_TITLES[base] for base, row in rows if row is not None and row["interval"] is None]
+    return f" (in cross-validation no lambda was within it for {_listed(named)})" if named else ""
 
 
 def _listed(parts: list[str]) -> str:

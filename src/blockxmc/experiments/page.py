@@ -62,7 +62,7 @@ def _facts(results: Results) -> str:
     scored = "all test rows" if chosen.max_test_rows is None else f"at most {chosen.max_test_rows:,} test rows"
     how = (
         f"{chosen.folds}-fold cross-validation, tolerance {chosen.tolerance:g} points, blocks {chosen.blocks}, "
-        f"LEML rank {chosen.rank}, FastXML {chosen.trees} trees, {scored}, seed {chosen.seed}"
+        f"LEML rank {chosen.rank}, FastXML {chosen.trees} trees, {'rows of unit length' if chosen.normalise else 'rows as given'}, {scored}, seed {chosen.seed}"
     )
     lines = (made.get("date", ""), machine, versions, how)
     return "".join(f"<p class=fact>{escape(line)}</p>" for line in lines if line)
