@@ -25,7 +25,8 @@ def experiment(
     bases: Annotated[str, typer.Option("--bases", help="Base classifiers, with commas.")] = "dismec,pd-sparse,leml",
     folds: Annotated[int, typer.Option("--folds", min=2, help="Folds of the cross-validation.")] = 5,
     tolerance: Annotated[float, typer.Option("--tolerance", min=0.0, help="Points of P@k that speed may cost.")] = 2.0,
-    blocks: Annotated[str, typer.Option("--blocks", help="Blocks of BP: auto, paper, cost or a number.")] = "auto",
+    blocks: Annotated[str, typer.Option("--blocks", help="Blocks of BP: auto, paper, cost or a number.")] = "paper",
+    raw: Annotated[bool, typer.Option("--raw", help="Take rows as they are, not scaled to unit length.")] = False,
     max_test_rows: Annotated[
         int | None, typer.Option("--max-test-rows", min=1, help="Score a random part of larger test sets, marked †.")
     ] = None,
@@ -44,6 +45,7 @@ def experiment(
         folds=folds,
         tolerance=tolerance,
         blocks=int(blocks) if blocks.isdecimal() else blocks,
+        normalise=not raw,
         max_test_rows=max_test_rows,
         rank=rank,
         threads=threads,

@@ -86,7 +86,11 @@ def _draw_curve(axes: Any, curve: Curve, row: dict[str, Any], last: bool) -> lis
             linewidth=1.3,
             label=f"P@{KS[k]}",
         )
-    if row["interval"]:
+    if row["interval"] is None:
+        axes.text(
+            0.98, 0.98, "no lambda within the tolerance", transform=axes.transAxes, ha="right", va="top", fontsize=7
+        )
+    else:
         axes.axvspan(*row["interval"], color="#e9c46a", alpha=0.22, linewidth=0)
     axes.axvline(row["accuracy_driven"]["lam"], color="black", linewidth=0.9, linestyle=":")
     axes.axvline(row["speed_driven"]["lam"], color="black", linewidth=0.9)
@@ -94,12 +98,25 @@ def _draw_curve(axes: Any, curve: Curve, row: dict[str, Any], last: bool) -> lis
     handles += twin.plot(curve.lams, curve.speedup, color=GREY, linewidth=1.3, linestyle="-.", label="speed-up")
     axes.set_xscale("log")
     twin.set_yscale("log")
+    _plain_ticks(twin.yaxis, "{:g}x")
+    _plain_ticks(axes.xaxis, "{:g}")
     twin.tick_params(axis="y", colors=GREY)
     twin.spines["top"].set_visible(False)
     axes.set(xlabel="lambda", ylabel="precision, points")
     if last:
         twin.set_ylabel("speed-up", color=GREY)
     return handles
+
+
+def _plain_ticks(axis: Any, form: str) -> None:
+    """1, 2, 5 and their tenfolds on a logarithmic axis, in plain digits, where they are not too many."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    low, high = sorted(axis.get_view_interval())
+    few = high / max(low, 1e-300) < 1000
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: form.format(value)))
 
 
 def _curve_points(data: str, base: str, cell: Cell, curve: Curve) -> list[list[Entry]]:
@@ -144,7 +161,7 @@ def figure_q(results: Results) -> list[Figure]:
         rows,
     )
     caption = (
-        "At three lambdas (those at which a single block would capture 98, 90 and 70 % of the positives). Grey: all blocks "
+        "At three lambdas (those at which a single block would capture 98, 80 and 50 % of the positives). Grey: all blocks "
         "alive. Ringed: the q of the paper's rule (most captured before a block dies) on this grid."
     )
     return [Figure("figure-q", "What the number of blocks does", caption, drawn["png"], drawn["svg"], points)]
@@ -178,36 +195,29 @@ PAPER_DATA = ("amazoncat-13k", "wiki10-31k", "delicious-200k", "wikilshtc-325k",
 def figure_alps(results: Results) -> list[Figure]:
     """Speed-up of speed-driven BP against the average number of labels per sample, ours and the paper's."""
     rows = []
+    highest: dict[str, tuple[float, float]] = {}
     with canvas(1, 1, figsize=(7.5, 4.4), layout="constrained") as (_, axes, drawn):
         for base in results.settings.bases:
-            colour, title = COLOURS.get(base, GREY), BASE_TITLES[base]
-            ours = [point for data in results.data if (point := _alps_point(results, data, base))]
-            if ours:
-                axes.scatter([p[1] for p in ours], [p[2] for p in ours], color=colour, s=34, label=title, zorder=3)
-            for data, labels, speedup in ours:
-                axes.annotate(
-                    data, (labels, speedup), xytext=(5, 4), textcoords="offset points", fontsize=7, color=colour
-                )
-                rows.append(
-                    [
-                        Entry(data),
-                        Entry(title),
-                        *(Entry(value, Cell(data, "bp-speed", base).id) for value in (labels, speedup)),
-                    ]
-                )
-            theirs = [
-                (published(d, "data", "labels_per_sample"), published(d, f"bp-speed/{base}", "speedup_paper"))
-                for d in PAPER_DATA
-            ]
-            known = [(x, y) for x, y in theirs if x is not None and y is not None]
-            if known:
-                xs, ys = zip(*known, strict=True)
-                axes.scatter(
-                    xs, ys, facecolors="none", edgecolors=colour, s=26, alpha=0.7, label=f"{title}, the paper's data"
-                )
+            colour, title = COLOURS[base], BASE_TITLES[base]
+            for data in results.data:
+                point = _alps_point(results, data, base)
+                if point is not None:
+                    rows.append(
+                        [Entry(data), Entry(title), *(Entry(x, Cell(data, "bp-speed", base).id) for x in point)]
+                    )
+                    highest[data] = max(highest.get(data, point), point)
+                    axes.scatter(*point, color=colour, s=34, zorder=3)
+            theirs = [point for data in PAPER_DATA if (point := _paper_point(data, base))]
+            axes.scatter([x for x, _ in theirs], [y for _, y in theirs], facecolors="none", edgecolors=colour, s=26)
+            axes.scatter([], [], color=colour, label=title)
+        axes.scatter([], [], facecolors="none", edgecolors=GREY, label="the paper's data")
+        for data, place in highest.items():
+            axes.annotate(data, place, xytext=(0, 6), textcoords="offset points", fontsize=8, ha="center")
         axes.set(
             xscale="log", yscale="log", xlabel="average labels per sample", ylabel="speed-up (labels / candidates)"
         )
+        for axis in (axes.xaxis, axes.yaxis):
+            _plain_ticks(axis, "{:g}")
         axes.spines["right"].set_visible(False)
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     heads = [Column("Data", TEXT), Column("Base", TEXT), Column("ALpS"), Column("Speed-up", ".1fx")]
@@ -216,6 +226,12 @@ def figure_alps(results: Results) -> list[Figure]:
     return [Figure("figure-alps", "Speed-up and labels per sample", caption, drawn["png"], drawn["svg"], points)]
 
 
-def _alps_point(results: Results, data: str, base: str) -> tuple[str, float, float] | None:
+def _alps_point(results: Results, data: str, base: str) -> tuple[float, float] | None:
     sizes, row = results.row(Cell(data, "data")), results.row(Cell(data, "bp-speed", base))
-    return None if sizes is None or row is None else (data, sizes["labels_per_sample"], row["speedup_paper"])
+    return None if sizes is None or row is None else (sizes["labels_per_sample"], row["speedup_paper"])
+
+
+def _paper_point(data: str, base: str) -> tuple[float, float] | None:
+    labels = published(data, "data", "labels_per_sample")
+    speedup = published(data, f"bp-speed/{base}", "speedup_paper")
+    return None if labels is None or speedup is None else (labels, speedup)

@@ -78,7 +78,7 @@ def _selection(data: str, cell: Cell, row: dict[str, Any]) -> Figure:
     columns = [Column("Data", TEXT), *(Column(name, ",.0f") for name in ("Block", "Rank", "Count", "Selected"))]
     points = Table(f"figure-selection-{data}", f"Column sums of the blocks of {data}", columns, rows)
     caption = (
-        "Left: column sums of the label matrix within each block, highest first; labels left of the line are its label "
+        "Left: column sums of the label matrix within each block, highest first (its value at the head); left of the line: its label "
         f"cluster. Right: where the labels of the first {len(row['examples'])} training rows stand inside each label "
         "cluster (ranks); a row goes to the block that holds most of its labels (bold count; a tie stays where it was)."
     )
@@ -104,6 +104,7 @@ def _draw_label_step(axes: Any, row: dict[str, Any]) -> None:
     axes.set(ylim=(len(row["strips"]), 0), xlim=(0, longest), xlabel="labels of the block by column sum", yticks=[])
     axes.set_yticks(np.arange(len(row["strips"])) + 0.5, [f"block {b + 1}" for b in range(len(row["strips"]))])
     axes.tick_params(axis="y", length=0)
+    axes.spines["right"].set_visible(False)
     axes.set_title("label clusters: column sums, highest first")
 
 

@@ -32,7 +32,7 @@ class Settings:
     bases: tuple[str, ...] = ("dismec", "pd-sparse", "leml")
     folds: int = 5
     tolerance: float = 2.0  # points of P@k that the speed-driven model may lose
-    blocks: int | str = "auto"
+    blocks: int | str = "paper"
     normalise: bool = True  # rows to unit length, as every published figure has it
     max_test_rows: int | None = None
     rank: int = 500  # of LEML, which cuts it down to what the data allow
