@@ -34,17 +34,17 @@ def distance(results: Results, data: str, base: str, system: str) -> Distance | 
 
 
 def conclude(results: Results, data: str) -> str:
-    """Two sentences: the accuracy-driven and the speed-driven models against their bases."""
-    accuracy = _distances(results, data, "bp-accuracy")
-    speed = _distances(results, data, "bp-speed")
-    failed = [BASE_TITLES[base] for base in results.settings.bases if _failed(results, data, base)]
-    without = f" Nothing can be said of {_listed(failed)}: a model failed, see the tables." if failed else ""
-    if not accuracy or not speed:
-        return without.strip()
-    first = f"On {data}, accuracy-driven BP {_listed([_told(d) for d in accuracy])}."
-    verdict = _verdict(speed, results.settings.tolerance) + _unreached(results, data)
-    second = f"Speed-driven BP {_listed([_told(d) for d in speed])}; {verdict}."
-    return f"{first} {second}{without}"
+    """Two sentences: the accuracy-driven and the speed-driven models against their bases, as far as they were computed."""
+    sentences = []
+    if accuracy := _distances(results, data, "bp-accuracy"):
+        sentences.append(f"On {data}, accuracy-driven BP {_listed([_told(d) for d in accuracy])}.")
+    if speed := _distances(results, data, "bp-speed"):
+        start = "Speed-driven BP" if accuracy else f"On {data}, speed-driven BP"
+        verdict = _verdict(speed, results.settings.tolerance) + _unreached(results, data)
+        sentences.append(f"{start} {_listed([_told(d) for d in speed])}; {verdict}.")
+    if failed := [BASE_TITLES[base] for base in results.settings.bases if _failed(results, data, base)]:
+        sentences.append(f"Nothing can be said of {_listed(failed)}: a model failed, see the tables.")
+    return " ".join(sentences)
 
 
 def _failed(results: Results, data: str, base: str) -> bool:

@@ -38,7 +38,7 @@ def as_html(sections: Sequence[Section], results: Results) -> str:
 <header>
 <h1>Block-wise partitioning on {escape(data)}</h1>
 {_facts(results)}
-<nav>{" ".join(f'<a href="#{name}">{escape(name)}</a>' for name, _, _ in sections)}</nav>
+<nav>{" ".join(f'<a href="#section-{name}">{escape(name)}</a>' for name, _, _ in sections)}</nav>
 </header>
 <main>
 {_conclusions(results)}
@@ -60,9 +60,10 @@ def _facts(results: Results) -> str:
     names = ("blockxmc", "python", "numpy", "scipy", "scikit-learn")
     versions = ", ".join(f"{name} {made[name]}" for name in names if name in made)
     scored = "all test rows" if chosen.max_test_rows is None else f"at most {chosen.max_test_rows:,} test rows"
+    rows = "rows of unit length" if chosen.normalise else "rows as given"
     how = (
         f"{chosen.folds}-fold cross-validation, tolerance {chosen.tolerance:g} points, blocks {chosen.blocks}, "
-        f"LEML rank {chosen.rank}, FastXML {chosen.trees} trees, {'rows of unit length' if chosen.normalise else 'rows as given'}, {scored}, seed {chosen.seed}"
+        f"LEML rank {chosen.rank}, FastXML {chosen.trees} trees, {rows}, {scored}, seed {chosen.seed}"
     )
     lines = (made.get("date", ""), machine, versions, how)
     return "".join(f"<p class=fact>{escape(line)}</p>" for line in lines if line)
@@ -79,7 +80,8 @@ def _conclusions(results: Results) -> str:
 
 
 def _section(name: str, tables: list[Table], figures: list[Figure]) -> str:
-    return f'<section id="{escape(name)}">{"".join(map(_table, tables))}{"".join(map(_figure, figures))}</section>\n'
+    inside = "".join([*map(_table, tables), *map(_figure, figures)])
+    return f'<section id="section-{escape(name)}">{inside}</section>\n'
 
 
 def _table(table: Table) -> str:
@@ -122,7 +124,7 @@ def _cell(entry: Entry, column: Column, kind: str) -> str:
     if entry.published is not None:
         trace += f"; published {entry.published}"
         theirs = number(entry.published, column.form) + entry.published_mark
-        beside = f"<small>{escape(theirs)} <i>{signed(entry.difference or 0.0, column.form)}</i></small>"
+        beside = f" <small>{escape(theirs)} <i>{signed(entry.difference or 0.0, column.form)}</i></small>"
     own = written(Entry(entry.value, mark=entry.mark), column)
     place = f'class="number" data-value="{float(entry.value)!r}" title="{escape(trace)}"'
     return f"<td {place}>{_link(entry, own)}{beside}</td>"

@@ -78,9 +78,9 @@ def _selection(data: str, cell: Cell, row: dict[str, Any]) -> Figure:
     columns = [Column("Data", TEXT), *(Column(name, ",.0f") for name in ("Block", "Rank", "Count", "Selected"))]
     points = Table(f"figure-selection-{data}", f"Column sums of the blocks of {data}", columns, rows)
     caption = (
-        "Left: column sums of the label matrix within each block, highest first (its value at the head); left of the line: its label "
-        f"cluster. Right: where the labels of the first {len(row['examples'])} training rows stand inside each label "
-        "cluster (ranks); a row goes to the block that holds most of its labels (bold count; a tie stays where it was)."
+        "Left: column sums of the label matrix within each block, highest first (its value at the head); left of the line: "
+        f"its label cluster. Right: where the labels of the first {len(row['examples'])} training rows stand inside each "
+        "label cluster; a row goes to the block that holds most of its labels (bold count; a tie stays where it was)."
     )
     return Figure(points.name, f"Label and instance selection on {data}", caption, drawn["png"], drawn["svg"], points)
 

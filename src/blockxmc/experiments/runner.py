@@ -113,7 +113,7 @@ def _check(names: Sequence[str], folders: Sequence[Path], settings: Settings) ->
     for name in names:
         if name not in EXPERIMENTS:
             raise BlockXMCError(f"unknown experiment {name!r}: choose one of {', '.join([*EXPERIMENTS, 'all'])}")
-    for base in settings.bases:
+    for base in settings.bases or ("nothing",):
         if base not in BASE_TITLES:
             raise BlockXMCError(f"--bases must name some of {', '.join(BASE_TITLES)}; got {base!r}")
     by_name: dict[str, Path] = {}
