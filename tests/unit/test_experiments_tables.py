@@ -1,5 +1,6 @@
 import csv
 import io
+import re
 
 import pytest
 from experiment_parts import made_results, system_row
@@ -7,7 +8,8 @@ from experiment_parts import made_results, system_row
 from blockxmc.experiments import published, tables
 from blockxmc.experiments.cells import Cell
 from blockxmc.experiments.conclusions import conclude
-from blockxmc.experiments.figures import lambda_curve
+from blockxmc.experiments.figures import figure_alps, figure_lambda, figure_q, lambda_curve
+from blockxmc.experiments.pictures import figure_blocks
 from blockxmc.experiments.writing import as_csv, as_dict, as_markdown
 
 BP = {
@@ -154,3 +156,14 @@ def test_lambda_curve_is_the_mean_over_folds():
     assert curve.base.tolist() == [61.0, 40.0, 30.0]
     assert curve.precision.tolist() == [[59.0, 38.0, 28.0]]
     assert curve.speedup.tolist() == [20.0]
+
+
+def test_figures_say_what_failed():
+    errors = {f"bibtex/{cell}": "MemoryError: too large" for cell in ("blocks", "q", "tune/leml", "bp-speed/leml")}
+    results = made_results({}, errors)
+    drawn = [*figure_blocks(results), *figure_q(results), *figure_lambda(results)]
+    # An SVG spells text as outlines, but keeps what they spell in comments.
+    assert len(drawn) == 3
+    for figure in drawn:
+        assert "MemoryError: too large" in "".join(re.findall(r"<!-- (.*?) -->", figure.svg.decode()))
+    assert figure_alps(results)[0].points.rows == []

@@ -117,13 +117,16 @@ class Bench:
     def _setting(self, cell: Cell) -> dict[str, Any]:
         """All that the numbers of a cell depend on; options without influence are left out so that cells are shared."""
         chosen = self.settings
-        common: dict[str, Any] = {"blockxmc": provenance_version(), "seed": chosen.seed}
+        common: dict[str, Any] = {"blockxmc": _version(), "seed": chosen.seed}
         if cell.system == "data":
             reading = {"max_test_rows": chosen.max_test_rows, "normalise": chosen.normalise}
             return common | {"files": _fingerprint(self.folders[cell.data])} | reading
-        common["data"] = self.row(Cell(cell.data, "data"))["digest"]
+        known = self.row(Cell(cell.data, "data"))
+        common["train"] = known["train_digest"]
         if cell.system in ("blocks", "q"):
             return common
+        if cell.system != "tune":
+            common["test"] = known["test_digest"]
         common["threads"] = chosen.n_threads
         if cell.base == "leml":
             common["rank"] = chosen.rank
@@ -144,8 +147,8 @@ class Bench:
         return content | {"seconds": time.perf_counter() - start, "made": provenance()}
 
 
-def provenance_version() -> str:
-    """The version of the library: numbers of another one are other cells."""
+def _version() -> str:
+    """Numbers of another version of the library are other cells."""
     from blockxmc import __version__
 
     return str(__version__)
@@ -174,7 +177,7 @@ def _data(bench: Bench, cell: Cell) -> dict[str, Any]:
 
     train, scored = bench.datasets(cell.data)
     figures = describe(cell.data, train, scored) | {"test_rows": bench.n_test_rows, "scored_rows": scored.n_rows}
-    return figures | {"digest": f"{train.digest}-{scored.digest}"}
+    return figures | {"train_digest": train.digest, "test_digest": scored.digest}
 
 
 def _full(bench: Bench, cell: Cell) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from blockxmc.experiments.canvas import GREY, STYLE, THREE, Figure, canvas
+from blockxmc.experiments.canvas import GREY, STYLE, THREE, Figure, canvas, draw_failure
 from blockxmc.experiments.cells import Cell
 from blockxmc.experiments.results import Entry, Results
 from blockxmc.experiments.tables import TEXT, Column, Table
@@ -24,9 +24,19 @@ def figure_blocks(results: Results) -> list[Figure]:
     for data in results.data:
         cell = Cell(data, "blocks")
         row = results.row(cell)
-        if row is not None:
+        if row is None:
+            figures.append(_missing(data, cell, results.error(cell)))
+        else:
             figures += [_matrix(data, cell, row), _selection(data, cell, row)]
     return figures
+
+
+def _missing(data: str, cell: Cell, error: str | None) -> Figure:
+    """Say in place of the pictures why there are none."""
+    with canvas(1, 1, figsize=(6, 1.5)) as (_, axes, drawn):
+        draw_failure(axes, error)
+    points = Table(f"figure-blocks-{data}", f"Blocks of {data}", [Column("failed", TEXT)], [[Entry(error, cell.id)]])
+    return Figure(points.name, f"Permuted label matrix of {data}", "", drawn["png"], drawn["svg"], points)
 
 
 def _matrix(data: str, cell: Cell, row: dict[str, Any]) -> Figure:
