@@ -173,3 +173,23 @@ def test_names_and_folders_are_checked_before_anything_runs(tmp_path):
             run(*arguments, tmp_path / "out", QUICK)
     with pytest.raises(BlockXMCError, match="--bases must name some of"):
         run("table-data", [folder], tmp_path / "out", Settings(bases=("svm",)))
+
+
+def test_rows_are_of_unit_length_but_as_given_for_naive_bayes(tmp_path, monkeypatch):
+    folder = write_folder(tmp_path)
+    train = folder / "train.txt"
+    head, *lines = train.read_text().splitlines()
+    train.write_text("\n".join([head, lines[0].partition(" ")[0] + " 0:3 1:4", *lines[1:]]) + "\n")
+    seen = {}
+
+    def first_row(estimator, dataset):
+        seen[type(estimator).__name__] = dataset.X[[0]].data.tolist()
+        raise ValueError
+
+    monkeypatch.setattr(blockxmc.pipeline, "fit_dataset", first_row)
+    for settings, expected in ((Settings(threads=1), [0.6, 0.8]), (Settings(threads=1, normalise=False), [3.0, 4.0])):
+        bench = cells.Bench({"tiny": folder}, settings, Store(tmp_path / "cells"))
+        for base in ("dismec", "naive-bayes"):
+            assert "error" in bench.content(cells.Cell("tiny", "full", base))
+        assert seen["DiSMEC"] == pytest.approx(expected)
+        assert seen["NaiveBayes"] == [3.0, 4.0]

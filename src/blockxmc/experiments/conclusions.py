@@ -76,7 +76,7 @@ def _unreached(results: Results, data: str) -> str:
     """Cross-validation itself may have found no lambda within the tolerance; then the least loss was taken."""
     rows = [(base, results.row(Cell(data, "tune", base))) for base in results.settings.bases]
     named = [BASE_TITLES[base] for base, row in rows if row is not None and row["interval"] is None]
-    return f" (in cross-validation no lambda was within it for {_listed(named)})" if named else ""
+    return f"; in cross-validation no lambda kept within it for {_listed(named)}" if named else ""
 
 
 def _listed(parts: list[str]) -> str:

@@ -86,11 +86,7 @@ def _draw_curve(axes: Any, curve: Curve, row: dict[str, Any], last: bool) -> lis
             linewidth=1.3,
             label=f"P@{KS[k]}",
         )
-    if row["interval"] is None:
-        axes.text(
-            0.98, 0.98, "no lambda within the tolerance", transform=axes.transAxes, ha="right", va="top", fontsize=7
-        )
-    else:
+    if row["interval"] is not None:
         axes.axvspan(*row["interval"], color="#e9c46a", alpha=0.22, linewidth=0)
     axes.axvline(row["accuracy_driven"]["lam"], color="black", linewidth=0.9, linestyle=":")
     axes.axvline(row["speed_driven"]["lam"], color="black", linewidth=0.9)
@@ -102,7 +98,8 @@ def _draw_curve(axes: Any, curve: Curve, row: dict[str, Any], last: bool) -> lis
     _plain_ticks(axes.xaxis, "{:g}")
     twin.tick_params(axis="y", colors=GREY)
     twin.spines["top"].set_visible(False)
-    axes.set(xlabel="lambda", ylabel="precision, points")
+    within = "" if row["interval"] is not None else " (none within the tolerance)"
+    axes.set(xlabel=f"lambda{within}", ylabel="precision, points")
     if last:
         twin.set_ylabel("speed-up", color=GREY)
     return handles

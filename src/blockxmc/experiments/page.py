@@ -60,7 +60,7 @@ def _facts(results: Results) -> str:
     names = ("blockxmc", "python", "numpy", "scipy", "scikit-learn")
     versions = ", ".join(f"{name} {made[name]}" for name in names if name in made)
     scored = "all test rows" if chosen.max_test_rows is None else f"at most {chosen.max_test_rows:,} test rows"
-    rows = "rows of unit length" if chosen.normalise else "rows as given"
+    rows = "rows of unit length (as given for Naive Bayes)" if chosen.normalise else "rows as given"
     how = (
         f"{chosen.folds}-fold cross-validation, tolerance {chosen.tolerance:g} points, blocks {chosen.blocks}, "
         f"LEML rank {chosen.rank}, FastXML {chosen.trees} trees, {rows}, {scored}, seed {chosen.seed}"
@@ -70,12 +70,12 @@ def _facts(results: Results) -> str:
 
 
 def _conclusions(results: Results) -> str:
-    said = [(data, conclude(results, data), source(data)) for data in results.data]
     parts = []
-    for data, text, where in said:
-        published = f" <small>Published figures from {escape(where)}.</small>" if where else ""
+    for data in results.data:
+        text, where = conclude(results, data), source(data)
+        published = f" <small>Published figures of {escape(data)} from {escape(where)}.</small>" if where else ""
         if text or where:
-            parts.append(f"<p><b>{escape(data)}.</b> {escape(text)}{published}</p>")
+            parts.append(f"<p>{escape(text)}{published}</p>")
     return f'<section id="conclusions"><h2>What to conclude</h2>{"".join(parts)}</section>' if parts else ""
 
 

@@ -62,8 +62,8 @@ def _matrix(data: str, cell: Cell, row: dict[str, Any]) -> Figure:
     points = Table(f"figure-blocks-{data}", f"Blocks of {data}", columns, sizes)
     caption = (
         f"The first {max(np.bincount(row['shown_blocks']))} training rows of each of {row['blocks']} blocks (lambda "
-        f"{row['lam']:.4g}), columns by the blocks that hold a label; shaded: what a block looks at. {everywhere:,} labels "
-        "are in every block."
+        f"{row['lam']:.4g}), columns by the blocks that hold a label; shaded: what a block looks at. In every block: "
+        f"{everywhere:,} of the labels."
     )
     return Figure(
         points.name, f"Permuted label matrix of {data}", caption, drawn["png"], drawn["svg"], points, vector=False
