@@ -193,3 +193,12 @@ def test_rows_are_of_unit_length_but_as_given_for_naive_bayes(tmp_path, monkeypa
             assert "error" in bench.content(cells.Cell("tiny", "full", base))
         assert seen["DiSMEC"] == pytest.approx(expected)
         assert seen["NaiveBayes"] == [3.0, 4.0]
+
+
+def test_rivals_are_counted_on_the_rows_they_score(tmp_path):
+    bench = cells.Bench({"tiny": write_folder(tmp_path)}, QUICK, Store(tmp_path / "cells"))
+    filters, forest = (bench.row(cells.Cell("tiny", *names)) for names in (("lf", "dismec"), ("fastxml",)))
+    assert filters["products"] == pytest.approx(5 + filters["candidates"])  # five filters by default
+    assert filters["speedup"] == pytest.approx(30 / filters["products"])
+    assert 0 < forest["products"] < 30
+    assert forest["speedup"] == pytest.approx(30 / forest["products"])

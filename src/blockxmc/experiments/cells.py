@@ -96,7 +96,7 @@ class Bench:
         return row
 
     def datasets(self, data: str, as_given: bool = False) -> Pair:
-        """Training rows and the test rows to be scored: of unit length if the settings say so, or as the files have them."""
+        """Training rows and the test rows to be scored: of unit length if the settings say so, or as files have them."""
         if self._loaded is None or self._loaded[0] != data:
             self._loaded = None  # let go of the old one first
             given = self._read(data)
