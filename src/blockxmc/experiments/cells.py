@@ -95,15 +95,18 @@ class Bench:
         row: dict[str, Any] = content["row"]
         return row
 
-    def datasets(self, data: str, as_given: bool = False) -> Pair:
-        """Training rows and the test rows to be scored: of unit length if the settings say so, or as files have them."""
-        if self._loaded is None or self._loaded[0] != data:
+    def datasets(self, cell: Cell) -> Pair:
+        """Training rows and the test rows to be scored, of unit length where the settings say so.
+
+        Naive Bayes models counts, of which scaling would rob it: its rows are as the files have them.
+        """
+        if self._loaded is None or self._loaded[0] != cell.data:
             self._loaded = None  # let go of the old one first
-            given = self._read(data)
+            given = self._read(cell.data)
             scaled = (_scaled(given[0]), _scaled(given[1])) if self.settings.normalise else given
-            self._loaded = (data, given, scaled)
+            self._loaded = (cell.data, given, scaled)
         _, given, scaled = self._loaded
-        return given if as_given else scaled
+        return given if cell.base == "naive-bayes" else scaled
 
     def _read(self, data: str) -> Pair:
         from blockxmc.data import read_data_dir
@@ -181,7 +184,7 @@ def _fingerprint(folder: Path) -> list[list[Any]]:
 def _data(bench: Bench, cell: Cell) -> dict[str, Any]:
     from blockxmc.cli.stats import describe
 
-    train, scored = bench.datasets(cell.data)
+    train, scored = bench.datasets(cell)
     figures = describe(cell.data, train, scored) | {"test_rows": bench.n_test_rows, "scored_rows": scored.n_rows}
     return figures | {"train_digest": train.digest, "test_digest": scored.digest}
 
@@ -193,14 +196,13 @@ def _full(bench: Bench, cell: Cell) -> dict[str, Any]:
 def _trained(bench: Bench, cell: Cell, model: Any) -> dict[str, Any]:
     from blockxmc.pipeline import fit_dataset
 
-    # Naive Bayes models counts: rows of unit length would rob it of them.
-    train, test = bench.datasets(cell.data, as_given=cell.base == "naive-bayes")
+    train, test = bench.datasets(cell)
     model.set_params(n_jobs=bench.settings.n_threads, random_state=bench.settings.seed)
     return systems.train_and_measure(lambda: fit_dataset(model, train), test, cell.data)
 
 
 def _tune(bench: Bench, cell: Cell) -> dict[str, Any]:
-    train, _ = bench.datasets(cell.data)
+    train, _ = bench.datasets(cell)
     cache = bench.store.folder / "tuning" / cell.id.replace("/", "--")
     return systems.tune(train, systems.make_base(cell.base, bench.settings), bench.settings, cache)
 
@@ -210,7 +212,7 @@ def _tuned(bench: Bench, cell: Cell) -> dict[str, Any]:
     twin = Cell(cell.data, "bp-accuracy", cell.base)
     if cell.system == "bp-speed" and tuning["speed_driven"] == tuning["accuracy_driven"]:
         return bench.row(twin) | {"same_as": twin.id}  # the same lambda is the same model: train it once
-    train, test = bench.datasets(cell.data)
+    train, test = bench.datasets(cell)
     base = systems.make_base(cell.base, bench.settings)
     choice = cell.system.removeprefix("bp-")
     return systems.train_and_measure(
@@ -253,11 +255,11 @@ def _fastxml(bench: Bench, cell: Cell) -> dict[str, Any]:
 
 
 def _blocks(bench: Bench, cell: Cell) -> dict[str, Any]:
-    return partitions.picture(bench.datasets(cell.data)[0], bench.settings.seed, bench.settings.n_threads)
+    return partitions.picture(bench.datasets(cell)[0], bench.settings.seed, bench.settings.n_threads)
 
 
 def _q(bench: Bench, cell: Cell) -> dict[str, Any]:
-    return partitions.over_q(bench.datasets(cell.data)[0], bench.settings.seed, bench.settings.n_threads)
+    return partitions.over_q(bench.datasets(cell)[0], bench.settings.seed, bench.settings.n_threads)
 
 
 MAKERS: dict[str, Callable[[Bench, Cell], dict[str, Any]]] = {
