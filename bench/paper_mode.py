@@ -67,7 +67,9 @@ def table(cells):
 def _text(value):
     if value is None:
         return ""
-    return f"{value:.3g}" if isinstance(value, float) and abs(value) < 0.1 else f"{value:,.2f}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.3g}" if abs(value) < 0.1 else f"{value:,.2f}"
 
 
 def main():
@@ -87,7 +89,8 @@ def main():
             key = f"{folder.name}|" + (f"q={n_blocks} lam_rel={lam_rel:g}" if n_blocks else "full")
             if key not in result["cells"]:
                 result["cells"][key] = row = cell(train, test, n_blocks, lam_rel)
-                print(key, {k: round(row[k], 2) for k in ("P@1", "P@3", "P@5", "candidates", "train_cpu_seconds")}, flush=True)
+                shown = ("P@1", "P@3", "P@5", "candidates", "train_cpu_seconds")
+                print(key, {name: round(row[name], 2) for name in shown}, flush=True)
                 store.write_text(json.dumps(result, indent=1) + "\n")
     (options.out / "paper_mode.md").write_text(table(result["cells"]))
 

@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.preprocessing import MultiLabelBinarizer, normalize
 
-from blockxmc.scoring import Scorer, routed_one, routed_topk
+from blockxmc.scoring import Routed, Scorer
 from blockxmc.weights import LinearWeights
 
 
@@ -125,7 +125,7 @@ def main():
     router_weights = LinearWeights(centroids(X, member, args.per_block), np.zeros(q, np.float32))
     router = Scorer.pack([router_weights], [np.arange(q)], n_features=d, n_labels=q)
     visited = router.topk(test, None, args.visit)[0].astype(np.int32)
-    labels = {"full": full.topk(test, None, 5)[0], "routed": routed_topk(router, blocks, test, args.visit, 5)[0]}
+    labels = {"full": full.topk(test, None, 5)[0], "routed": Routed(router, blocks, args.visit).topk(test, 5)[0]}
     p1 = {name: float(np.asarray(truth[np.arange(n), best[:, 0]]).mean()) for name, best in labels.items()}
     print(f"{args.data.name}: {n} rows, {test.nnz / n:.0f} features per row, {m} labels; P@1 {p1}")
     print(f"blocks: {blocks.n_candidates(visited).mean():.0f} candidates per row")
@@ -142,15 +142,15 @@ def main():
             "full, SciPy by label": lambda: scipy_columns_topk(few, label_rows, bias),
             "router": lambda: router.topk(test, None, args.visit),
             "blocks": lambda: blocks.topk(test, visited, 5),
-            "routed, 1 thread": lambda: routed_topk(router, blocks, test, args.visit, 5),
-            "routed, 2 threads": lambda: routed_topk(router, blocks, test, args.visit, 5, threads=2),
+            "routed, 1 thread": lambda: Routed(router, blocks, args.visit).topk(test, 5),
+            "routed, 2 threads": lambda: Routed(router, blocks, args.visit).topk(test, 5, threads=2),
         }
     )
     single = {
         "full, packed, 1 thread": lambda i, v: full.one(i, v, None, 5),
         "full, SciPy X @ W": lambda i, v: scipy_topk(sparse.csr_array((v, i, [0, i.size]), shape=(1, d)), coef, bias),
         "router": lambda i, v: router.one(i, v, None, args.visit),
-        "routed, 1 thread": lambda i, v: routed_one(router, blocks, i, v, args.visit, 5),
+        "routed, 1 thread": lambda i, v: Routed(router, blocks, args.visit).one(i, v, 5),
     }
     print(f"{'µs per row':28}{'batch CPU':>10}{'batch wall':>11}{'one by one':>11}")
     for name, (seconds, wall) in batch.items():

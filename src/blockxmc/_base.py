@@ -115,17 +115,17 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.targets_.decode(chosen)
 
     def decision_function(self, X: Any) -> Any:
-        """Scores of the candidates, positive where ``predict`` says yes.
+        """Scores of the candidates: those of ``predict_topk`` as CSR when Y was sparse or names (absent: not scored).
 
-        CSR when Y was sparse or names (absent means not scored), else dense with -inf.
+        When Y was dense or one class per row: dense with -inf, and positive where ``predict`` says yes, as scikit-learn
+        wants it.
         """
         scores = self._scores(self._validated(X))
-        scores.data = scores.data - np.float32(self._threshold)
         if self.targets_.kind not in ("dense", "classes"):
             return sparse.csr_matrix(scores) if self.targets_.kind == "csr_matrix" else scores
         dense = np.full(scores.shape, -np.inf, dtype=np.float32)
         rows = np.repeat(np.arange(scores.shape[0]), np.diff(scores.indptr))
-        dense[rows, scores.indices] = scores.data
+        dense[rows, scores.indices] = scores.data - np.float32(self._threshold)
         if self.targets_.kind == "classes" and dense.shape[1] == 2:
             with np.errstate(invalid="ignore"):
                 return np.nan_to_num(dense[:, 1] - dense[:, 0])

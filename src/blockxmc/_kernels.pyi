@@ -69,6 +69,24 @@ def balanced_tree(
 ) -> I32: ...
 
 # --- newton ---
+def train_one_vs_all(
+    indptr: I64,
+    indices: I32,
+    data: F32,
+    n_features: int,
+    positive_indptr: I64,
+    positive_indices: I32,
+    member_indptr: I64 | None,
+    member_indices: I32 | None,
+    *,
+    loss: str,
+    C: float,
+    tol: float,
+    bias: float,
+    prune: float,
+    threads: int,
+    progress: I64,
+) -> tuple[I64, I32, F32, F32]: ...
 
 # --- predict ---
 U32 = NDArray[np.uint32]
@@ -89,7 +107,9 @@ class PackedModel:
         n_labels: int,
     ) -> None: ...
     def one(self, indices: I32, values: F32, blocks: I32 | None, k: int) -> tuple[I64, F32]: ...
-    def one_routed(self, router: PackedModel, indices: I32, values: F32, b: int, k: int) -> tuple[I64, F32]: ...
+    def one_routed(
+        self, router: PackedModel, indices: I32, values: F32, b: int, slope: float, k: int
+    ) -> tuple[I64, F32]: ...
     def topk(
         self, indptr: I64, indices: I32, data: F32, blocks: I32 | None, labels: I64, scores: F32, threads: int
     ) -> None: ...
@@ -100,17 +120,23 @@ class PackedModel:
         indices: I32,
         data: F32,
         b: int,
+        slope: float,
         labels: I64,
         scores: F32,
         threads: int,
     ) -> None: ...
     def candidates(self, blocks: I32 | None, threads: int) -> I64: ...
+    def routes(
+        self, router: PackedModel, indptr: I64, indices: I32, data: F32, b: int, slope: float, threads: int
+    ) -> tuple[I32, F32]: ...
     def scores(
         self,
         indptr: I64,
         indices: I32,
         data: F32,
         blocks: I32 | None,
+        weights: F32 | None,
+        slope: float,
         out_indptr: I64,
         labels: I32,
         values: F32,
@@ -294,10 +320,7 @@ class FilterIndex:
 
 class LabelWeights:
     def __init__(self, indptr: I64, indices: I32, values: F32, n_features: int) -> None: ...
-    def score(
-        self, x_ptr: I64, x_idx: I32, x_val: F32, cand_ptr: I64, cand: I32, out: F32, threads: int
-    ) -> None: ...
+    def score(self, x_ptr: I64, x_idx: I32, x_val: F32, cand_ptr: I64, cand: I32, out: F32, threads: int) -> None: ...
 
 def topk_of_pairs(indptr: I64, candidates: I32, scores: F32, labels: I64, best: F32, threads: int) -> None: ...
-
 def __getattr__(name: str) -> Any: ...

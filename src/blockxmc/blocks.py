@@ -7,45 +7,80 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 from blockxmc._base import TopK
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.progress import Phase, Reporter
 from blockxmc.routing import Router
-from blockxmc.scoring import Scorer, routed_one, routed_topk
+from blockxmc.scoring import Routed, Scorer
 from blockxmc.weights import Ids, LinearWeights, Weights
+
+F32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Router and weights of one partition: a row visits ``route`` blocks and is scored on their labels."""
+    """Router and weights of one partition: a row visits ``route`` blocks and is scored on their labels.
+
+    ``slope`` is how much a block's log-probability counts in the scores of its labels; ``calibration`` (scale, shift)
+    turns scores into probabilities, ``sigmoid(scale * score + shift)``. Without it scores are the base's margins.
+    """
 
     router: Router
     scorer: Scorer
     route: int
+    slope: float = 0.0
+    calibration: tuple[float, float] | None = None
+
+    @cached_property
+    def _routed(self) -> Routed | None:
+        """None where there is one block only: nothing to route."""
+        if self.router.scorer is None:
+            return None
+        return Routed(self.router.scorer, self.scorer, self.route, self.slope)
 
     def topk(self, X: sparse.csr_array, k: int, threads: int) -> TopK:
         """Best k labels of each row."""
-        return routed_topk(self.router.scorer, self.scorer, X, self.route, k, threads=threads)
+        if self._routed is None:
+            labels, scores = self.scorer.topk(X, None, k, threads=threads)
+        else:
+            labels, scores = self._routed.topk(X, k, threads=threads)
+        return labels, self._calibrated(scores)
 
     def one(self, indices: ArrayLike, values: ArrayLike, k: int) -> TopK:
         """Best k labels of one sparse row, without validation or threads."""
-        return routed_one(self.router.scorer, self.scorer, indices, values, self.route, k)
+        if self._routed is None:
+            labels, scores = self.scorer.one(indices, values, None, k)
+        else:
+            labels, scores = self._routed.one(indices, values, k)
+        return labels, self._calibrated(scores)
 
     def scores(self, X: sparse.csr_array, threads: int) -> sparse.csr_array:
         """Scores of all candidates of each row."""
-        return self.scorer.scores(X, self.visited(X, threads), threads=threads)
+        if self._routed is None:
+            found = self.scorer.scores(X, None, threads=threads)
+        else:
+            found = self._routed.scores(X, threads=threads)
+        return sparse.csr_array((self._calibrated(found.data), found.indices, found.indptr), shape=found.shape)
 
-    def visited(self, X: sparse.csr_array, threads: int) -> NDArray[np.int32]:
-        """The blocks each row is sent to, best first."""
-        return self.router.route(X, self.route, threads=threads)[0]
+    def _calibrated(self, scores: F32) -> F32:
+        if self.calibration is None:
+            return scores
+        probabilities = expit(self.calibration[0] * scores + self.calibration[1])
+        return np.where(np.isneginf(scores), scores, probabilities).astype(np.float32)
+
+    def visited(self, X: sparse.csr_array, threads: int) -> NDArray[np.int32] | None:
+        """The blocks each row is sent to, best first; None: the only one."""
+        return None if self._routed is None else self._routed.visits(X, threads=threads)[0]
 
     def cost(self, X: sparse.csr_array, threads: int) -> dict[str, float]:
         """Mean number of candidates, vector products and touched weights per row, as these rows are routed."""
@@ -56,22 +91,32 @@ class Blocks:
         # What the full classifier would touch is not known without training it: an average label is assumed to
         # cost in the full model what it costs here.
         full = touched / max(candidates, 1e-12) * n_labels
+        routing = 0.0 if self.router.scorer is None else self.router.scorer.touched(X, None)
         return {
             "candidates": candidates,
             "products": router + candidates,
             "speedup_paper": n_labels / max(candidates, 1e-12),
             "speedup": n_labels / max(router + candidates, 1e-12),
-            "speedup_flops": full / max(touched + self.router.scorer.touched(X, None), 1e-12),
+            "speedup_flops": full / max(touched + routing, 1e-12),
         }
 
     def state(self) -> dict[str, Any]:
         """Nested dict of arrays for the model directory."""
-        return {"router": self.router.state(), "scorer": self.scorer.state(), "route": self.route}
+        return {
+            "router": self.router.state(),
+            "scorer": self.scorer.state(),
+            "route": self.route,
+            "slope": self.slope,
+            "calibration": None if self.calibration is None else list(self.calibration),
+        }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Blocks:
         """Take back what ``state`` gave."""
-        return cls(Router.from_state(state["router"]), Scorer.from_state(state["scorer"]), int(state["route"]))
+        router, scorer = Router.from_state(state["router"]), Scorer.from_state(state["scorer"])
+        scale_shift = state["calibration"]
+        calibration = None if scale_shift is None else (float(scale_shift[0]), float(scale_shift[1]))
+        return cls(router, scorer, int(state["route"]), float(state["slope"]), calibration)
 
 
 def train_blocks(
@@ -129,7 +174,8 @@ def train_block(
     features, columns = np.unique(own.indices, return_inverse=True)
     own = sparse.csr_array((own.data, columns.astype(np.int32), own.indptr), shape=(rows.size, features.size))
     if len(labels) == 0:
-        return LinearWeights(sparse.csr_array((0, 0), dtype=np.float32), np.zeros(0, np.float32), features=features[:0])
+        nothing = sparse.csr_array(np.zeros((0, 0), np.float32))
+        return LinearWeights(nothing, np.zeros(0, np.float32), features=np.zeros(0, np.int32))
     return learner._train(own, sparse.csr_array(Y[rows][:, labels]), job).on_features(features.astype(np.int32))
 
 
@@ -157,8 +203,3 @@ def _group_rows(assignment: NDArray[np.integer], n_blocks: int) -> list[NDArray[
 
 class _Silent:
     def update(self, done: int) -> None: ...
-
-
-def reroute(blocks: Blocks, route: int) -> Blocks:
-    """The same blocks visited more or less widely."""
-    return replace(blocks, route=route)

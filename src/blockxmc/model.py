@@ -15,12 +15,24 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner
+from blockxmc.merging import fit_merging
 from blockxmc.partition import Partitioner
 from blockxmc.progress import Reporter
 from blockxmc.routing import Router, assess_routing
 from blockxmc.scoring import Scorer
+from blockxmc.shared import (
+    cover_all_labels,
+    make_router,
+    outside_violations,
+    pack_shared,
+    partition_for_shared,
+    train_shared,
+)
 
-WEIGHTS = ("auto", "per-block", "global")
+WEIGHTS = ("auto", "shared", "per-block", "global")
+# Blocks a row visits with shared weights, where the user leaves it open: a few small blocks find nearly every label that
+# eight would, at half the cost.
+AUTO_ROUTE = 4
 
 
 class BlockwiseClassifier(XMCEstimator):
@@ -32,13 +44,17 @@ class BlockwiseClassifier(XMCEstimator):
 
     Parameters
     ----------
-    base : a blockxmc learner or any scikit-learn classifier; None means ``DiSMEC()``.
+    base : a blockxmc learner or any scikit-learn classifier; None means ``DiSMEC()``, with shared weights
+        ``DiSMEC(prune=0.1, tol=0.1)``: a model an order of magnitude smaller at the same precision.
     partitioner : a :class:`Partitioner` with further options of the partition; None means its defaults.
     n_blocks : number of blocks, ``"paper"`` (the paper's search), ``"cost"`` (fewest products) or ``"auto"`` (= cost).
     lam : the paper's lambda (larger: fewer labels per block), or ``"auto"``.
-    weights : ``"per-block"`` (the paper: a label has one vector per block, trained on the block's rows), ``"global"``
-        (one vector per label, trained on all rows; blocks only choose candidates) or ``"auto"`` (per-block).
-    route : number of blocks a row visits, or ``"auto"`` (1).
+    weights : ``"shared"`` (one vector per label, trained on the rows assigned or routed to the blocks that hold it, plus
+        its positives; one-vs-all bases only), ``"per-block"`` (the paper: a label has one vector per block, trained on
+        the block's rows), ``"global"`` (one vector per label, trained on all rows; blocks only choose candidates) or
+        ``"auto"`` (shared for one-vs-all bases, else per-block).
+    route : number of blocks a row visits, or ``"auto"`` (4 with shared weights, else 1).
+    n_partitions : 1; several partitions are not available yet.
     n_jobs : threads; None means all cores. Results do not depend on it.
 
     Examples
@@ -58,7 +74,7 @@ class BlockwiseClassifier(XMCEstimator):
         partitioner: Partitioner | None = None,
         n_blocks: int | str = "auto",
         lam: float | str = "auto",
-        weights: Literal["auto", "per-block", "global"] = "auto",
+        weights: Literal["auto", "shared", "per-block", "global"] = "auto",
         route: int | str = "auto",
         n_partitions: int = 1,
         n_jobs: int | None = None,
@@ -89,46 +105,85 @@ class BlockwiseClassifier(XMCEstimator):
     # ---- fitting ----
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
         learner = self._learner()
-        seed = self.random_state or 0
-        self.partition_ = self._partition(X, Y, reporter)
-        assignment, clusters = self.partition_.assignment_, self.partition_.label_clusters_
-        route = min(1 if self.route == "auto" else int(self.route), len(clusters))
-        with reporter.phase("assess routing") as _:
-            held_out = assess_routing(X, Y, assignment, clusters, route, threads=self._threads, seed=seed)
-        reporter.say(_expectation(len(clusters), self.partition_, held_out))
-        with reporter.phase("train router", len(clusters)) as phase:
-            router = Router.fit(X, assignment, n_blocks=len(clusters), threads=self._threads, phase=phase)
-        options: dict[str, Any] = {"threads": self._threads, "seed": seed}
-        if self.weights == "global":
-            weights = train_global(learner, X, Y, clusters, reporter, **options)
+        kind, seed = self._weights_kind(learner), self.random_state or 0
+        partitioner = self._partitioner()
+        if kind == "shared" and self.partitioner is None and self.n_blocks != "paper":
+            self.partition_ = partition_for_shared(X, Y, partitioner, reporter, seed=seed, threads=self._threads)
         else:
-            weights = train_blocks(learner, X, Y, assignment, clusters, reporter, **options)
-        scorer = Scorer.pack(weights, clusters, n_features=X.shape[1], n_labels=Y.shape[1])
-        self.blocks_ = Blocks(router, scorer, route)
-        self.cost_ = held_out | self.blocks_.cost(X, self._threads)
-        self._threshold = learner._threshold
+            self.partition_ = partitioner._fit(X, Y, reporter)
+        route = min(self._route(kind), self.partition_.n_blocks_)
+        fit = self._fit_shared if kind == "shared" else self._fit_apart
+        self.blocks_ = fit(learner, X, Y, route, reporter)
+        self.cost_ |= self.blocks_.cost(X, self._threads)
+        self._threshold = 0.5 if self.blocks_.calibration is not None else learner._threshold
+
+    def _fit_shared(
+        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, route: int, reporter: Reporter
+    ) -> Blocks:
+        """One vector per label for all blocks, block probabilities merged in, scores calibrated."""
+        options: Any = {"threads": self._threads, "seed": self.random_state or 0}
+        assignment = self.partition_.assignment_
+        clusters = cover_all_labels(Y, assignment, self.partition_.label_clusters_)
+        merging = fit_merging(learner, X, Y, assignment, clusters, route, reporter, **options)
+        reporter.say(_expectation(self.partition_, merging.held_out, f"block probabilities count {merging.slope:g}"))
+        router = make_router().fit(X, assignment, n_blocks=len(clusters), threads=self._threads, reporter=reporter)
+        routed = router.blocks(X, route, threads=self._threads)
+        shared = train_shared(learner, X, Y, assignment, routed, clusters, reporter, **options)
+        self.cost_ = merging.held_out | {
+            "trained_pairs": shared.share_of_pairs,
+            "outside_violations": outside_violations(shared, X, Y, assignment, routed, clusters),
+        }
+        scorer = pack_shared(shared.weights, clusters, n_features=X.shape[1], n_labels=Y.shape[1])
+        return Blocks(router, scorer, route, merging.slope, merging.calibration)
+
+    def _fit_apart(
+        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, route: int, reporter: Reporter
+    ) -> Blocks:
+        """The paper's blocks: a logistic router, and the base's own margins from per-block or global weights."""
+        seed = self.random_state or 0
+        assignment, clusters = self.partition_.assignment_, self.partition_.label_clusters_
+        self.cost_ = {"candidate_recall": 1.0, "router_accuracy": 1.0}
+        if X.shape[0] > 1:
+            with reporter.phase("assess routing"):
+                self.cost_ = assess_routing(X, Y, assignment, clusters, route, threads=self._threads, seed=seed)
+        reporter.say(_expectation(self.partition_, self.cost_, "margins of the base"))
+        router = Router().fit(X, assignment, n_blocks=len(clusters), threads=self._threads, reporter=reporter)
+        if self.weights == "global":
+            weights = train_global(learner, X, Y, clusters, reporter, threads=self._threads, seed=seed)
+        else:
+            weights = train_blocks(learner, X, Y, assignment, clusters, reporter, threads=self._threads, seed=seed)
+        return Blocks(router, Scorer.pack(weights, clusters, n_features=X.shape[1], n_labels=Y.shape[1]), route)
+
+    def _weights_kind(self, learner: Learner) -> str:
+        if self.weights == "shared" and not learner.one_vs_all:
+            name = type(learner).__name__
+            raise BlockXMCError(
+                f'weights="shared" needs a one-vs-all base: {name} trains labels together; use "per-block"'
+            )
+        return ("shared" if learner.one_vs_all else "per-block") if self.weights == "auto" else self.weights
+
+    def _route(self, kind: str) -> int:
+        return (AUTO_ROUTE if kind == "shared" else 1) if self.route == "auto" else int(self.route)
 
     def _learner(self) -> Learner:
-        if self.weights == "shared":
-            raise BlockXMCError('weights="shared" is not available yet: choose "per-block" or "global"')
         if self.weights not in WEIGHTS:
             raise BlockXMCError(f"weights must be one of {', '.join(WEIGHTS)}, got {self.weights!r}")
         if self.route != "auto" and (not isinstance(self.route, (int, np.integer)) or self.route < 1):
             raise BlockXMCError(f'route must be "auto" or a number of blocks of at least 1, got {self.route!r}')
         if self.n_partitions != 1:
             raise BlockXMCError("n_partitions above 1 is not available yet")
-        learner = as_learner(self.base, DiSMEC)
+        learner = as_learner(self.base, DiSMEC if self.weights in ("per-block", "global") else lean_dismec)
         learner._check_params()
         return learner
 
-    def _partition(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> Partitioner:
+    def _partitioner(self) -> Partitioner:
         partitioner: Partitioner = Partitioner() if self.partitioner is None else clone(self.partitioner)
         # What is said on the classifier wins over what the partitioner carries along.
         for name in ("n_blocks", "lam"):
             if getattr(self, name) != "auto":
                 partitioner.set_params(**{name: getattr(self, name)})
         partitioner.set_params(random_state=self.random_state, n_jobs=self.n_jobs, verbose=self.verbose)
-        return partitioner.fit(X, Y)
+        return partitioner
 
     # ---- answering ----
     def _topk(self, X: sparse.csr_array, k: int) -> TopK:
@@ -161,10 +216,15 @@ class BlockwiseClassifier(XMCEstimator):
         self._threshold = state["threshold"]
 
 
-def _expectation(n_blocks: int, partition: Partitioner, held_out: dict[str, float]) -> str:
+def lean_dismec() -> DiSMEC:
+    """The default base of shared weights: pruned harder and solved less tightly than DiSMEC's own defaults."""
+    return DiSMEC(prune=0.1, tol=0.1)
+
+
+def _expectation(partition: Partitioner, held_out: dict[str, float], scores: str) -> str:
     return (
-        f"{n_blocks} blocks, lam {partition.lam_:.4g}: {partition.captured_:.1%} of the training labels captured; "
-        f"on held-out rows the router is right for {held_out['router_accuracy']:.1%}, "
-        f"candidates hold {held_out['candidate_recall']:.1%} of a row's labels, "
-        f"{held_out['products']:.0f} products per row"
+        f"{partition.n_blocks_} blocks, lam {partition.lam_:.4g}: "
+        f"{partition.captured_:.1%} of the training labels captured; "
+        f"on held-out rows the router is right for {held_out['router_accuracy']:.1%} and "
+        f"candidates hold {held_out['candidate_recall']:.1%} of a row's labels; scores: {scores}"
     )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from blockxmc.tuning import TuningResult
 
 
 def _pyplot() -> Any:
@@ -86,5 +89,66 @@ def draw_blocks(
     legend = axes.legend(loc="upper right", framealpha=0.9, fontsize=8, markerscale=8 / np.sqrt(size) / 2)
     legend.set_zorder(5)
     figure.tight_layout()
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def draw_lambda(result: TuningResult, path: Path, title: str = "") -> None:
+    """Figure 3 of the paper: precision (left) and speed-up (right) over lambda, the feasible range and both choices."""
+    plt = _pyplot()
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    lams, precision, error = np.array(result.lams), result.mean_precision, result.standard_error
+    # A logarithmic axis has no zero: lambda 0 is drawn at half of the next.
+    zero = lams[1] / 2 if lams.size > 1 else 1.0
+    lams = np.where(lams == 0, zero, lams)
+    colours = ("#1d3557", "#2a9d8f", "#e76f51", "#8d6a9f", "#6c757d")
+    figure, axes = plt.subplots(figsize=(7.6, 4.6), dpi=150)
+    right = axes.twinx()
+    axes.set_zorder(right.get_zorder() + 1)
+    axes.patch.set_visible(False)
+    if result.interval is not None:
+        low, high = (value or zero for value in result.interval)
+        pad = max((lams[-1] / lams[0]) ** 0.008, 1.01)
+        label = f"within {result.tolerance:g} points"
+        right.axvspan(low / pad, high * pad, color="#e9f2ec", zorder=0, label=label, linewidth=0)
+    for i, k in enumerate(result.ks):
+        colour = colours[i % len(colours)]
+        axes.plot(lams, precision[:, i], color=colour, marker="o", markersize=3.5, linewidth=1.6, label=f"P@{k}")
+        if np.isfinite(error).all():
+            band = precision[:, i] - error[:, i], precision[:, i] + error[:, i]
+            axes.fill_between(lams, *band, color=colour, alpha=0.15, linewidth=0)
+        axes.axhline(result.base_precision[i], color=colour, linewidth=0.8, linestyle=(0, (4, 3)), alpha=0.7)
+    right.plot(lams, result.speedup, color="#adb5bd", marker="s", markersize=3, linewidth=1.4, label="speed-up")
+    reference = "no blocks" if result.setting["reference"] == "the base" else "best of the grid"
+    choices = {"speed-driven": (result.speed_driven, "v", 9), "accuracy-driven": (result.accuracy_driven, "^", 6)}
+    for name, (point, marker, size) in choices.items():
+        axes.axvline(point.lam or zero, color="#495057", linewidth=0.7, linestyle=":")
+        heights = list(point.precision)
+        axes.plot(
+            [point.lam or zero] * len(heights), heights, marker, color="#212529", markersize=size, linestyle="none",
+            label=name, markeredgecolor="white", markeredgewidth=0.7,
+        )  # fmt: skip
+    axes.plot([], [], color="#6c757d", linewidth=0.8, linestyle=(0, (4, 3)), label=reference)
+    axes.set_xscale("log")
+    right.set_yscale("log")
+    for axis in (axes.xaxis, right.yaxis):
+        axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+    axes.set(xlabel="$\\lambda$", ylabel="precision, points")
+    right.set_ylabel("speed-up $m / E|L|$", color="#868e96")
+    right.tick_params(axis="y", colors="#868e96", which="both")
+    for side in (axes, right):
+        side.spines["top"].set_visible(False)
+    axes.set_title(title, loc="left", fontsize=10)
+    if result.interval is None:
+        axes.set_title(f"no $\\lambda$ within {result.tolerance:g} points", loc="right", fontsize=9, color="#c1121f")
+    handles = [side.get_legend_handles_labels() for side in (axes, right)]
+    figure.legend(
+        handles[0][0] + handles[1][0], handles[0][1] + handles[1][1], loc="lower center", ncols=4, fontsize=8,
+        frameon=False,
+    )  # fmt: skip
+    figure.tight_layout(rect=(0, 0.1, 1, 1))
     figure.savefig(path)
     plt.close(figure)

@@ -82,6 +82,8 @@ class RichReporter(Reporter):
             if outermost:
                 self._active.stop()
                 self._active = None
+            else:  # a bar inside a bar leaves when it is done, or hundreds of blocks would pile up
+                self._active.remove_task(task)
 
     def say(self, text: str) -> None:
         """Tell the user one finding."""

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 COUNTS = ("candidates", "products", "speedup_paper", "speedup", "speedup_flops")
 
 
-def measure(model: XMCEstimator, test: Dataset, *, a: float = 0.55, b: float = 1.5, time: bool = True) -> dict[str, Any]:
+def measure(
+    model: XMCEstimator, test: Dataset, *, a: float = 0.55, b: float = 1.5, time: bool = True
+) -> dict[str, Any]:
     """P, nDCG, R, PSP and PSnDCG at 1, 3, 5 in points, cost as the test rows are routed, and microseconds per row.
 
     >>> from blockxmc import DiSMEC

@@ -8,6 +8,7 @@ A :class:`Scorer` holds q blocks of labels. Linear weights are packed feature-ma
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -143,10 +144,16 @@ class PackedScorer(Scorer):
     def scores(self, X: sparse.csr_array, blocks: I32 | None, *, threads: int = 1) -> sparse.csr_array:
         """Scores of all candidates of each row, by ascending label; explicit zeros are kept."""
         blocks = as_blocks(blocks)
+        return self.weighed_scores(X, blocks, None, 0.0, threads)
+
+    def weighed_scores(
+        self, X: sparse.csr_array, blocks: I32 | None, weights: NDArray[np.float32] | None, slope: float, threads: int
+    ) -> sparse.csr_array:
+        """``scores`` plus slope times the logarithm of the summed weights of the visited blocks that hold the label."""
         counts = np.broadcast_to(self._model.candidates(blocks, threads), X.shape[0])
         indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         labels, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
-        self._model.scores(*self._args(X), blocks, indptr, labels, values, threads)
+        self._model.scores(*self._args(X), blocks, weights, slope, indptr, labels, values, threads)
         return sparse.csr_array((values, labels, indptr), shape=(X.shape[0], self.n_labels))
 
     def one(self, indices: ArrayLike, values: ArrayLike, blocks: ArrayLike | None, k: int) -> TopK:
@@ -203,26 +210,66 @@ class PackedScorer(Scorer):
         return csr_args(X)
 
 
-def routed_topk(router: Scorer, scorer: Scorer, X: sparse.csr_array, b: int, k: int, *, threads: int = 1) -> TopK:
-    """Best k labels of each row in the b blocks its router ranks highest (the router's labels are the blocks).
+@dataclass(frozen=True)
+class Routed:
+    """A scorer behind its router: each row visits the b blocks its router ranks highest (the router's labels).
 
-    The same as ``scorer.topk(X, router.topk(X, None, b)[0], k)``, without Python in between where both are packed.
+    With a ``slope``, a label's score gains slope times the logarithm of the summed probabilities of the visited blocks
+    that hold it (``exp(-max(0, 1 - margin)^2)``: a squared hinge router's), so labels of likelier blocks come first;
+    blocks must then score a label alike, as shared and global weights do. A scorer with one block more than the router
+    knows keeps the weights of labels that live in many blocks in that last block, which every row visits. Where both
+    are packed, routing and scoring are one call without Python in between.
     """
-    if isinstance(router, PackedScorer) and isinstance(scorer, PackedScorer):
-        labels, scores = empty_topk(X.shape[0], k)
-        scorer._model.topk_routed(router._model, *scorer._args(X), b, labels, scores, threads)
-        return labels, scores
-    return scorer.topk(X, as_blocks(router.topk(X, None, b, threads=threads)[0]), k, threads=threads)
 
+    router: Scorer
+    scorer: Scorer
+    b: int
+    slope: float = 0.0
 
-def routed_one(router: Scorer, scorer: Scorer, indices: ArrayLike, values: ArrayLike, b: int, k: int) -> TopK:
-    """``routed_topk`` of one sparse row, without validation or threads: the latency path; 1-d results."""
-    if isinstance(router, PackedScorer) and isinstance(scorer, PackedScorer):
-        try:
-            return scorer._model.one_routed(router._model, indices, values, b, k)  # type: ignore[arg-type]
-        except TypeError:
-            return scorer._model.one_routed(router._model, *as_row(indices, values), b, k)
-    return scorer.one(indices, values, router.one(indices, values, None, b)[0], k)
+    def __post_init__(self) -> None:
+        if not self._fused and (self.slope or self.scorer.n_blocks > self.router.n_labels):
+            raise BlockXMCError("a slope and common labels need linear weights")
+
+    @property
+    def _fused(self) -> bool:
+        return isinstance(self.router, PackedScorer) and isinstance(self.scorer, PackedScorer)
+
+    def topk(self, X: sparse.csr_array, k: int, *, threads: int = 1) -> TopK:
+        """Best k labels of each row."""
+        if isinstance(self.router, PackedScorer) and isinstance(self.scorer, PackedScorer):
+            labels, scores = empty_topk(X.shape[0], k)
+            args = self.scorer._args(X)
+            self.scorer._model.topk_routed(self.router._model, *args, self.b, self.slope, labels, scores, threads)
+            return labels, scores
+        return self.scorer.topk(X, self.visits(X, threads=threads)[0], k, threads=threads)
+
+    def one(self, indices: ArrayLike, values: ArrayLike, k: int) -> TopK:
+        """``topk`` of one sparse row, without validation or threads: the latency path; 1-d results."""
+        if isinstance(self.router, PackedScorer) and isinstance(self.scorer, PackedScorer):
+            router, model = self.router._model, self.scorer._model
+            try:
+                return model.one_routed(router, indices, values, self.b, self.slope, k)  # type: ignore[arg-type]
+            except TypeError:
+                return model.one_routed(router, *as_row(indices, values), self.b, self.slope, k)
+        return self.scorer.one(indices, values, self.router.one(indices, values, None, self.b)[0], k)
+
+    def scores(self, X: sparse.csr_array, *, threads: int = 1) -> sparse.csr_array:
+        """Scores of all candidates of each row."""
+        blocks, weights = self.visits(X, threads=threads)
+        if isinstance(self.scorer, PackedScorer) and self.slope:
+            return self.scorer.weighed_scores(X, blocks, weights, self.slope, threads)
+        return self.scorer.scores(X, blocks, threads=threads)
+
+    def visits(self, X: sparse.csr_array, *, threads: int = 1) -> tuple[I32, NDArray[np.float32] | None]:
+        """The blocks each row visits, best first, and their weights (None where they have none)."""
+        if isinstance(self.router, PackedScorer) and isinstance(self.scorer, PackedScorer):
+            args = self.scorer._args(X)
+            found = self.scorer._model.routes(self.router._model, *args, self.b, self.slope, threads)
+            shape = (X.shape[0], found[0].size // max(X.shape[0], 1))
+            return found[0].reshape(shape), found[1].reshape(shape)
+        blocks = as_blocks(self.router.topk(X, None, self.b, threads=threads)[0])
+        assert blocks is not None
+        return blocks, None
 
 
 def pack_linear(weights: list[LinearWeights], clusters: list[I32], n_features: int) -> dict[str, NDArray[Any]]:

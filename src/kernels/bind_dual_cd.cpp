@@ -1,6 +1,6 @@
 #include "bindings.hpp"
 #include "csr_check.hpp"
-#include "dual_cd.hpp"
+#include "dual_cd_lanes.hpp"
 
 namespace {
 

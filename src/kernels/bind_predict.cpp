@@ -130,11 +130,16 @@ Best one(const BoundModel &self, I32 indices, F32 values, std::optional<I32> blo
     });
 }
 
-Best one_routed(const BoundModel &self, const BoundModel &router, I32 indices, F32 values, int64_t b, int64_t k) {
+Routing routing_of(const BoundModel &self, const BoundModel &router, int64_t b, float slope) {
     expect(b >= 1 && router.model().n_labels <= self.model().n_blocks, "the router must choose among the scorer's blocks");
+    return {router.model(), self.model(), b, slope};
+}
+
+Best one_routed(const BoundModel &self, const BoundModel &router, I32 indices, F32 values, int64_t b, float slope, int64_t k) {
+    const Routing routing = routing_of(self, router, b, slope);
     const RowView x = row_view(indices, values);
     return best_of(k, [&](int64_t *labels, float *scores) {
-        routed_one(router.model(), self.model(), x, b, k, Scratch::of_this_thread(), labels, scores);
+        routed_one(routing, x, k, Scratch::of_this_thread(), labels, scores);
     });
 }
 
@@ -153,18 +158,44 @@ void topk(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks bloc
                labels.data(), scores.data());
 }
 
-void topk_routed(const BoundModel &self, const BoundModel &router, I64 indptr, I32 indices, F32 data, int64_t b,
+// Blocks that routed rows visit, and their weights: (rows, width) each.
+struct Visited {
+    std::vector<int32_t> blocks;
+    std::vector<float> weights;
+};
+
+Visited visit(const Routing &routing, const CsrView &X, int threads) {
+    std::vector<int64_t> best(X.n_rows * routing.b);
+    std::vector<float> margins(X.n_rows * routing.b);
+    topk_batch(routing.router, X, {nullptr, 0}, routing.b, threads, best.data(), margins.data());
+    const int64_t width = routing.width();
+    Visited out{std::vector<int32_t>(X.n_rows * width), std::vector<float>(X.n_rows * width)};
+    for (int64_t i = 0; i < X.n_rows; ++i)
+        routing.fill(best.data() + i * routing.b, margins.data() + i * routing.b, out.blocks.data() + i * width,
+                     out.weights.data() + i * width);
+    return out;
+}
+
+void topk_routed(const BoundModel &self, const BoundModel &router, I64 indptr, I32 indices, F32 data, int64_t b, float slope,
                  Out2<int64_t> labels, Out2<float> scores, int threads) {
     nb::gil_scoped_release release;
     const CsrView X = csr_view(indptr, indices, data, 0);
     expect_results(X, labels, scores);
-    expect(b >= 1 && router.model().n_labels <= self.model().n_blocks, "the router must choose among the scorer's blocks");
-    std::vector<int64_t> routed(X.n_rows * b);
-    std::vector<float> routed_scores(X.n_rows * b);
-    topk_batch(router.model(), X, {nullptr, 0}, b, threads, routed.data(), routed_scores.data());
-    const std::vector<int32_t> blocks(routed.begin(), routed.end());
-    topk_batch(self.model(), X, {blocks.data(), b}, static_cast<int64_t>(labels.shape(1)), threads, labels.data(),
-               scores.data());
+    const Routing routing = routing_of(self, router, b, slope);
+    const Visited visited = visit(routing, X, threads);
+    topk_batch(self.model(), X, routing.visits(visited.blocks.data(), visited.weights.data()),
+               static_cast<int64_t>(labels.shape(1)), threads, labels.data(), scores.data());
+}
+
+// The visited blocks (rows x width, flat) and their weights.
+auto routes(const BoundModel &self, const BoundModel &router, I64 indptr, I32 indices, F32 data, int64_t b, float slope,
+            int threads) {
+    Visited visited;
+    {
+        nb::gil_scoped_release release;
+        visited = visit(routing_of(self, router, b, slope), csr_view(indptr, indices, data, 0), threads);
+    }
+    return std::make_tuple(to_numpy(std::move(visited.blocks)), to_numpy(std::move(visited.weights)));
 }
 
 auto candidates(const BoundModel &self, Blocks blocks, int threads) {
@@ -177,13 +208,20 @@ auto candidates(const BoundModel &self, Blocks blocks, int threads) {
     return to_numpy(std::move(counts));
 }
 
-void scores(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks blocks, I64 out_indptr, Out1<int32_t> labels,
-            Out1<float> values, int threads) {
+void scores(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks blocks, std::optional<In2<float>> weights,
+            float slope, I64 out_indptr, Out1<int32_t> labels, Out1<float> values, int threads) {
     nb::gil_scoped_release release;
     const CsrView X = csr_view(indptr, indices, data, 0);
     const CsrView out = csr_view(out_indptr, I32(labels), F32(values), 0);
     expect(out.n_rows == X.n_rows, "out_indptr must have one entry per row of X, and one more");
-    score_candidates(self.model(), X, self.visits(blocks, X.n_rows), threads, out.indptr, labels.data(), values.data());
+    Visits visits = self.visits(blocks, X.n_rows);
+    if (weights) {
+        expect(blocks && weights->shape(0) == blocks->shape(0) && weights->shape(1) == blocks->shape(1),
+               "weights must have the shape of blocks");
+        visits.weights = weights->data();
+        visits.slope = slope;
+    }
+    score_candidates(self.model(), X, visits, threads, out.indptr, labels.data(), values.data());
 }
 
 auto touched(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks blocks, int threads) {
@@ -265,14 +303,15 @@ void bind_predict(nb::module_ &m) {
              exact("offsets"), exact("labels"), exact("bias"), exact("mass").none(), exact("keys"), exact("buckets"),
              exact("rows"), exact("arena"), "n_labels"_a)
         .def("one", &one, exact("indices"), exact("values"), exact("blocks").none(), "k"_a)
-        .def("one_routed", &one_routed, "router"_a, exact("indices"), exact("values"), "b"_a, "k"_a)
+        .def("one_routed", &one_routed, "router"_a, exact("indices"), exact("values"), "b"_a, "slope"_a, "k"_a)
         .def("topk", &topk, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), exact("labels"),
              exact("scores"), "threads"_a)
         .def("topk_routed", &topk_routed, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a,
-             exact("labels"), exact("scores"), "threads"_a)
+             "slope"_a, exact("labels"), exact("scores"), "threads"_a)
+        .def("routes", &routes, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a, "slope"_a, "threads"_a)
         .def("candidates", &candidates, exact("blocks").none(), "threads"_a)
         .def("scores", &scores, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(),
-             exact("out_indptr"), exact("labels"), exact("values"), "threads"_a)
+             exact("weights").none(), "slope"_a, exact("out_indptr"), exact("labels"), exact("values"), "threads"_a)
         .def("touched", &touched, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), "threads"_a);
     m.def("pack_chunk", &pack, exact("indptr"), exact("indices"), exact("data"), "features"_a.noconvert().none(), "n_features"_a,
           "first"_a, "width"_a);

@@ -28,9 +28,20 @@ inline RowView row_of(const CsrView &X, int64_t i) {
 }
 
 // Visited blocks of each row (n x width, -1 pads); nullptr: every row visits every block.
+// Where weights are given (n x width, positive), a label's score gains slope * log(sum of the weights of the visited blocks
+// that hold it); all blocks must then score a label alike. Without weights a label keeps its highest score.
 struct Visits {
     const int32_t *blocks;
     int64_t width;
+    const float *weights = nullptr;
+    float slope = 0;
+
+    Visits row(int64_t i) const { return {blocks + i * width, width, weights + i * width, slope}; }
+    float total_weight() const {
+        float sum = 0;
+        for (int64_t j = 0; j < width; ++j) sum += blocks[j] < 0 ? 0.0f : weights[j];
+        return sum;
+    }
 };
 
 // ---- the packed model ----
@@ -62,17 +73,18 @@ class PackedModel {
         return view;
     }
 
-    // Calls use(chunk number) for every chunk that row i visits.
+    // Calls use(chunk number, weight) for every chunk that row i visits.
     template <typename Use>
     void for_each_chunk(const Visits &visits, int64_t i, Use &&use) const {
         if (!visits.blocks) {
-            for (int64_t c = 0; c < n_chunks; ++c) use(c);
+            for (int64_t c = 0; c < n_chunks; ++c) use(c, 0.0f);
             return;
         }
         for (int64_t j = 0; j < visits.width; ++j) {
             const int32_t block = visits.blocks[i * visits.width + j];
             if (block < 0) continue;
-            for (int64_t c = arrays_.block_ptr[block]; c < arrays_.block_ptr[block + 1]; ++c) use(c);
+            const float weight = visits.weights ? visits.weights[i * visits.width + j] : 0.0f;
+            for (int64_t c = arrays_.block_ptr[block]; c < arrays_.block_ptr[block + 1]; ++c) use(c, weight);
         }
     }
 
@@ -118,8 +130,9 @@ struct Scratch {
     std::vector<Run> runs;
     std::vector<int32_t> blocks;
     std::vector<int64_t> routed;
-    std::vector<float> routed_scores;
+    std::vector<float> routed_scores, block_weights;
     SeenLabels seen;
+    WeighedLabels weighed;
 
     static Scratch &of_this_thread() {
         thread_local Scratch scratch;
@@ -210,12 +223,22 @@ inline int64_t best_of_chunk(const ChunkView &chunk, const RowView &x, int64_t k
 inline void topk_one(const PackedModel &model, const RowView &x, const Visits &visits, int64_t k, Scratch &scratch,
                      int64_t *labels, float *scores) {
     const int64_t keep = std::min(k, model.n_labels);
+    if (visits.weights) {
+        scratch.weighed.start_row(model.n_labels);
+        model.for_each_chunk(visits, 0, [&](int64_t c, float weight) {
+            const ChunkView chunk = model.chunk(c);
+            score_chunk(chunk, x, scratch);
+            scratch.weighed.add(chunk.labels, scratch.scores.data(), chunk.n_labels, weight);
+        });
+        scratch.weighed.best(k, visits.slope, visits.total_weight(), labels, scores);
+        return;
+    }
     int64_t n_chunks = 0;
-    model.for_each_chunk(visits, 0, [&](int64_t) { ++n_chunks; });
+    model.for_each_chunk(visits, 0, [&](int64_t, float) { ++n_chunks; });
     if (static_cast<int64_t>(scratch.best.size()) < n_chunks * keep) scratch.best.resize(n_chunks * keep);
     scratch.runs.clear();
     Scored *out = scratch.best.data();
-    model.for_each_chunk(visits, 0, [&](int64_t c) {
+    model.for_each_chunk(visits, 0, [&](int64_t c, float) {
         const int64_t size = best_of_chunk(model.chunk(c), x, keep, scratch, out);
         scratch.runs.push_back({out, out + size});
         out += size;
@@ -223,15 +246,43 @@ inline void topk_one(const PackedModel &model, const RowView &x, const Visits &v
     merge_runs(scratch.runs, k, model.n_labels, scratch.seen, labels, scores);
 }
 
-// The router's best b labels are the blocks that the scorer visits.
-inline void routed_one(const PackedModel &router, const PackedModel &model, const RowView &x, int64_t b, int64_t k,
-                       Scratch &scratch, int64_t *labels, float *scores) {
-    scratch.routed.resize(b);
-    scratch.routed_scores.resize(b);
-    scratch.blocks.resize(b);
-    topk_one(router, x, {nullptr, 0}, b, scratch, scratch.routed.data(), scratch.routed_scores.data());
-    std::copy(scratch.routed.begin(), scratch.routed.end(), scratch.blocks.begin());
-    topk_one(model, x, {scratch.blocks.data(), b}, k, scratch, labels, scores);
+// How routed rows visit a scorer: the router's best b labels are the blocks, and with a slope each weighs
+// exp(-max(0, 1 - margin)^2), its probability under a squared hinge router. A scorer with one block more than the router
+// knows keeps the weights of labels that live in many blocks in it: every row visits it first, so that its scores count, at
+// next to no weight, so that only the blocks which list such a label speak for it.
+struct Routing {
+    const PackedModel &router, &model;
+    int64_t b;
+    float slope;
+
+    bool common() const { return model.n_blocks > router.n_labels; }
+    int64_t width() const { return b + common(); }
+    Visits visits(const int32_t *blocks, const float *weights) const {
+        return {blocks, width(), slope != 0 ? weights : nullptr, slope};
+    }
+
+    void fill(const int64_t *best, const float *margins, int32_t *blocks, float *weights) const {
+        constexpr float least = std::numeric_limits<float>::min();
+        if (common()) {
+            *blocks++ = static_cast<int32_t>(router.n_labels);
+            *weights++ = least;
+        }
+        for (int64_t j = 0; j < b; ++j) {
+            const float short_of = std::max(0.0f, 1.0f - margins[j]);
+            blocks[j] = static_cast<int32_t>(best[j]);
+            weights[j] = std::max(std::exp(-short_of * short_of), least);
+        }
+    }
+};
+
+inline void routed_one(const Routing &routing, const RowView &x, int64_t k, Scratch &scratch, int64_t *labels, float *scores) {
+    scratch.routed.resize(routing.b);
+    scratch.routed_scores.resize(routing.b);
+    scratch.blocks.resize(routing.width());
+    scratch.block_weights.resize(routing.width());
+    topk_one(routing.router, x, {nullptr, 0}, routing.b, scratch, scratch.routed.data(), scratch.routed_scores.data());
+    routing.fill(scratch.routed.data(), scratch.routed_scores.data(), scratch.blocks.data(), scratch.block_weights.data());
+    topk_one(routing.model, x, routing.visits(scratch.blocks.data(), scratch.block_weights.data()), k, scratch, labels, scores);
 }
 
 // ---- many rows ----
@@ -247,17 +298,22 @@ class BatchTopK {
             widest = 0;
             for (int64_t i = 0; i < X_.n_rows; ++i) {
                 int64_t n = 0;
-                model_.for_each_chunk(visits_, i, [&](int64_t) { ++n; });
+                model_.for_each_chunk(visits_, i, [&](int64_t, float) { ++n; });
                 widest = std::max(widest, n);
             }
         }
-        const int64_t cells = std::max<int64_t>(widest * keep_, 1);
+        const int64_t cells = std::max<int64_t>(visits_.weights ? widest_candidates() : widest * keep_, 1);
         const int64_t step = std::clamp<int64_t>(max_cells / cells, 64, 65536);
         for (int64_t begin = 0; begin < X_.n_rows; begin += step) {
             const int64_t end = std::min(begin + step, X_.n_rows);
             group(begin, end);
-            score();
-            merge(begin, end, labels, scores);
+            if (visits_.weights) {
+                score_all();
+                weigh(begin, end, labels, scores);
+            } else {
+                score();
+                merge(begin, end, labels, scores);
+            }
         }
     }
 
@@ -266,7 +322,7 @@ class BatchTopK {
     static constexpr int64_t tile_items = 32;
 
     struct Item {
-        int64_t row, slot; // slot: where the item's best labels go; a row's slots are neighbours
+        int64_t row, slot; // slot: where the item's results go; a row's slots are neighbours
     };
     struct Tile {
         int64_t chunk, begin, end;
@@ -279,7 +335,7 @@ class BatchTopK {
         for (int64_t i = begin; i < end; ++i) {
             int64_t &stop = slots_[i - begin + 1];
             stop = slots_[i - begin];
-            model_.for_each_chunk(visits_, i, [&](int64_t c) { ++next[c + 1], ++stop; });
+            model_.for_each_chunk(visits_, i, [&](int64_t c, float) { ++next[c + 1], ++stop; });
         }
         std::partial_sum(next.begin(), next.end(), next.begin());
         tiles_.clear();
@@ -288,9 +344,57 @@ class BatchTopK {
                 tiles_.push_back({c, at, std::min(at + tile_items, next[c + 1])});
         items_.resize(slots_.back());
         for (int64_t i = begin, slot = 0; i < end; ++i)
-            model_.for_each_chunk(visits_, i, [&](int64_t c) { items_[next[c]++] = {i, slot++}; });
+            model_.for_each_chunk(visits_, i, [&](int64_t c, float) { items_[next[c]++] = {i, slot++}; });
+        if (visits_.weights) {
+            starts_.assign(slots_.back() + 1, 0);
+            for (const Tile &tile : tiles_)
+                for (int64_t at = tile.begin; at < tile.end; ++at)
+                    starts_[items_[at].slot + 1] = model_.chunk(tile.chunk).n_labels;
+            std::partial_sum(starts_.begin(), starts_.end(), starts_.begin());
+            all_.resize(starts_.back());
+            return;
+        }
         best_.resize(slots_.back() * keep_);
         sizes_.resize(slots_.back());
+    }
+
+    // Most candidates (counted once per block) that any row has.
+    int64_t widest_candidates() const {
+        int64_t widest = 0;
+        for (int64_t i = 0; i < X_.n_rows; ++i) {
+            int64_t n = 0;
+            model_.for_each_chunk(visits_, i, [&](int64_t c, float) { n += model_.chunk(c).n_labels; });
+            widest = std::max(widest, n);
+        }
+        return widest;
+    }
+
+    void score_all() {
+        parallel_for(static_cast<int64_t>(tiles_.size()), threads_, [&](int64_t t, int) {
+            Scratch &scratch = Scratch::of_this_thread();
+            const ChunkView chunk = model_.chunk(tiles_[t].chunk);
+            for (int64_t i = tiles_[t].begin; i < tiles_[t].end; ++i) {
+                score_chunk(chunk, row_of(X_, items_[i].row), scratch);
+                std::copy_n(scratch.scores.data(), chunk.n_labels, all_.data() + starts_[items_[i].slot]);
+            }
+        });
+    }
+
+    void weigh(int64_t begin, int64_t end, int64_t *labels, float *scores) {
+        constexpr int64_t rows_per_item = 256;
+        parallel_for((end - begin + rows_per_item - 1) / rows_per_item, threads_, [&](int64_t t, int) {
+            Scratch &scratch = Scratch::of_this_thread();
+            const int64_t first = begin + t * rows_per_item, last = std::min(first + rows_per_item, end);
+            for (int64_t i = first; i < last; ++i) {
+                int64_t slot = slots_[i - begin];
+                scratch.weighed.start_row(model_.n_labels);
+                model_.for_each_chunk(visits_, i, [&](int64_t c, float weight) {
+                    const ChunkView chunk = model_.chunk(c);
+                    scratch.weighed.add(chunk.labels, all_.data() + starts_[slot++], chunk.n_labels, weight);
+                });
+                scratch.weighed.best(k_, visits_.slope, visits_.row(i).total_weight(), labels + i * k_, scores + i * k_);
+            }
+        });
     }
 
     void score() {
@@ -326,7 +430,8 @@ class BatchTopK {
     const Visits visits_;
     const int64_t k_, keep_;
     const int threads_;
-    std::vector<int64_t> slots_, sizes_;
+    std::vector<int64_t> slots_, sizes_, starts_;
+    std::vector<float> all_;
     std::vector<Item> items_;
     std::vector<Tile> tiles_;
     std::vector<Scored> best_;
@@ -352,7 +457,7 @@ inline void count_candidates(const PackedModel &model, const Visits &visits, int
     for_each_row(n_rows, threads, [&](int64_t i, Scratch &scratch) {
         scratch.seen.start_row(model.n_labels);
         counts[i] = 0;
-        model.for_each_chunk(visits, i, [&](int64_t c) {
+        model.for_each_chunk(visits, i, [&](int64_t c, float) {
             const ChunkView chunk = model.chunk(c);
             for (int64_t j = 0; j < chunk.n_labels; ++j) counts[i] += scratch.seen.insert(chunk.labels[j]);
         });
@@ -364,9 +469,21 @@ inline void score_candidates(const PackedModel &model, const CsrView &X, const V
                              const int64_t *indptr, int32_t *labels, float *scores) {
     const auto by_label = [](const Scored &a, const Scored &b) { return a.label < b.label; };
     for_each_row(X.n_rows, threads, [&](int64_t i, Scratch &scratch) {
+        if (visits.weights) {
+            scratch.weighed.start_row(model.n_labels);
+            model.for_each_chunk(visits, i, [&](int64_t c, float weight) {
+                const ChunkView chunk = model.chunk(c);
+                score_chunk(chunk, row_of(X, i), scratch);
+                scratch.weighed.add(chunk.labels, scratch.scores.data(), chunk.n_labels, weight);
+            });
+            if (scratch.weighed.size() != indptr[i + 1] - indptr[i])
+                throw std::invalid_argument("indptr does not match the number of candidates");
+            scratch.weighed.all(visits.slope, labels + indptr[i], scores + indptr[i]);
+            return;
+        }
         std::vector<Scored> &found = scratch.best;
         found.clear();
-        model.for_each_chunk(visits, i, [&](int64_t c) {
+        model.for_each_chunk(visits, i, [&](int64_t c, float) {
             const ChunkView chunk = model.chunk(c);
             score_chunk(chunk, row_of(X, i), scratch);
             const auto middle = static_cast<int64_t>(found.size());
@@ -391,7 +508,7 @@ inline void score_candidates(const PackedModel &model, const CsrView &X, const V
 inline void count_touched(const PackedModel &model, const CsrView &X, const Visits &visits, int threads, int64_t *counts) {
     for_each_row(X.n_rows, threads, [&](int64_t i, Scratch &scratch) {
         counts[i] = 0;
-        model.for_each_chunk(visits, i, [&](int64_t c) {
+        model.for_each_chunk(visits, i, [&](int64_t c, float) {
             const int64_t n_hits = find_hits(model.chunk(c), row_of(X, i), scratch);
             for (const Hit *hit = scratch.hits.data(), *end = hit + n_hits; hit != end; ++hit)
                 counts[i] += hit->row.dense ? hit->row.n_words : hit->row.n_sparse();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -83,6 +84,74 @@ class SeenLabels {
   private:
     std::vector<uint32_t> stamps_;
     uint32_t now_ = 0;
+};
+
+// Candidates of one row when blocks have weights: a label's score gains slope * log(weight of the blocks that hold it).
+class WeighedLabels {
+  public:
+    void start_row(int64_t n_labels) {
+        seen_.start_row(n_labels);
+        if (static_cast<int64_t>(place_.size()) < n_labels) place_.resize(n_labels);
+        found_.clear();
+    }
+
+    // The labels of one visited block. A label that an earlier block had already keeps its score: blocks score alike.
+    void add(const int32_t *labels, const float *scores, int64_t n, float weight) {
+        for (int64_t j = 0; j < n; ++j) {
+            if (seen_.insert(labels[j])) {
+                place_[labels[j]] = static_cast<int32_t>(found_.size());
+                found_.push_back({scores[j], weight, labels[j]});
+            } else {
+                found_[place_[labels[j]]].weight += weight;
+            }
+        }
+    }
+
+    int64_t size() const { return static_cast<int64_t>(found_.size()); }
+
+    // The k best, padded with -1 / -inf. No label can gain more than slope * log(total): most need no logarithm.
+    void best(int64_t k, float slope, float total, int64_t *labels, float *scores) {
+        heap_.clear();
+        const float most = slope * std::log(total) + 1e-5f;
+        for (const Weighed &item : found_) {
+            const bool full = static_cast<int64_t>(heap_.size()) == k;
+            if (full && item.score + most < heap_[0].score) continue;
+            const Scored candidate{final_score(item, slope), item.label};
+            if (!full) {
+                heap_.push_back(candidate);
+                std::push_heap(heap_.begin(), heap_.end(), better);
+            } else if (better(candidate, heap_[0])) {
+                replace_worst(heap_.data(), k, candidate);
+            }
+        }
+        std::sort_heap(heap_.begin(), heap_.end(), better);
+        const int64_t size = static_cast<int64_t>(heap_.size());
+        for (int64_t r = 0; r < k; ++r) {
+            labels[r] = r < size ? heap_[r].label : -1;
+            scores[r] = r < size ? heap_[r].score : -std::numeric_limits<float>::infinity();
+        }
+    }
+
+    // All of them by ascending label.
+    void all(float slope, int32_t *labels, float *scores) {
+        std::sort(found_.begin(), found_.end(), [](const Weighed &a, const Weighed &b) { return a.label < b.label; });
+        for (size_t j = 0; j < found_.size(); ++j) {
+            labels[j] = found_[j].label;
+            scores[j] = final_score(found_[j], slope);
+        }
+    }
+
+  private:
+    struct Weighed {
+        float score, weight;
+        int32_t label;
+    };
+    static float final_score(const Weighed &item, float slope) { return item.score + slope * std::log(item.weight); }
+
+    SeenLabels seen_;
+    std::vector<int32_t> place_;
+    std::vector<Weighed> found_;
+    std::vector<Scored> heap_;
 };
 
 // A sorted list of scored labels (best first) that is being consumed.

@@ -27,7 +27,11 @@ def folder(tmp_path_factory):
     X, Y = blocky(n=300)
     write_xc(where / "train.txt", X[:240], Y[:240])
     write_xc(where / "test.txt", X[240:], Y[240:])
-    rows = [("cats purr and sleep", ["cat"]), ("dogs bark and run", ["dog"]), ("cats and dogs play", ["cat", "dog"])] * 6
+    rows = [
+        ("cats purr and sleep", ["cat"]),
+        ("dogs bark and run", ["dog"]),
+        ("cats and dogs play", ["cat", "dog"]),
+    ] * 6
     text = "".join(json.dumps({"text": words, "labels": labels}) + "\n" for words, labels in rows)
     (where / "text.jsonl").write_text(text)
     return where
@@ -45,7 +49,8 @@ def test_train_evaluate_predict_inspect(capsys, folder, model):
     result = json.loads(out)
     assert code == 0
     assert result["P@1"] > 60
-    for key in ("nDCG@3", "R@5", "PSP@1", "candidates", "products", "speedup", "speedup_paper", "speedup_flops", "batch_us", "one_us"):
+    wanted = "nDCG@3 R@5 PSP@1 candidates products speedup speedup_paper speedup_flops batch_us one_us"
+    for key in wanted.split():
         assert result[key] >= 0
     code, out, _ = run(capsys, "predict", model, folder / "test.txt", "--top-k", 2)
     lines = out.splitlines()
@@ -110,9 +115,10 @@ def test_text_in_label_names_out(capsys, folder, tmp_path, monkeypatch):
 
 
 def test_parameters_by_name(capsys, folder, tmp_path):
-    code, out, _ = run(capsys, "train", folder / "train.txt", "--model", tmp_path / "m", "--param", "base__C=0.5", "--blocks", 2)
+    train = ["train", folder / "train.txt", "--model", tmp_path / "m", "--blocks", 2]
+    code, _, _ = run(capsys, *train, "--param", "base__C=0.5")
     assert code == 0
-    code, _, err = run(capsys, "train", folder / "train.txt", "--model", tmp_path / "m2", "--param", "base__D=0.5")
+    code, _, err = run(capsys, *train, "--param", "base__D=0.5")
     assert code == 2
     assert "base__C" in err
 
@@ -175,10 +181,8 @@ def test_a_full_disk_leaves_the_old_model(capsys, folder, model, monkeypatch):
 def test_interrupt_exits_130_and_leaves_nothing(tmp_path):
     data, _ = make_synthetic(n_train=60000, n_test=1, n_features=5000, n_labels=4000, labels_per_row=5.0)
     write_xc(tmp_path / "train.txt", data.X, data.Y)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "blockxmc", "train", str(tmp_path / "train.txt"), "--model", str(tmp_path / "m"), "--system", "full"],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    train = ["train", str(tmp_path / "train.txt"), "--model", str(tmp_path / "m"), "--system", "full"]
+    process = subprocess.Popen([sys.executable, "-m", "blockxmc", *train], stderr=subprocess.PIPE, text=True)
     time.sleep(4)
     assert process.poll() is None, "the training was too short to be interrupted"
     os.kill(process.pid, signal.SIGINT)

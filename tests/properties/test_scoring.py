@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scoring_twin import TwinScorer
 
-from blockxmc.scoring import PackedScorer, Scorer, routed_one, routed_topk
+from blockxmc.scoring import PackedScorer, Routed, Scorer
 from blockxmc.weights import LinearWeights, LowRankWeights
 
 
@@ -96,10 +96,10 @@ def test_fused_routing_equals_the_two_calls(problem, b, seed):
     router_weights = LinearWeights(random_csr(rng, (X.shape[1], q), 0.5, False), rng.normal(size=q).astype(np.float32))
     router = Scorer.pack([router_weights], [np.arange(q)], n_features=X.shape[1], n_labels=q)
     expected = scorer.topk(X, router.topk(X, None, b)[0].astype(np.int32), k)
-    same(routed_topk(router, scorer, X, b, k), expected)
-    same(routed_topk(router, scorer, X, b, k, threads=2), expected)
+    same(Routed(router, scorer, b).topk(X, k), expected)
+    same(Routed(router, scorer, b).topk(X, k, threads=2), expected)
     for i in range(X.shape[0]):
-        same(routed_one(router, scorer, *row(X, i), b, k), (expected[0][i], expected[1][i]))
+        same(Routed(router, scorer, b).one(*row(X, i), k), (expected[0][i], expected[1][i]))
 
 
 @settings(max_examples=100, deadline=None)

@@ -35,7 +35,9 @@ def test_rank_gains_against_the_definition():
         Y = (rng.random((20, 6)) < 0.3).astype(np.float32)
         Y[0] = 0
         ranking = np.argsort(rng.random((20, 6)), axis=1)[:, :depth]
-        np.testing.assert_allclose(rank_gains(sparse.csr_array(Y), ranking).toarray(), naive_gains(Y, ranking), atol=1e-6)
+        np.testing.assert_allclose(
+            rank_gains(sparse.csr_array(Y), ranking).toarray(), naive_gains(Y, ranking), atol=1e-6
+        )
 
 
 def test_best_labels_against_all_label_sets():

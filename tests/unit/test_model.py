@@ -27,7 +27,8 @@ def test_fields_of_the_contract():
     assert (np.diff(part.objective_trace_) <= 1e-9).all()
     assert part.lam_ == 0.5
     assert 0 < part.captured_ <= 1
-    for key in ("products", "candidates", "candidate_recall", "router_accuracy", "speedup_paper", "speedup", "speedup_flops"):
+    speedups = ["speedup_paper", "speedup", "speedup_flops"]
+    for key in ["products", "candidates", "candidate_recall", "router_accuracy", *speedups]:
         assert np.isfinite(clf.cost_[key]), key
     labels, scores = clf.predict_topk(X, k=5)
     assert labels.dtype == np.int64
@@ -117,7 +118,9 @@ def test_decision_function_and_topk_tell_the_same():
 def test_pipeline_grid_search_and_clone():
     X, Y = blocky(n=120)
     clf = BlockwiseClassifier(n_blocks=2)
-    search = GridSearchCV(clf, {"lam": [0.1, 5.0], "base": [DiSMEC(), DiSMEC(C=0.1)]}, cv=2, scoring=metrics.scorer("P@1"))
+    search = GridSearchCV(
+        clf, {"lam": [0.1, 5.0], "base": [DiSMEC(), DiSMEC(C=0.1)]}, cv=2, scoring=metrics.scorer("P@1")
+    )
     assert search.fit(X, Y).best_params_["lam"] in (0.1, 5.0)
     assert clone(clf).get_params()["n_blocks"] == 2
     assert make_pipeline(_Normalise(), clf).fit(X, Y).predict(X).shape == Y.shape

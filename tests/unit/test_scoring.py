@@ -9,7 +9,7 @@ from scipy import sparse
 from scoring_twin import TwinScorer
 
 from blockxmc.errors import BlockXMCError, ModelFormatError
-from blockxmc.scoring import PackedScorer, Scorer, routed_topk
+from blockxmc.scoring import PackedScorer, Routed, Scorer
 from blockxmc.weights import LinearWeights, LowRankWeights
 
 D, M, Q = 400, 60, 5
@@ -228,7 +228,7 @@ def test_wrong_arguments_are_refused(scorer, parts, X, blocks):
 def test_a_router_of_too_many_blocks_is_refused(scorer, rng, X):
     router = Scorer.pack([linear(rng, Q + 1)], [np.arange(Q + 1)], n_features=D, n_labels=Q + 1)
     with pytest.raises(ValueError, match="router"):
-        routed_topk(router, scorer, X, 2, 3)
+        Routed(router, scorer, 2).topk(X, 3)
 
 
 def test_no_blocks_and_no_rows(scorer, X):

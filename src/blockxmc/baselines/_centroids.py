@@ -14,7 +14,7 @@ from blockxmc.weights import LinearWeights
 
 def kmeans_blocks(
     X: sparse.csr_array, Y: sparse.csr_array, n_blocks: int, *, seed: int, threads: int
-) -> tuple[NDArray[np.integer], list[NDArray[np.integer]]]:
+) -> tuple[NDArray[np.int32], list[NDArray[np.int64]]]:
     """Rows by spherical k-means, and all labels seen in each block."""
     partition = Partitioner(min(n_blocks, X.shape[0]), lam=0.0, max_iter=0, random_state=seed, n_jobs=threads).fit(X, Y)
     return partition.assignment_, partition.label_clusters_

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from scipy import sparse
 from blockxmc import _kernels
 from blockxmc._base import TopK, XMCEstimator
 from blockxmc._matrix import csr_args, take_rows
-from blockxmc.errors import BlockXMCError
+from blockxmc.baselines._params import require_number, require_whole
 from blockxmc.progress import Reporter, watched
 
 
@@ -115,7 +114,7 @@ class FastXML(XMCEstimator):
 
     >>> import numpy as np
     >>> X = np.repeat(np.eye(3), 20, axis=0)
-    >>> Y = np.repeat([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 0]], 20, axis=0)
+    >>> Y = np.repeat([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]], 20, axis=0)
     >>> model = FastXML(n_trees=5).fit(X, Y)
     >>> model.predict_topk(X[[0, 20, 40]], k=1)[0].ravel().tolist()
     [0, 1, 2]
@@ -143,13 +142,9 @@ class FastXML(XMCEstimator):
 
     def _check_params(self) -> None:
         for name in ("n_trees", "max_leaf", "leaf_labels"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < 1:
-                raise BlockXMCError(f"FastXML: {name} must be a whole number of at least 1, got {value!r}")
-        if not isinstance(self.C, Real) or not 0 < self.C < np.inf:
-            raise BlockXMCError(f"FastXML: C must be a positive number, got {self.C!r}")
-        if not isinstance(self.bias, Real) or not 0 <= self.bias < np.inf:
-            raise BlockXMCError(f"FastXML: bias must be 0 or a positive number, got {self.bias!r}")
+            require_whole(self, name)
+        require_number(self, "C")
+        require_number(self, "bias", zero=True)
 
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
         self._check_params()
@@ -172,7 +167,8 @@ class FastXML(XMCEstimator):
             )
         self.forest_ = Forest(X.shape[1], Y.shape[1], **arrays)
         self.cost_ = self._measured_cost(X)
-        reporter.say(f"FastXML: {self.cost_['products']:.0f} products and {self.cost_['candidates']:.0f} candidates per row")
+        products, candidates = self.cost_["products"], self.cost_["candidates"]
+        reporter.say(f"FastXML: {products:.0f} products and {candidates:.0f} candidates per row")
 
     def _measured_cost(self, X: sparse.csr_array) -> dict[str, float]:
         sample = take_rows(X, np.linspace(0, X.shape[0] - 1, min(X.shape[0], 2000)).astype(np.intp))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from sklearn.base import clone
 from blockxmc import _kernels
 from blockxmc._base import TopK, XMCEstimator
 from blockxmc._matrix import CsrArgs, as_csr, csr_args, take_rows
+from blockxmc.baselines._params import require_number, require_whole
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.progress import Reporter, watched
@@ -167,14 +167,11 @@ class LabelFilters(XMCEstimator):
         self.verbose = verbose
 
     def _check_params(self) -> None:
-        if not isinstance(self.n_filters, Integral) or not 1 <= self.n_filters <= 64:
-            raise BlockXMCError(f"LabelFilters: n_filters must be a whole number from 1 to 64, got {self.n_filters!r}")
-        for name in ("C1", "C2"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not 0 < value < np.inf:
-                raise BlockXMCError(f"LabelFilters: {name} must be a positive number, got {value!r}")
-        if self.n_steps is not None and (not isinstance(self.n_steps, Integral) or self.n_steps < 1):
-            raise BlockXMCError(f"LabelFilters: n_steps must be None or at least 1, got {self.n_steps!r}")
+        require_whole(self, "n_filters", 1, 64)
+        require_number(self, "C1")
+        require_number(self, "C2")
+        if self.n_steps is not None:
+            require_whole(self, "n_steps")
         if self.bounds not in ("exact", "quantile"):
             raise BlockXMCError(f"LabelFilters: bounds must be 'exact' or 'quantile', got {self.bounds!r}")
 

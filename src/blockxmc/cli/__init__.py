@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "evaluate": "evaluate",
     "inspect": "inspect",
     "partition": "partition",
+    "tune": "tune",
     "stats": "stats",
     "convert": "convert",
     "experiment": "experiment",

@@ -33,7 +33,7 @@ def demo(
     reporter = reporter_for(verbosity())
     with reporter.phase("read the bundled data"):
         train, test = load_demo()
-    common = {"n_jobs": threads, "verbose": verbosity()}
+    common: dict[str, Any] = {"n_jobs": threads, "verbose": verbosity()}
     systems: dict[str, Any] = {
         "full DiSMEC": DiSMEC(**common),
         "BP, as in the paper": BlockwiseClassifier.paper(DiSMEC(), **common),
@@ -76,9 +76,11 @@ def _train_and_measure(estimator: Any, train: Dataset, test: Dataset) -> dict[st
 
 def _label_sentences(model: Any, train: Dataset) -> list[list[str]]:
     assert train.vectorizer is not None
-    labels, scores = model.predict_topk(train.vectorizer.transform(list(SENTENCES)), 5)
+    labels, _ = model.predict_topk(train.vectorizer.transform(list(SENTENCES)), 5)
     names = model.label_names_
-    return [[text, ", ".join(str(names[j]) for j in row if j >= 0)] for text, row in zip(SENTENCES, labels, strict=True)]
+    return [
+        [text, ", ".join(str(names[j]) for j in row if j >= 0)] for text, row in zip(SENTENCES, labels, strict=True)
+    ]
 
 
 def _draw(model: Any, train: Dataset, out: Path) -> str | None:

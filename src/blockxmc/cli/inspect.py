@@ -39,7 +39,7 @@ def inspect(
         **({"checksums": "all right"} if verify else {}),
         **getattr(estimator, "cost_", {}),
     }
-    partition = getattr(estimator, "partition_", None)
+    partition: Any = getattr(estimator, "partition_", None)
     names = estimator.label_names_
     if block is not None and (partition is None or not 0 <= block < partition.n_blocks_):
         has = 0 if partition is None else partition.n_blocks_

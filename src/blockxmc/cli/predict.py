@@ -58,9 +58,8 @@ def _lines(answer: TopK, names: Any, format: str) -> Iterator[str]:
         elif format == "jsonl":
             yield jsonlib.dumps({"labels": named, "scores": [float(f"{s:.6g}") for _, s in pairs]}, ensure_ascii=False)
         else:
-            rows = (f"{i}\t{rank}\t{_flat(name)}\t{s:.6g}" for rank, (name, (_, s)) in enumerate(zip(named, pairs), 1))
-            if pairs:
-                yield "\n".join(rows)
+            for rank, (name, (_, s)) in enumerate(zip(named, pairs, strict=True), 1):
+                yield f"{i}\t{rank}\t{_flat(name)}\t{s:.6g}"
 
 
 def _flat(name: Any) -> str:

@@ -37,7 +37,7 @@ def make_system(
     paper: bool = False,
     blocks: str = "auto",
     lam: str = "auto",
-    weights: str = "auto",
+    weights: Any = "auto",
     route: str = "auto",
     parameters: list[str] | None = None,
     **common: Any,
@@ -45,6 +45,7 @@ def make_system(
     """The estimator a command line asks for; options that the system does not have are refused."""
     from blockxmc import BlockwiseClassifier
     from blockxmc.baselines import CBMLC, LPSR, FastXML, LabelFilters
+    from blockxmc.model import lean_dismec
 
     if system not in SYSTEMS:
         raise BlockXMCError(f"--system must be one of {', '.join(SYSTEMS)}, got {system!r}")
@@ -53,7 +54,10 @@ def make_system(
     for option, used in given.items():
         if used and option not in allowed:
             raise BlockXMCError(f"{option} has no meaning for --system {system}")
-    learner = make_base(base or ("naive-bayes" if system == "lpsr" else "dismec"))
+    if base is None and system == "bp" and not paper and weights in ("auto", "shared"):
+        learner = lean_dismec()
+    else:
+        learner = make_base(base or ("naive-bayes" if system == "lpsr" else "dismec"))
     counted = {} if blocks == "auto" else {"n_blocks": _number("--blocks", blocks, int)}
     estimator: Any
     if system == "bp":
@@ -86,7 +90,7 @@ def _number(option: str, text: str, kind: type) -> Any:
         raise BlockXMCError(f"{option} must be a number or a word it knows, got {text!r}") from None
 
 
-def _with_parameters(estimator: Any, parameters: list[str]) -> Any:
+def _with_parameters(estimator: XMCEstimator, parameters: list[str]) -> XMCEstimator:
     """``--param base__C=2`` and the like."""
     for text in parameters:
         name, equals, value = text.partition("=")

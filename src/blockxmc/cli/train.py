@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,9 +39,9 @@ def train(
     from blockxmc.progress import reporter_for
     from blockxmc.storage import check_target
 
-    common = {"n_jobs": threads, "random_state": seed, "verbose": verbosity()}
-    options = {"paper": paper, "blocks": blocks, "lam": lam, "weights": weights, "route": route, "parameters": param}
-    estimator = make_system(system, base, **options, **common)
+    common: dict[str, Any] = {"n_jobs": threads, "random_state": seed, "verbose": verbosity()}
+    options: dict[str, Any] = {"blocks": blocks, "lam": lam, "weights": weights, "route": route}
+    estimator = make_system(system, base, paper=paper, parameters=param, **options, **common)
     check_target(model)
     with reporter_for(verbosity()).phase("read"):
         dataset = read_dataset(data, label_names=None if label_names is None else read_label_names(label_names))

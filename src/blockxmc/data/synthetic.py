@@ -58,7 +58,7 @@ class Shape:
         )
 
 
-# Sizes and labels per row as published (those of the paper's data table); words per row as the repository states them.
+# Sizes and labels per row as in the paper's data table (mediamill: as published); words per row are approximate.
 SHAPES = {
     "amazoncat-13k": Shape(1_186_239, 306_782, 203_882, 13_330, 5.04, 71, 1.0),
     "wiki10-31k": Shape(14_146, 6_616, 101_938, 30_938, 18.64, 673, 1.0),

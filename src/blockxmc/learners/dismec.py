@@ -1,7 +1,75 @@
-"""temporary"""
-from blockxmc.learners.ppd_sparse import PPDSparse
-class DiSMEC(PPDSparse):
-    def __init__(self, C=1.0, bias=1.0, prune=0.01, tol=0.01, n_jobs=None, random_state=0, verbose=0):
-        self.C=C; self.bias=bias; self.prune=prune; self.tol=tol; self.n_jobs=n_jobs; self.random_state=random_state; self.verbose=verbose
-    lam=0.0
-    max_iter=50
+"""DiSMEC: one linear support vector machine per label, pruned."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from scipy import sparse
+
+from blockxmc._linear import check_linear_params, train_one_vs_all
+from blockxmc.learners._learner import Job, Learner
+from blockxmc.weights import LinearWeights
+
+
+class DiSMEC(Learner):
+    """One-vs-all linear classifiers with squared hinge loss; small weights are pruned after training.
+
+    Each label minimises ``1/2 |w|^2 + C sum_i max(0, 1 - s_i w.x_i)^2`` over all rows (LIBLINEAR's ``-s 2``) until the
+    gradient is ``tol * max(min(positives, negatives), 1) / n`` of what it is at ``w = 0``.
+
+    Parameters
+    ----------
+    C : weight of the loss against the regulariser.
+    bias : value of a constant feature added to every row (its weight is regularised like any other); None or 0: none.
+    prune : weights of smaller magnitude become zero, biases included; 0 keeps them all.
+    tol : relative accuracy of the solution, as LIBLINEAR's ``-e``.
+    n_jobs : threads; None means every core. The result does not depend on it.
+    random_state : accepted for symmetry with other learners; training has no randomness.
+    verbose : 1 shows progress.
+
+    >>> import numpy as np
+    >>> X = np.array([[1.0, 0], [0.9, 0.1], [0, 1.0], [0.1, 0.9]])
+    >>> Y = np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
+    >>> DiSMEC().fit(X, Y).predict_topk(X, k=1)[0].ravel().tolist()
+    [0, 0, 1, 1]
+    """
+
+    one_vs_all: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        bias: float | None = 1.0,
+        prune: float = 0.01,
+        tol: float = 0.01,
+        n_jobs: int | None = None,
+        random_state: int | None = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.C = C
+        self.bias = bias
+        self.prune = prune
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_params(self) -> None:
+        check_linear_params(self.C, self.tol, self.prune, self.bias)
+
+    def _train(
+        self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, rows: sparse.csr_array | None = None
+    ) -> LinearWeights:
+        """Weights of all labels; ``rows`` (labels x n, a pattern) restricts each label to some of the rows."""
+        return train_one_vs_all(
+            X,
+            Y,
+            loss="squared_hinge",
+            C=self.C,
+            tol=self.tol,
+            bias=self.bias,
+            prune=self.prune,
+            threads=job.threads,
+            phase=job.phase,
+            rows=rows,
+        )

@@ -33,7 +33,7 @@ class PDSparse(Learner):
     max_iter : at most so many passes over the rows (and as many again for the post-solve).
     tol : stop when the duality gap falls below this share of the objective.
     early_stopping : share of the rows held out to judge by top-1 accuracy when to stop (0: none). The best pass is
-        kept, and the post-solve only where it does not lower that accuracy.
+        kept. The post-solve is undone where it clearly lowers that accuracy, and else includes the held-out rows.
     patience : passes without better held-out accuracy before stopping.
     importance_sampling : search for violating labels with a sample of each row's features (faster, less exact).
     post_solve : fit the weights that survived once more without L1.
@@ -100,7 +100,7 @@ class PDSparse(Learner):
         features, columns = np.unique(X.indices, return_inverse=True)
         indptr, _, values = csr_args(X)
         y_indptr, y_indices, _ = csr_args(Y)
-        steps = self.max_iter * int(X.shape[0]) * (2 if self.post_solve else 1)
+        steps = self.max_iter * int(X.shape[0]) * (3 if self.post_solve else 1)
         coef_indptr, labels, weights, gap_trace, held_out_trace, gap, primal = watched(
             _kernels.pd_sparse,
             indptr,

@@ -6,7 +6,7 @@ saved, because that would need a pickle.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -122,13 +122,12 @@ def _as_linear(models: list[Any], n_features: int) -> LinearWeights:
         if isinstance(model, _Constant):
             bias[j] = model.value
         else:
-            coef = model.coef_.toarray() if sparse.issparse(model.coef_) else model.coef_
-            columns[:, j] = np.ravel(coef)
+            columns[:, j] = np.ravel(model.coef_.toarray() if hasattr(model.coef_, "toarray") else model.coef_)
             bias[j] = np.ravel(model.intercept_)[0]
     return LinearWeights(sparse.csr_array(columns), bias)
 
 
-def as_learner(base: Any, default: type[Learner]) -> Learner:
+def as_learner(base: Any, default: Callable[[], Learner]) -> Learner:
     """A fresh, unfitted learner for what the user gave as ``base`` (None: the default)."""
     if base is None:
         return default()

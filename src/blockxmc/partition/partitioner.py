@@ -96,6 +96,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> Self:
         self._check_params(X.shape[0])
+        self.n_features_in_ = int(X.shape[1])
         if not Y.nnz:
             raise BlockXMCError("no row has a label: there is nothing to partition")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))

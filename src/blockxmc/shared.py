@@ -1,0 +1,238 @@
+"""Shared weights: one vector per label, trained on what the router will really send to the label's blocks.
+
+The paper trains a label anew in every block on the block's rows alone, which starves it as blocks get small. Here a label
+learns once from the rows assigned or routed to any block that holds it, and from all its positives: one to a few per cent
+of all rows, yet nearly everything that could teach it something. Blocks may then be many and small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blockxmc.learners._learner import Job, Learner
+from blockxmc.learners.sklearn_adapter import OpaqueWeights
+from blockxmc.partition import Partitioner, choice
+from blockxmc.progress import Reporter
+from blockxmc.routing import Router
+from blockxmc.scoring import Scorer
+from blockxmc.weights import Ids, LinearWeights
+
+I32 = NDArray[np.int32]
+
+# (label, row) pairs listed at a time while labels are trained (a quarter of a gigabyte).
+PAIRS_AT_A_TIME = 2**26
+# Share of the positives that the label clusters of the start keep where lambda is left open.
+CAPTURED_FLOOR = 0.9
+# A label is common when it lives in more blocks than this, and in more than this part of all blocks.
+COMMON_BLOCKS = 4
+COMMON_SHARE = 16
+# Weights of the router below this are dropped: it only has to rank blocks.
+ROUTER_PRUNE = 0.05
+
+
+def partition_for_shared(
+    X: sparse.csr_array, Y: sparse.csr_array, options: Partitioner, reporter: Reporter, *, seed: int, threads: int
+) -> Partitioner:
+    """Many small blocks that start from clusters of labels; lambda keeps nine tenths of the positives where it is open."""
+    n_blocks, lam = options.n_blocks, options.lam
+    if n_blocks in ("auto", "cost"):
+        n_blocks = choice.fewest_products(X, Y, None, "quadratic", seed=seed, threads=threads).n_blocks
+    start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)._fit(
+        X, Y, reporter
+    )
+    if lam == "auto":
+        lam = choice.lam_at_floor(start.ranking_, "quadratic", CAPTURED_FLOOR)
+    partition = Partitioner(start.n_blocks_, lam, init=start.assignment_, random_state=seed, n_jobs=threads)
+    partition._fit(X, Y, reporter)
+    # An array is how the start was handed over, not a choice of the user's to be remembered with the model.
+    partition.set_params(n_blocks=options.n_blocks, lam=options.lam, init="labels")
+    return partition
+
+
+def make_router() -> Router:
+    """Squared hinge trains much faster than the paper's logistic loss when blocks are many."""
+    return Router(bias=1.0, loss="squared_hinge", prune=ROUTER_PRUNE, tol=0.1)
+
+
+def cover_all_labels(Y: sparse.csr_array, assignment: I32, label_clusters: Sequence[Ids]) -> list[NDArray[np.int64]]:
+    """Give every label that lambda has cut from all blocks back to the block that holds most of its positives.
+
+    >>> Y = sparse.csr_array(np.array([[1, 1], [1, 0]], np.float32))
+    >>> [ids.tolist() for ids in cover_all_labels(Y, np.array([0, 1], np.int32), [np.array([0]), np.array([0])])]
+    [[0, 1], [0]]
+    """
+    covered = np.zeros(Y.shape[1], bool)
+    covered[np.concatenate([np.asarray(ids) for ids in label_clusters])] = True
+    labels, homes = home_blocks(Y, assignment, len(label_clusters))
+    lost = ~covered[labels]
+    extra = [labels[lost & (homes == block)] for block in range(len(label_clusters))] if lost.any() else None
+    if extra is None:
+        return [np.asarray(ids, np.int64) for ids in label_clusters]
+    return [np.sort(np.concatenate([ids, more])) for ids, more in zip(label_clusters, extra, strict=True)]
+
+
+def home_blocks(Y: sparse.csr_array, assignment: I32, n_blocks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Labels with positives, and the block that holds most of each one's positives (ties to the lower block)."""
+    pairs = Y.indices.astype(np.int64) * n_blocks + np.repeat(assignment, np.diff(Y.indptr))
+    keys, counts = np.unique(pairs, return_counts=True)
+    labels, blocks = keys // n_blocks, keys % n_blocks
+    order = np.lexsort((blocks, -counts, labels))
+    first = np.ones(labels.size, bool)
+    first[1:] = labels[order][1:] != labels[order][:-1]
+    return labels[order][first], blocks[order][first]
+
+
+def common_labels(label_clusters: Sequence[Ids], n_labels: int) -> NDArray[np.int64]:
+    """Labels that live in so many blocks that their weights are better kept once, in a block that every row visits.
+
+    Scoring a label for every row is cheap beside storing it a dozen times; the blocks still list it, so that nothing
+    changes in what is a candidate where.
+    """
+    counts = np.bincount(np.concatenate([np.asarray(ids, np.int64) for ids in label_clusters]), minlength=n_labels)
+    return np.flatnonzero(counts > max(COMMON_BLOCKS, len(label_clusters) / COMMON_SHARE))
+
+
+def pack_shared(
+    weights: LinearWeights | OpaqueWeights, label_clusters: Sequence[Ids], *, n_features: int, n_labels: int
+) -> Scorer:
+    """Weights packed per block; those of the common labels stand in one last block only."""
+    common = common_labels(label_clusters, n_labels)
+    if not common.size or isinstance(weights, OpaqueWeights):
+        return Scorer.pack(
+            list(weights.split(label_clusters)), label_clusters, n_features=n_features, n_labels=n_labels
+        )
+    listed = np.zeros(n_labels, bool)
+    listed[common] = True
+    # In its blocks a common label is an empty name: no weights, and a score that never counts.
+    bias = np.where(listed, np.float32(-np.inf), weights.bias)
+    keep = sparse.diags_array((~listed).astype(np.float32))
+    own = LinearWeights(sparse.csr_array(weights.coef @ keep), bias, weights.mass, weights.features)
+    own.coef.eliminate_zeros()
+    parts = [*own.split(label_clusters), *weights.split([common])]
+    return Scorer.pack(parts, [*label_clusters, common], n_features=n_features, n_labels=n_labels)
+
+
+@dataclass(frozen=True)
+class SharedWeights:
+    """One vector per label, and which pairs of (row, label) taught them."""
+
+    weights: LinearWeights | OpaqueWeights
+    share_of_pairs: float
+
+
+def train_shared(
+    learner: Learner,
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    assignment: I32,
+    routed: I32,
+    label_clusters: Sequence[Ids],
+    reporter: Reporter,
+    *,
+    threads: int,
+    seed: int,
+) -> SharedWeights:
+    """Train every label once on the rows of its blocks (assigned or routed there) and its own positives."""
+    n, m = Y.shape
+    visits = _visits(assignment, routed, len(label_clusters))
+    holds = _holds(label_clusters, m)
+    order = _by_home(Y, assignment, len(label_clusters))
+    parts: list[Any] = []
+    pairs = 0
+    with reporter.phase("train labels", m) as phase:
+        for labels in _batches(visits, holds, Y, order):
+            rows = _rows_of_labels(visits, holds, Y, labels)
+            pairs += rows.nnz
+            job = Job(threads, seed, _Shifted(phase, sum(part.n_labels for part in parts)))
+            parts.append(learner._train(X, sparse.csr_array(Y[:, labels]), job, rows=rows))  # type: ignore[call-arg]
+    return SharedWeights(_joined(parts, np.argsort(order)), pairs / max(n * m, 1))
+
+
+def _joined(parts: list[Any], back: NDArray[np.intp]) -> LinearWeights | OpaqueWeights:
+    """The weights of all batches as one, in the order of the label ids."""
+    if not all(isinstance(part, LinearWeights) for part in parts):
+        models = [model for part in parts for model in part.models]
+        return OpaqueWeights(tuple(models[j] for j in back))
+    coef = sparse.csc_array(sparse.hstack([part.coef for part in parts], format="csc"))
+    bias = np.concatenate([part.bias for part in parts])[back]
+    mass = None if parts[0].mass is None else np.concatenate([part.mass for part in parts])[back]
+    return LinearWeights(sparse.csr_array(coef[:, back]), bias, mass)
+
+
+def outside_violations(
+    shared: SharedWeights,
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    assignment: I32,
+    routed: I32,
+    label_clusters: Sequence[Ids],
+) -> float:
+    """Share of (row, label) pairs outside the training rows whose margin would have taught the label something.
+
+    A row outside a label's rows changes the label's solution only if its score lies above -1. Measured on a sample of rows;
+    near zero means that training on the union lost nothing.
+    """
+    rows = np.linspace(0, X.shape[0] - 1, min(X.shape[0], 256)).astype(int)
+    visits = _visits(assignment, routed, len(label_clusters))[rows]
+    inside = sparse.csr_array(visits @ _holds(label_clusters, Y.shape[1]) + Y[rows]).toarray() > 0
+    scores = shared.weights.scores(sparse.csr_array(X[rows]))
+    outside = ~inside
+    return float((scores[outside] > -0.5).mean()) if outside.any() else 0.0
+
+
+def _visits(assignment: I32, routed: I32, n_blocks: int) -> sparse.csr_array:
+    n, t = routed.shape
+    columns = np.column_stack([assignment, routed]).ravel()
+    out = sparse.csr_array(
+        (np.ones(columns.size, np.float32), columns, np.arange(n + 1) * (t + 1)), shape=(n, n_blocks)
+    )
+    out.sum_duplicates()
+    return out
+
+
+def _holds(label_clusters: Sequence[Ids], n_labels: int) -> sparse.csr_array:
+    indptr = np.concatenate([[0], np.cumsum([len(ids) for ids in label_clusters])])
+    ids = np.concatenate([np.asarray(cluster, np.int32) for cluster in label_clusters])
+    return sparse.csr_array((np.ones(ids.size, np.float32), ids, indptr), shape=(len(label_clusters), n_labels))
+
+
+def _by_home(Y: sparse.csr_array, assignment: I32, n_blocks: int) -> NDArray[np.intp]:
+    """Labels in the order of their home blocks: neighbours then learn from similar rows, which the solver likes."""
+    home = np.full(Y.shape[1], n_blocks, np.int64)
+    labels, blocks = home_blocks(Y, assignment, n_blocks)
+    home[labels] = blocks
+    return np.argsort(home, kind="stable")
+
+
+def _batches(
+    visits: sparse.csr_array, holds: sparse.csr_array, Y: sparse.csr_array, order: NDArray[np.intp]
+) -> Iterator[NDArray[np.intp]]:
+    """Stretches of labels whose training rows fit into memory together."""
+    rows_per_block = np.bincount(visits.indices, minlength=holds.shape[0]).astype(np.float64)
+    expected = (rows_per_block @ holds)[order] + np.bincount(Y.indices, minlength=Y.shape[1])[order]
+    stretch = (np.cumsum(expected) // PAIRS_AT_A_TIME).astype(np.int64)
+    yield from np.split(order, np.flatnonzero(np.diff(stretch)) + 1)
+
+
+def _rows_of_labels(
+    visits: sparse.csr_array, holds: sparse.csr_array, Y: sparse.csr_array, labels: NDArray[np.intp]
+) -> sparse.csr_array:
+    """labels x rows, ascending: the rows each label learns from."""
+    pairs = sparse.csr_array(visits @ sparse.csr_array(holds[:, labels])) + sparse.csr_array(Y[:, labels])
+    return sparse.csr_array(sparse.csc_array(pairs).T)
+
+
+class _Shifted:
+    """A phase that goes on where the batches before it ended."""
+
+    def __init__(self, phase: Any, done: int) -> None:
+        self._phase, self._done = phase, done
+
+    def update(self, done: int) -> None:
+        self._phase.update(self._done + done)

@@ -1,0 +1,17 @@
+"""Choosing lambda, the number of blocks and how a model is served: by tolerance, by budget, on held-out rows."""
+
+from blockxmc.tuning.budget import tune_budget
+from blockxmc.tuning.final import fit_tuned
+from blockxmc.tuning.protocol import quick_lambda, tune_lambda
+from blockxmc.tuning.result import BudgetResult, FoldRecord, Point, TuningResult
+
+__all__ = [
+    "BudgetResult",
+    "FoldRecord",
+    "Point",
+    "TuningResult",
+    "fit_tuned",
+    "quick_lambda",
+    "tune_budget",
+    "tune_lambda",
+]

@@ -1,0 +1,63 @@
+"""The final fit: the kind of model that was evaluated, on all rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from sklearn.base import clone
+
+from blockxmc.errors import BlockXMCError
+from blockxmc.learners._learner import Learner
+from blockxmc.learners.dismec import DiSMEC
+from blockxmc.learners.sklearn_adapter import as_learner
+from blockxmc.partition import Partitioner
+from blockxmc.tuning.protocol import described
+from blockxmc.tuning.result import BudgetResult, TuningResult
+
+if TYPE_CHECKING:
+    from blockxmc.model import BlockwiseClassifier
+
+
+def fit_tuned(
+    result: TuningResult | BudgetResult,
+    X: Any,
+    Y: Any,
+    choice: Literal["speed", "accuracy"] | str = "speed",
+    *,
+    base: Any = None,
+    partitioner: Partitioner | None = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> BlockwiseClassifier:
+    """Fit the model that was tuned: the same kind of assignment, weights and routing, on all rows.
+
+    ``base`` and ``partitioner`` must be what the result was made with (a result holds their description, not them).
+
+    >>> from blockxmc import NaiveBayes
+    >>> from blockxmc.tuning import quick_lambda
+    >>> from blockxmc.data import make_synthetic
+    >>> train, _ = make_synthetic(n_train=300, n_test=10, n_features=60, n_labels=12, seed=0)
+    >>> result = quick_lambda(train.X, train.Y, NaiveBayes(), n_blocks=2)
+    >>> model = fit_tuned(result, train.X, train.Y, base=NaiveBayes())
+    >>> abs(model.partition_.lam_ / result.speed_driven.lam - 1) < 1e-9
+    True
+    """
+    from blockxmc.model import BlockwiseClassifier  # here, so that the model may ask for quick_lambda
+
+    learner: Learner = as_learner(base, DiSMEC)
+    options = Partitioner() if partitioner is None else clone(partitioner)
+    for what, mine in {"base": described(learner), "partitioner": described(options)}.items():
+        if mine != result.setting[what]:
+            raise BlockXMCError(f"the result was tuned with {what} {result.setting[what]}, not {mine}: pass that one")
+    if choice not in ("speed", "accuracy"):
+        raise BlockXMCError(f"choice must be 'speed' or 'accuracy', got {choice!r}")
+    point, seed = result.choice(choice), result.setting["seed"]
+    scale = len(X) if isinstance(X, list) else X.shape[0]
+    common: dict[str, Any] = {"n_jobs": n_jobs, "verbose": verbose, "random_state": seed}
+    start = clone(options).set_params(n_blocks=point.n_blocks, lam=point.assigned_at * scale / point.n_blocks, **common)
+    start.fit(X, Y)
+    fixed = clone(options).set_params(init=start.assignment_, max_iter=0, n_blocks="auto")
+    lam = point.lam_rel * scale / point.n_blocks
+    weights: Any = point.weights
+    model = BlockwiseClassifier(learner, fixed, lam=lam, weights=weights, route=point.route, **common)
+    return model.fit(X, Y)

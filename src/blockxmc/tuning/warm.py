@@ -1,0 +1,58 @@
+"""Warm starts along lambda for bases whose labels are trained together: a larger lambda only takes labels away."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+
+from blockxmc.learners._learner import Job, Learner
+from blockxmc.weights import F32, LinearWeights, LowRankWeights, Weights
+
+# From the factors of a smaller lambda one outer round ends below what five rounds reach from nothing.
+_ROUNDS = 1
+
+
+def takes_warm_start(learner: Learner) -> bool:
+    """Whether the learner can begin from factors of a related problem.
+
+    >>> from blockxmc import DiSMEC, LEML
+    >>> takes_warm_start(LEML()), takes_warm_start(DiSMEC())
+    (True, False)
+    """
+    return "warm" in inspect.signature(learner._train).parameters
+
+
+def warm_start(weights: Weights, kept: NDArray[np.intp], rank: int) -> tuple[F32, F32] | None:
+    """Factors (W, H) of the kept labels, or None where a product of the two is all there is and the rank is too small.
+
+    >>> W, H = warm_start(LowRankWeights(np.ones((2, 1), np.float32), np.ones((3, 1), np.float32)), np.array([0, 2]), 1)
+    >>> W.shape, H.shape
+    ((2, 1), (2, 1))
+    """
+    if isinstance(weights, LowRankWeights):
+        H = weights.H[kept]
+        if H.shape[1] <= kept.size:
+            return weights.W, H
+        return weights.W @ H.T, np.eye(kept.size, dtype=np.float32)
+    if isinstance(weights, LinearWeights) and kept.size <= rank:
+        return weights.coef[:, kept].toarray(), np.eye(kept.size, dtype=np.float32)
+    return None
+
+
+class WarmLearner:
+    """Trains one block as its learner does, but from the block's weights at a smaller lambda."""
+
+    def __init__(self, learner: Learner, previous: Weights, kept: NDArray[np.intp]) -> None:
+        self._learner: Any = clone(learner)
+        self._start = warm_start(previous, kept, self._learner.rank)
+        if self._start is not None:
+            self._learner.set_params(n_iter=min(self._learner.n_iter, _ROUNDS))
+
+    def _train(self, X: sparse.csr_array, Y: sparse.csr_array, job: Job) -> Weights:
+        weights: Weights = self._learner._train(X, Y, job, warm=self._start)
+        return weights

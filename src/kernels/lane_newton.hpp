@@ -1,0 +1,293 @@
+// Newton's method for sixteen labels side by side: min_w 1/2 |w|^2 + C sum_i loss(s_i w.x_i), squared hinge or logistic.
+//
+// A step needs a direction per lane, then one pass over X and one line search for all of them. Where the lanes' active
+// rows overlap (frequent labels, first steps, logistic loss) the directions come from conjugate gradients in lock-step,
+// a pass over X for all lanes at once. Where they do not (a rare label ends with a per cent or two of the rows inside its
+// margin, other ones than its neighbours) each lane solves the problem on its own active rows: problem and sub-problem
+// have the same gradient at the start, so a point where the sub-problem is lower lies in a direction of descent.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "lane_start.hpp"
+#include "local_svm.hpp"
+
+// Rows that matter in some wanted lane (inside the margin; with the logistic loss all of them), and how often they do.
+LANES_MULTIVERSION static int64_t find_active_rows(int64_t n, Loss loss, const LaneMask *positive, const LaneMask *wanted,
+                                                   const Lanes *z, std::vector<ActiveRow> &out) {
+    out.clear();
+    int64_t total = 0;
+    const FloatLanes zero = {};
+    for (int64_t i = 0; i < n; ++i) {
+        ActiveRow found{static_cast<int32_t>(i), 0};
+        if (loss == Loss::logistic) {
+            found.lanes = wanted[i];
+        } else {
+            const FloatLanes sign = lanes_of(positive[i]) ? zero + 1.0f : zero - 1.0f;
+            const IntLanes inside = (sign * z[i].v < 1.0f) & lanes_of(wanted[i]);
+            if (!any_lane(inside)) continue;
+            for (int lane = 0; lane < kLanes; ++lane) found.lanes |= static_cast<LaneMask>((inside[lane] & 1) << lane);
+        }
+        if (!found.lanes) continue;
+        total += std::popcount(found.lanes);
+        out.push_back(found);
+    }
+    return total;
+}
+
+// Gradient and diagonal of the Hessian at the cached products z.
+LANES_MULTIVERSION static void lane_gradient(const Rows &rows, Loss loss, float C, const LaneMask *positive,
+                                             const std::vector<ActiveRow> &active, const Lanes *z, const Lanes *w,
+                                             Lanes *gradient, Lanes *diagonal, Lanes *curvature) {
+    const int64_t d = rows.n_features();
+    const FloatLanes zero = {};
+    for (int64_t f = 0; f < d; ++f) {
+        gradient[f].v = w[f].v;
+        diagonal[f].v = zero + 1.0f;
+    }
+    FloatLanes slope_sum = {}, curve_sum = {};
+    for (const auto [i, lanes] : active) {
+        FloatLanes first, second;
+        loss_derivatives(loss, C, positive[i], lanes, z[i].v, first, second);
+        curvature[i].v = second;
+        slope_sum += first;
+        curve_sum += second;
+        for (int64_t k = rows.x.indptr[i]; k < rows.x.indptr[i + 1]; ++k) {
+            const int32_t f = rows.x.indices[k];
+            const float value = rows.x.data[k];
+            gradient[f].v += first * value;
+            diagonal[f].v += second * (value * value);
+        }
+    }
+    if (rows.bias != 0) {
+        gradient[rows.x.n_cols].v += slope_sum * rows.bias;
+        diagonal[rows.x.n_cols].v += curve_sum * (rows.bias * rows.bias);
+    }
+}
+
+// s += alpha p; r -= alpha q; returns r . r / m
+LANES_MULTIVERSION static void conjugate_step(int64_t d, const Lanes &alpha, const Lanes *p, const Lanes *q, const Lanes *m,
+                                              Lanes *s, Lanes *r, LaneSums &rz) {
+    constexpr int64_t kRun = 32;
+    rz = LaneSums{};
+    for (int64_t start = 0; start < d; start += kRun) {
+        FloatLanes part = {};
+        const int64_t stop = start + kRun < d ? start + kRun : d;
+        for (int64_t f = start; f < stop; ++f) {
+            s[f].v += alpha.v * p[f].v;
+            const FloatLanes left = r[f].v - alpha.v * q[f].v;
+            r[f].v = left;
+            part += left * left * m[f].v;
+        }
+        for (int lane = 0; lane < kLanes; ++lane) rz[lane] += part[lane];
+    }
+}
+
+// p = r * m + beta p
+LANES_MULTIVERSION static void next_direction(int64_t d, const Lanes &beta, const Lanes *r, const Lanes *m, Lanes *p) {
+    for (int64_t f = 0; f < d; ++f) p[f].v = r[f].v * m[f].v + beta.v * p[f].v;
+}
+
+// Inverse of the preconditioner in place of the diagonal; s = 0; r = -g; p = r / m; returns g . g / m
+LANES_MULTIVERSION static void conjugate_start(int64_t d, const Lanes *gradient, Lanes *m, Lanes *s, Lanes *r, Lanes *p,
+                                               LaneSums &rz) {
+    constexpr int64_t kRun = 32;
+    rz = LaneSums{};
+    for (int64_t start = 0; start < d; start += kRun) {
+        FloatLanes part = {};
+        const int64_t stop = start + kRun < d ? start + kRun : d;
+        for (int64_t f = start; f < stop; ++f) {
+            const FloatLanes inverse = 1.0f / ((1.0f - kDiagonalShare) + kDiagonalShare * m[f].v);
+            const FloatLanes left = -gradient[f].v;
+            m[f].v = inverse;
+            s[f].v = left - left;
+            r[f].v = left;
+            p[f].v = left * inverse;
+            part += left * left * inverse;
+        }
+        for (int lane = 0; lane < kLanes; ++lane) rz[lane] += part[lane];
+    }
+}
+
+LANES_MULTIVERSION static void add_row(const Rows &rows, int64_t i, LaneMask lanes, Lanes *out) {
+    const FloatLanes zero = {};
+    row_scatter(rows, i, lanes_of(lanes) ? zero + 1.0f : zero, out);
+}
+
+class LaneNewton {
+  public:
+    LaneNewton(const Rows &rows, const Objective &objective, const MeanRow &mean)
+        : rows_(rows), objective_(objective), mean_(mean), line_(rows, objective), local_(rows), gradient_(rows.n_features()),
+          diagonal_(gradient_.size()), residual_(gradient_.size()), conjugate_(gradient_.size()), product_(gradient_.size()),
+          curvature_(rows.x.n_rows), wanted_(rows.x.n_rows) {}
+
+    // positive[i] has the bit of each lane for which row i is a positive, member[i] that of each lane trained on row i
+    // (all_rows: every lane is trained on every row). The weights are then in weights().
+    void solve(LaneMask lanes, const LaneMask *positive, const LaneMask *member, bool all_rows) {
+        positive_ = positive;
+        set_targets(positive, member, all_rows);
+        if (objective_.loss == Loss::squared_hinge) start_in_plane(positive, member);
+        else line_.to_zero();
+        LaneMask open = lanes;
+        for (int newton = 0; open && newton < kMaxNewton; ++newton) {
+            for (int64_t i = 0; i < rows_.x.n_rows; ++i) wanted_[i] = member[i] & open;
+            const int64_t pairs = find_active_rows(rows_.x.n_rows, objective_.loss, positive, wanted_.data(), line_.z.data(), active_);
+            const bool apart = static_cast<double>(pairs) < kOverlap * static_cast<double>(active_.size());
+            open &= ~(objective_.loss == Loss::squared_hinge && apart ? directions_alone(open) : directions_together(open));
+            if (open) open &= ~line_.move(open, positive, wanted_.data());
+        }
+    }
+
+    const LaneVector &weights() const { return line_.w; }
+
+  private:
+    static constexpr double kOverlap = 2;      // mean lanes per active row from which lock-step is the cheaper way
+    static constexpr double kReduction = 0.1;  // a lane alone stops at this share of its gradient ...
+    static constexpr double kPrecision = 0.5;  // ... or at this share of what it is to reach
+    static constexpr int kSteps = 3;           // ... or after so many steps
+
+    int64_t width() const { return static_cast<int64_t>(gradient_.size()); }
+    float C() const { return static_cast<float>(objective_.C); }
+
+    static LaneSums row_counts(int64_t n, const LaneMask *rows) {
+        LaneSums out;
+        for (int64_t i = 0; i < n; ++i)
+            for (unsigned left = rows[i]; left; left &= left - 1) out[std::countr_zero(left)] += 1;
+        return out;
+    }
+
+    // out = sum over rows, in the lanes of mask[i], of x_i (without the bias).
+    void sum_rows(const LaneMask *mask, LaneVector &out) const {
+        std::fill(out.begin(), out.end(), Lanes{});
+        for (int64_t i = 0; i < rows_.x.n_rows; ++i)
+            if (mask[i]) add_row(rows_, i, mask[i], out.data());
+    }
+
+    // |g| to reach in each lane, from |g(0)| = slope * |sum over members - 2 sum over positives|, which is left in w.
+    void set_targets(const LaneMask *positive, const LaneMask *member, bool all_rows) {
+        const double n = static_cast<double>(rows_.x.n_rows);
+        positives_ = row_counts(rows_.x.n_rows, positive);
+        LaneSums members, squared;
+        if (all_rows) std::fill_n(members.v, kLanes, n);
+        else members = row_counts(rows_.x.n_rows, member);
+        sum_rows(positive, line_.w);
+        if (!all_rows) sum_rows(member, line_.direction);
+        for (int64_t f = 0; f < rows_.x.n_cols; ++f)
+            for (int lane = 0; lane < kLanes; ++lane) {
+                const double sum = all_rows ? n * mean_.mean[f] : line_.direction[f][lane];
+                squared[lane] += (sum - 2 * line_.w[f][lane]) * (sum - 2 * line_.w[f][lane]);
+            }
+        const double slope = objective_.loss == Loss::logistic ? 0.5 * objective_.C : 2 * objective_.C;
+        for (int lane = 0; lane < kLanes; ++lane) {
+            const double bias = rows_.bias * (members[lane] - 2 * positives_[lane]);
+            target_[lane] = objective_.target(slope * std::sqrt(squared[lane] + bias * bias),
+                                              static_cast<int64_t>(positives_[lane]), static_cast<int64_t>(members[lane]));
+        }
+    }
+
+    // Puts w at the best point of the plane of the positives' mean (from the sums in w) and the bias or overall mean.
+    void start_in_plane(const LaneMask *positive, const LaneMask *member) {
+        const int64_t n = rows_.x.n_rows, d = rows_.x.n_cols;
+        Lanes share{};
+        for (int lane = 0; lane < kLanes; ++lane) share[lane] = static_cast<float>(1 / std::max(positives_[lane], 1.0));
+        for (int64_t f = 0; f < d; ++f) line_.w[f].v *= share.v;
+        lane_products(rows_, line_.w.data(), line_.z.data());
+        const bool biased = rows_.bias != 0;
+        const std::vector<float> along_v = biased ? std::vector<float>(n, rows_.bias) : mean_.products;
+        LaneSums pp, pc;
+        double cc = biased ? 1 : 0;
+        lane_dots(line_.w.data(), line_.w.data(), d, pp);
+        for (int64_t f = 0; f < d && !biased; ++f) {
+            cc += static_cast<double>(mean_.mean[f]) * mean_.mean[f];
+            for (int lane = 0; lane < kLanes; ++lane) pc[lane] += static_cast<double>(mean_.mean[f]) * line_.w[f][lane];
+        }
+        Plane plane(objective_.C, pp, pc, cc);
+        plane.minimise(n, positive, member, line_.z.data(), along_v.data());
+        for (int64_t f = 0; f < d; ++f) line_.w[f].v = line_.w[f].v * plane.u.v + (biased ? 0.0f : mean_.mean[f]) * plane.v.v;
+        if (biased) line_.w[d] = plane.v;
+        for (int64_t i = 0; i < n; ++i) line_.z[i].v = line_.z[i].v * plane.u.v + along_v[i] * plane.v.v;
+    }
+
+    // Directions of all open lanes by lock-step conjugate gradients; returns the lanes that are solved.
+    LaneMask directions_together(LaneMask open) {
+        lane_gradient(rows_, objective_.loss, C(), positive_, active_, line_.z.data(), line_.w.data(), gradient_.data(),
+                      diagonal_.data(), curvature_.data());
+        LaneSums squared;
+        lane_dots(gradient_.data(), gradient_.data(), width(), squared);
+        LaneMask solved = 0;
+        for (int lane = 0; lane < kLanes; ++lane)
+            if (!(std::sqrt(squared[lane]) > target_[lane])) solved |= 1u << lane;
+        if (open & ~solved) conjugate_directions(open & ~solved);
+        return solved;
+    }
+
+    // Directions of the open lanes, each from its own active rows; returns the lanes that are solved.
+    LaneMask directions_alone(LaneMask open) {
+        // Features without an active row have only their ridge term, least at 0.
+        Lanes back;
+        for (int lane = 0; lane < kLanes; ++lane) back[lane] = open >> lane & 1 ? -1.0f : 0.0f;
+        lane_scale(line_.direction.data(), back, line_.w.data(), width());
+        LaneSums squared;
+        lane_dots(line_.w.data(), line_.w.data(), width(), squared);
+        LaneMask solved = 0;
+        for (int lane = 0; lane < kLanes; ++lane)
+            if ((open >> lane & 1) && !direction_alone(lane, squared[lane])) solved |= 1u << lane;
+        return solved;
+    }
+
+    bool direction_alone(int lane, double squared) {
+        local_.clear();
+        for (const ActiveRow &active : active_)
+            if (active.lanes >> lane & 1) local_.add_row(active.row, positive_[active.row] >> lane & 1 ? 1.0f : -1.0f);
+        std::vector<float> &w = local_.weights();
+        const std::vector<int32_t> &features = local_.features();
+        for (size_t f = 0; f < w.size(); ++f) w[f] = line_.w[features[f]][lane];
+        const double elsewhere = std::max(0.0, squared - LocalSvm::dot(w, w));
+        const double here = local_.gradient(objective_.C);
+        if (!(std::sqrt(here * here + elsewhere) > target_[lane])) return false;
+        local_.solve(objective_.C, here, std::max(kPrecision * target_[lane], kReduction * here), kSteps);
+        for (size_t f = 0; f < w.size(); ++f) line_.direction[features[f]][lane] = w[f] - line_.w[features[f]][lane];
+        return true;
+    }
+
+    // Conjugate gradients on H s = -g until the quadratic model stops improving: t (Q_t - Q_{t-1}) >= share * Q_t.
+    void conjugate_directions(LaneMask open) {
+        LaneSums rz, share, model;
+        conjugate_start(width(), gradient_.data(), diagonal_.data(), line_.direction.data(), residual_.data(), conjugate_.data(), rz);
+        for (int lane = 0; lane < kLanes; ++lane) share[lane] = std::min(0.5, std::sqrt(std::sqrt(rz[lane])));
+        for (int round = 1; open && round <= kMaxConjugate; ++round) {
+            lane_hessian(rows_, active_, curvature_.data(), conjugate_.data(), product_.data());
+            LaneSums curve, next;
+            lane_dots(conjugate_.data(), product_.data(), width(), curve);
+            Lanes alpha{}, beta{};
+            for (int lane = 0; lane < kLanes; ++lane)
+                if ((open >> lane & 1) && curve[lane] > 0) alpha[lane] = static_cast<float>(rz[lane] / curve[lane]);
+            conjugate_step(width(), alpha, conjugate_.data(), product_.data(), diagonal_.data(), line_.direction.data(),
+                           residual_.data(), next);
+            for (int lane = 0; lane < kLanes; ++lane) {
+                const double gain = -0.5 * alpha[lane] * rz[lane];
+                model[lane] += gain;
+                if (!(round * gain < share[lane] * model[lane])) open &= ~(1u << lane);
+                if (rz[lane] > 0) beta[lane] = static_cast<float>(next[lane] / rz[lane]);
+            }
+            rz = next;
+            if (open) next_direction(width(), beta, residual_.data(), diagonal_.data(), conjugate_.data());
+        }
+    }
+
+    const Rows rows_;
+    const Objective objective_;
+    const MeanRow &mean_;
+    LaneLine line_;
+    LocalSvm local_;
+    LaneVector gradient_, diagonal_, residual_, conjugate_, product_;  // per feature
+    LaneVector curvature_;                                             // per row
+    std::vector<LaneMask> wanted_;
+    std::vector<ActiveRow> active_;
+    const LaneMask *positive_ = nullptr;
+    LaneSums positives_, target_;
+};

@@ -1,0 +1,154 @@
+// Sixteen binary problems side by side: vectors are stored feature-major with one float per problem ("lane"), so one
+// pass over the rows of X serves sixteen labels and every inner step is one wide vector operation.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "csr.hpp"
+
+// The loops below are compiled for AVX-512, AVX2 and the baseline, and chosen when the library is loaded.
+// (Sanitised builds cannot run code that early, and other platforms have no such mechanism: baseline only.)
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#define LANES_MULTIVERSION __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define LANES_MULTIVERSION
+#endif
+#define LANES_INLINE inline __attribute__((always_inline))
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // wide vectors pass between always-inlined functions only: no ABI is involved
+#endif
+
+constexpr int kLanes = 16;
+typedef float FloatLanes __attribute__((vector_size(64)));
+typedef float HalfLanes __attribute__((vector_size(32)));
+typedef double DoubleLanes __attribute__((vector_size(64)));
+typedef int32_t IntLanes __attribute__((vector_size(64)));
+
+struct alignas(64) Lanes {
+    FloatLanes v;
+    float &operator[](int lane) { return reinterpret_cast<float *>(&v)[lane]; }
+    float operator[](int lane) const { return reinterpret_cast<const float *>(&v)[lane]; }
+};
+using LaneVector = std::vector<Lanes>;
+using LaneMask = uint16_t;  // one bit per lane
+
+struct LaneSums {
+    double v[kLanes] = {};
+    double &operator[](int lane) { return v[lane]; }
+    double operator[](int lane) const { return v[lane]; }
+};
+
+// Sums of many float vectors: float within short runs, double across them.
+struct FloatSums {
+    FloatLanes run = {};
+    int length = 0;
+    LaneSums total;
+
+    LANES_INLINE void add(const FloatLanes &value) {
+        run += value;
+        if (++length == 16) flush();
+    }
+    LANES_INLINE void finish(LaneSums &out) {
+        flush();
+        out = total;
+    }
+
+  private:
+    LANES_INLINE void flush() {
+        for (int lane = 0; lane < kLanes; ++lane) total[lane] += run[lane];
+        run = FloatLanes{};
+        length = 0;
+    }
+};
+
+// The shared rows: X plus, where bias != 0, one more feature (number n_cols) whose value is `bias` in every row.
+struct Rows {
+    CsrView x;
+    float bias;
+    int64_t n_features() const { return x.n_cols + (bias != 0 ? 1 : 0); }
+};
+
+LANES_INLINE IntLanes lanes_of(LaneMask mask) {
+    const IntLanes bit = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+    return (bit & static_cast<int32_t>(mask)) != 0;
+}
+
+LANES_INLINE bool any_lane(const IntLanes &mask) {
+    int64_t parts[8], any = 0;
+    std::memcpy(parts, &mask, sizeof parts);
+    for (int64_t part : parts) any |= part;
+    return any != 0;
+}
+
+LANES_INLINE void row_product(const Rows &rows, int64_t i, const Lanes *v, FloatLanes &out) {
+    FloatLanes even = {}, odd = {};
+    if (rows.bias != 0) even = v[rows.x.n_cols].v * rows.bias;
+    int64_t k = rows.x.indptr[i];
+    const int64_t end = rows.x.indptr[i + 1];
+    for (; k + 1 < end; k += 2) {
+        even += v[rows.x.indices[k]].v * rows.x.data[k];
+        odd += v[rows.x.indices[k + 1]].v * rows.x.data[k + 1];
+    }
+    if (k < end) even += v[rows.x.indices[k]].v * rows.x.data[k];
+    out = even + odd;
+}
+
+LANES_INLINE void row_scatter(const Rows &rows, int64_t i, const FloatLanes &scale, Lanes *out) {
+    for (int64_t k = rows.x.indptr[i]; k < rows.x.indptr[i + 1]; ++k) out[rows.x.indices[k]].v += scale * rows.x.data[k];
+}
+
+// out[i] = x_i . V for every row.
+LANES_MULTIVERSION static void lane_products(const Rows &rows, const Lanes *v, Lanes *out) {
+    for (int64_t i = 0; i < rows.x.n_rows; ++i) row_product(rows, i, v, out[i].v);
+}
+
+struct ActiveRow {
+    int32_t row;
+    LaneMask lanes;  // those in which the row matters
+};
+
+// out = v + sum over the listed rows of x_i (curvature_i * (x_i . v)): the Hessian of every lane times its vector.
+LANES_MULTIVERSION static void lane_hessian(const Rows &rows, const std::vector<ActiveRow> &active,
+                                            const Lanes *curvature, const Lanes *v, Lanes *out) {
+    const int64_t d = rows.n_features();
+    for (int64_t f = 0; f < d; ++f) out[f].v = v[f].v;
+    FloatLanes bias_sum = {};
+    for (const auto [i, lanes] : active) {
+        FloatLanes t;
+        row_product(rows, i, v, t);
+        t *= curvature[i].v;
+        row_scatter(rows, i, t, out);
+        bias_sum += t;
+    }
+    if (rows.bias != 0) out[rows.x.n_cols].v += bias_sum * rows.bias;
+}
+
+// Dot products lane by lane, in double.
+LANES_MULTIVERSION static void lane_dots(const Lanes *a, const Lanes *b, int64_t n, LaneSums &out) {
+    DoubleLanes low = {}, high = {};
+    for (int64_t i = 0; i < n; ++i) {
+        HalfLanes part[4];
+        std::memcpy(part, &a[i].v, sizeof a[i].v);
+        std::memcpy(part + 2, &b[i].v, sizeof b[i].v);
+        low += __builtin_convertvector(part[0], DoubleLanes) * __builtin_convertvector(part[2], DoubleLanes);
+        high += __builtin_convertvector(part[1], DoubleLanes) * __builtin_convertvector(part[3], DoubleLanes);
+    }
+    for (int lane = 0; lane < kLanes / 2; ++lane) {
+        out[lane] = low[lane];
+        out[lane + kLanes / 2] = high[lane];
+    }
+}
+
+// a = scale * b
+LANES_MULTIVERSION static void lane_scale(Lanes *a, const Lanes &scale, const Lanes *b, int64_t n) {
+    const FloatLanes s = scale.v;
+    for (int64_t i = 0; i < n; ++i) a[i].v = s * b[i].v;
+}
+
+// a += scale * b
+LANES_MULTIVERSION static void lane_add(Lanes *a, const Lanes &scale, const Lanes *b, int64_t n) {
+    const FloatLanes s = scale.v;
+    for (int64_t i = 0; i < n; ++i) a[i].v += s * b[i].v;
+}

@@ -1,0 +1,201 @@
+// One squared-hinge problem on a small set of rows, copied out of X with its own feature numbering, so that everything
+// costs in proportion to those rows and nothing to the size of X.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "lane_line.hpp"
+
+struct Weight {
+    int32_t feature;
+    float value;
+};
+
+class LocalSvm {
+  public:
+    explicit LocalSvm(const Rows &rows) : rows_(rows), slot_(rows.n_features(), -1) {}
+
+    // Starts an empty problem.
+    void clear() {
+        for (int32_t f : features_) slot_[f] = -1;
+        features_.clear();
+        entries_.clear();
+        start_.assign(1, 0);
+        sign_.clear();
+        w_.clear();
+    }
+
+    void add_row(int64_t i, float sign) {
+        const int64_t begin = rows_.x.indptr[i], size = rows_.x.indptr[i + 1] - begin;
+        const size_t first = entries_.size();
+        entries_.resize(first + size + (rows_.bias != 0));
+        Weight *entry = entries_.data() + first;
+        for (int64_t k = 0; k < size; ++k) entry[k] = {number(rows_.x.indices[begin + k]), rows_.x.data[begin + k]};
+        if (rows_.bias != 0) entry[size] = {number(static_cast<int32_t>(rows_.x.n_cols)), rows_.bias};
+        start_.push_back(static_cast<int64_t>(entries_.size()));
+        sign_.push_back(sign);
+    }
+
+    // The features of the rows, in the local numbering that weights() shares.
+    const std::vector<int32_t> &features() const { return features_; }
+    std::vector<float> &weights() {
+        w_.resize(features_.size(), 0.0f);
+        return w_;
+    }
+    int64_t n_rows() const { return static_cast<int64_t>(sign_.size()); }
+
+    // |g(0)| over the rows of this problem.
+    double gradient_at_zero(double C) {
+        gradient_.assign(features_.size(), 0.0f);
+        for (int64_t i = 0; i < n_rows(); ++i) scatter(i, -2.0f * static_cast<float>(C) * sign_[i], gradient_);
+        return std::sqrt(dot(gradient_, gradient_));
+    }
+
+    // |g| at the present weights; prepares solve().
+    double gradient(double C) {
+        weights();
+        z_.resize(n_rows());
+        step_.resize(n_rows());
+        for (int64_t i = 0; i < n_rows(); ++i) z_[i] = product(i, w_);
+        compute_gradient(static_cast<float>(C));
+        return std::sqrt(dot(gradient_, gradient_));
+    }
+
+    // Newton steps from where gradient() was called, which gave `gradient`, until |g| <= target, no more than `steps`.
+    void solve(double C, double gradient, double target, int steps = kMaxNewton) {
+        for (; gradient > target && steps > 0; --steps) {
+            find_direction(C);
+            const double ss = dot(direction_, direction_), ws = dot(w_, direction_), ww = dot(w_, w_);
+            const double t = step_length(C, dot(gradient_, direction_), ws, ss);
+            for (size_t f = 0; f < w_.size(); ++f) w_[f] += static_cast<float>(t) * direction_[f];
+            for (int64_t i = 0; i < n_rows(); ++i) z_[i] += static_cast<float>(t) * step_[i];
+            if (!(t * std::sqrt(ss) > kNoProgress * std::sqrt(ww))) break;
+            compute_gradient(static_cast<float>(C));
+            gradient = std::sqrt(dot(gradient_, gradient_));
+        }
+    }
+
+    static double dot(const std::vector<float> &a, const std::vector<float> &b) {
+        double sums[8] = {};
+        size_t f = 0;
+        for (; f + 8 <= a.size(); f += 8)
+            for (int j = 0; j < 8; ++j) sums[j] += static_cast<double>(a[f + j]) * b[f + j];
+        for (; f < a.size(); ++f) sums[0] += static_cast<double>(a[f]) * b[f];
+        return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    }
+
+  private:
+    int32_t number(int32_t feature) {
+        int32_t &slot = slot_[feature];
+        if (slot < 0) {
+            slot = static_cast<int32_t>(features_.size());
+            features_.push_back(feature);
+        }
+        return slot;
+    }
+
+    float product(int64_t i, const std::vector<float> &v) const {
+        float a = 0, b = 0, c = 0, e = 0;
+        const Weight *p = entries_.data() + start_[i], *end = entries_.data() + start_[i + 1];
+        for (; p + 4 <= end; p += 4) {
+            a += p[0].value * v[p[0].feature];
+            b += p[1].value * v[p[1].feature];
+            c += p[2].value * v[p[2].feature];
+            e += p[3].value * v[p[3].feature];
+        }
+        for (; p < end; ++p) a += p->value * v[p->feature];
+        return (a + b) + (c + e);
+    }
+
+    void scatter(int64_t i, float scale, std::vector<float> &out) const {
+        for (int64_t k = start_[i]; k < start_[i + 1]; ++k) out[entries_[k].feature] += scale * entries_[k].value;
+    }
+
+    // Gradient, preconditioner and active rows at the cached products z.
+    void compute_gradient(float C) {
+        gradient_ = w_;
+        inverse_.assign(w_.size(), 0.0f);
+        active_.clear();
+        for (int64_t i = 0; i < n_rows(); ++i) {
+            if (sign_[i] * z_[i] >= 1.0f) continue;
+            active_.push_back(static_cast<int32_t>(i));
+            const float slope = -2.0f * C * (sign_[i] - z_[i]);
+            for (int64_t k = start_[i]; k < start_[i + 1]; ++k) {
+                const Weight e = entries_[k];
+                gradient_[e.feature] += slope * e.value;
+                inverse_[e.feature] += e.value * e.value;
+            }
+        }
+        for (float &m : inverse_) m = 1.0f / (1.0f + kDiagonalShare * 2.0f * C * m);
+    }
+
+    // Conjugate gradients on H s = -g, H = I + 2C A'A, until the quadratic model stops improving; fills direction_ (s) and
+    // step_ (its products with all rows: for active rows a by-product of the products with H).
+    void find_direction(double C) {
+        const size_t d = w_.size();
+        const float twice_C = static_cast<float>(2 * C);
+        direction_.assign(d, 0.0f);
+        residual_.resize(d);
+        conjugate_.resize(d);
+        for (size_t f = 0; f < d; ++f) {
+            residual_[f] = -gradient_[f];
+            conjugate_[f] = residual_[f] * inverse_[f];
+        }
+        double rz = dot(residual_, conjugate_), model = 0;
+        const double share = std::min(0.5, std::sqrt(std::sqrt(rz)));
+        products_.resize(active_.size());
+        for (int32_t i : active_) step_[i] = 0;
+        for (int round = 1; round <= kMaxConjugate; ++round) {
+            image_ = conjugate_;
+            for (size_t a = 0; a < active_.size(); ++a) {
+                products_[a] = product(active_[a], conjugate_);
+                scatter(active_[a], twice_C * products_[a], image_);
+            }
+            const double curve = dot(conjugate_, image_);
+            if (!(curve > 0)) break;
+            const float alpha = static_cast<float>(rz / curve);
+            for (size_t a = 0; a < active_.size(); ++a) step_[active_[a]] += alpha * products_[a];
+            for (size_t f = 0; f < d; ++f) {
+                direction_[f] += alpha * conjugate_[f];
+                residual_[f] -= alpha * image_[f];
+                image_[f] = residual_[f] * inverse_[f];
+            }
+            const double gain = -0.5 * alpha * rz;
+            model += gain;
+            if (!(round * gain < share * model)) break;
+            const double next = dot(residual_, image_);
+            const float beta = static_cast<float>(next / rz);
+            for (size_t f = 0; f < d; ++f) conjugate_[f] = image_[f] + beta * conjugate_[f];
+            rz = next;
+        }
+        for (int64_t i = 0; i < n_rows(); ++i)
+            if (sign_[i] * z_[i] >= 1.0f) step_[i] = product(i, direction_);
+    }
+
+    double step_length(double C, double gs, double ws, double ss) const {
+        StepSearch search(gs);
+        for (int trial = 0; search.searching() && trial < kMaxLineSearch; ++trial) {
+            const float t = static_cast<float>(search.t());
+            double slope = 0;
+            for (int64_t i = 0; i < n_rows(); ++i) {
+                const float miss = 1.0f - sign_[i] * (z_[i] + t * step_[i]);
+                if (miss > 0) slope -= static_cast<double>(sign_[i] * step_[i]) * miss;
+            }
+            search.tell(ws + t * ss + 2 * C * slope);
+        }
+        search.give_up();
+        return search.t();
+    }
+
+    const Rows rows_;
+    std::vector<int32_t> slot_;  // feature -> local number, -1: not in this problem
+    std::vector<int32_t> features_, active_;
+    std::vector<int64_t> start_{0};
+    std::vector<Weight> entries_;                                             // .feature is local here
+    std::vector<float> sign_, z_, step_;                                              // per row
+    std::vector<float> products_;                                                     // per active row
+    std::vector<float> w_, gradient_, inverse_, direction_, residual_, conjugate_, image_;  // per local feature
+};

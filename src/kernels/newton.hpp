@@ -1,0 +1,188 @@
+// One-vs-all linear classifiers: many binary problems min_w 1/2 |w|^2 + C sum_i loss(s_i w.x_i) on shared rows.
+//
+// Labels are solved sixteen at a time (LaneNewton); one that is trained on few rows only is solved alone (LocalSvm). They
+// are grouped in a fixed order that does not depend on the number of threads, so neither do the results.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "lane_newton.hpp"
+#include "threads.hpp"
+
+// Lists of sorted row numbers, one list per label.
+struct RowLists {
+    const int64_t *indptr;
+    const int32_t *indices;
+    std::span<const int32_t> operator[](int64_t j) const { return {indices + indptr[j], indices + indptr[j + 1]}; }
+};
+
+// Weights kept after pruning, feature-major (CSR, n_features x n_labels), and the biases.
+struct SparseWeights {
+    std::vector<int64_t> indptr;
+    std::vector<int32_t> indices;
+    std::vector<float> data;
+    std::vector<float> bias;
+};
+
+class OneVsAll {
+  public:
+    OneVsAll(const CsrView &x, float bias, const Objective &objective, float prune)
+        : objective_(objective), prune_(prune), n_features_(x.n_cols), columns_(x.nnz()) {
+        std::vector<int32_t> number(x.n_cols, -1);
+        for (int64_t k = 0; k < x.nnz(); ++k) number[x.indices[k]] = 0;
+        for (int64_t f = 0; f < x.n_cols; ++f)
+            if (number[f] == 0) {
+                number[f] = static_cast<int32_t>(original_.size());
+                original_.push_back(static_cast<int32_t>(f));
+            }
+        for (int64_t k = 0; k < x.nnz(); ++k) columns_[k] = number[x.indices[k]];
+        rows_ = {{x.indptr, columns_.data(), x.data, x.n_rows, static_cast<int64_t>(original_.size())}, bias};
+    }
+
+    // positives[j]: rows of label j; members (optional): rows label j is trained on, a superset of its positives.
+    SparseWeights train(int64_t n_labels, const RowLists &positives, const std::optional<RowLists> &members, int n_threads,
+                        const Watch &watch) {
+        solutions_.assign(n_labels, {});
+        plan(n_labels, positives, members);
+        const MeanRow mean(rows_);
+        std::vector<Worker> workers(std::max<int64_t>(std::min<int64_t>(n_threads, static_cast<int64_t>(groups_.size())), 1));
+        parallel_for(static_cast<int64_t>(groups_.size()), n_threads, [&](int64_t g, int worker) {
+            if (watch.cancelled()) return;
+            solve(groups_[g], positives, members, mean, workers[worker]);
+            watch.advance(static_cast<int64_t>(groups_[g].labels.size()));
+        });
+        return assemble(n_labels);
+    }
+
+  private:
+    struct Group {
+        bool alone;  // solved one by one on few rows, not side by side on all of them
+        std::vector<int64_t> labels;
+    };
+    // What a thread reuses from group to group, made when first needed.
+    struct Worker {
+        std::unique_ptr<LaneNewton> lanes;
+        std::unique_ptr<LocalSvm> local;
+    };
+
+    static constexpr int64_t kFewRows = 8;     // "few": less than one row of this many
+    static constexpr int64_t kAloneGroup = 8;  // labels per work item when solved alone
+
+    // Groups of labels of similar frequency, frequent ones first. Labels without positives have the same weights when they
+    // are trained on all rows: one is solved for all.
+    void plan(int64_t n_labels, const RowLists &positives, const std::optional<RowLists> &members) {
+        const int64_t n = rows_.x.n_rows;
+        source_.resize(n_labels);
+        std::vector<int64_t> together, alone;
+        int64_t empty = -1;
+        for (int64_t j = 0; j < n_labels; ++j) {
+            const int64_t size = members ? static_cast<int64_t>((*members)[j].size()) : n;
+            source_[j] = j;
+            if (size == n && positives[j].empty()) {
+                if (empty < 0) empty = j;
+                source_[j] = empty;
+            }
+            if (source_[j] != j) continue;
+            (size * kFewRows < n && objective_.loss == Loss::squared_hinge ? alone : together).push_back(j);
+        }
+        std::stable_sort(together.begin(), together.end(),
+                         [&](int64_t a, int64_t b) { return positives[a].size() > positives[b].size(); });
+        groups_.clear();
+        for (const auto &[labels, size] : {std::pair{&together, int64_t{kLanes}}, std::pair{&alone, kAloneGroup}})
+            for (auto at = labels->begin(); at != labels->end();) {
+                const auto stop = at + std::min<int64_t>(size, labels->end() - at);
+                groups_.push_back({labels == &alone, {at, stop}});
+                at = stop;
+            }
+    }
+
+    void solve(const Group &group, const RowLists &positives, const std::optional<RowLists> &members, const MeanRow &mean,
+               Worker &worker) {
+        if (group.alone) {
+            if (!worker.local) worker.local = std::make_unique<LocalSvm>(rows_);
+            for (int64_t j : group.labels) solve_alone(j, positives[j], (*members)[j], *worker.local);
+        } else {
+            if (!worker.lanes) worker.lanes = std::make_unique<LaneNewton>(rows_, objective_, mean);
+            solve_together(group, positives, members, *worker.lanes);
+        }
+    }
+
+    void solve_alone(int64_t j, std::span<const int32_t> positive, std::span<const int32_t> member, LocalSvm &local) {
+        local.clear();
+        size_t p = 0;
+        for (int32_t i : member) {
+            const bool is_positive = p < positive.size() && positive[p] == i;
+            p += is_positive;
+            local.add_row(i, is_positive ? 1.0f : -1.0f);
+        }
+        const double at_zero = local.gradient_at_zero(objective_.C);
+        const double target = objective_.target(at_zero, static_cast<int64_t>(p), local.n_rows());
+        local.solve(objective_.C, local.gradient(objective_.C), target);
+        const std::vector<float> &w = local.weights();
+        for (size_t f = 0; f < w.size(); ++f) keep(j, {local.features()[f], w[f]});
+    }
+
+    void solve_together(const Group &group, const RowLists &positives, const std::optional<RowLists> &members,
+                        LaneNewton &lanes) {
+        const LaneMask all = static_cast<LaneMask>((1u << group.labels.size()) - 1);
+        std::vector<LaneMask> positive(rows_.x.n_rows, 0), member(rows_.x.n_rows, members ? 0 : all);
+        for (size_t lane = 0; lane < group.labels.size(); ++lane) {
+            for (int32_t i : positives[group.labels[lane]]) positive[i] |= 1u << lane;
+            if (members)
+                for (int32_t i : (*members)[group.labels[lane]]) member[i] |= 1u << lane;
+        }
+        lanes.solve(all, positive.data(), member.data(), !members);
+        keep(group, lanes.weights());
+    }
+
+    void keep(const Group &group, const LaneVector &weights) {
+        for (size_t f = 0; f < weights.size(); ++f)
+            for (size_t lane = 0; lane < group.labels.size(); ++lane)
+                keep(group.labels[lane], {static_cast<int32_t>(f), weights[f][static_cast<int>(lane)]});
+    }
+
+    void keep(int64_t j, const Weight &w) {
+        if (w.value != 0 && std::fabs(w.value) >= prune_) solutions_[j].push_back(w);
+    }
+
+    SparseWeights assemble(int64_t n_labels) const {
+        SparseWeights out;
+        out.bias.assign(n_labels, 0.0f);
+        out.indptr.assign(n_features_ + 1, 0);
+        const int32_t bias_feature = static_cast<int32_t>(original_.size());
+        for (int64_t j = 0; j < n_labels; ++j)
+            for (const Weight &w : solutions_[source_[j]]) {
+                if (w.feature == bias_feature) out.bias[j] = w.value * rows_.bias;
+                else ++out.indptr[original_[w.feature] + 1];
+            }
+        std::partial_sum(out.indptr.begin(), out.indptr.end(), out.indptr.begin());
+        out.indices.resize(out.indptr.back());
+        out.data.resize(out.indptr.back());
+        std::vector<int64_t> next(out.indptr.begin(), out.indptr.end() - 1);
+        for (int64_t j = 0; j < n_labels; ++j)
+            for (const Weight &w : solutions_[source_[j]]) {
+                if (w.feature == bias_feature) continue;
+                const int64_t at = next[original_[w.feature]]++;
+                out.indices[at] = static_cast<int32_t>(j);
+                out.data[at] = w.value;
+            }
+        return out;
+    }
+
+    const Objective objective_;
+    const float prune_;
+    const int64_t n_features_;
+    std::vector<int32_t> original_, columns_;  // features that occur, and the columns of X in their numbering
+    Rows rows_;
+    std::vector<int64_t> source_;  // label whose solution a label shares
+    std::vector<Group> groups_;
+    std::vector<std::vector<Weight>> solutions_;
+};

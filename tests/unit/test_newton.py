@@ -1,0 +1,234 @@
+"""The one-vs-all solver against LIBLINEAR, SciPy and itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import optimize, sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from blockxmc import _kernels
+from blockxmc._linear import train_one_vs_all
+from blockxmc._matrix import as_csr, as_indicator, csr_args
+from blockxmc.errors import BlockXMCError
+from blockxmc.progress import Reporter
+
+
+def make_text(n, d, q, seed, density=0.05):
+    """Rows like normalised text, labels that depend on them; the last labels are rare."""
+    rng = np.random.default_rng(seed)
+    X = sparse.random_array((n, d), density=density, rng=rng, format="csr", dtype=np.float32)
+    X.data += 0.1
+    norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
+    X = as_csr(sparse.diags_array(1 / np.maximum(norms, 1e-9)) @ X)
+    scores = X @ rng.normal(size=(d, q)) + 0.3 * rng.normal(size=(n, q))
+    share = np.geomspace(0.3, 1.5 / n, q)
+    Y = as_indicator((scores > np.quantile(scores, 1 - share, axis=0).diagonal()).astype(np.float32))
+    return X, Y
+
+
+def train(X, Y, loss="squared_hinge", C=1.0, tol=1e-6, bias=1.0, prune=0.0, threads=1, rows=None):
+    with Reporter().phase("test") as phase:
+        return train_one_vs_all(
+            X, Y, loss=loss, C=C, tol=tol, bias=bias, prune=prune, threads=threads, phase=phase, rows=rows
+        )
+
+
+def objective(w, X, s, loss, C):
+    margins = s * (X @ w)
+    if loss == "logistic":
+        miss = -1 / (1 + np.exp(margins))
+        value = np.logaddexp(0, -margins).sum()
+    else:
+        short = np.maximum(0, 1 - margins)
+        value, miss = (short**2).sum(), -2 * short
+    return 0.5 * w @ w + C * value, w + C * (X.T @ (s * miss))
+
+
+def with_bias(X, bias):
+    dense = X.toarray().astype(np.float64)
+    return dense if not bias else np.hstack([dense, np.full((X.shape[0], 1), bias)])
+
+
+def full_weights(weights, bias):
+    coef = weights.coef.toarray().astype(np.float64)
+    return coef if not bias else np.vstack([coef, weights.bias[None] / bias])
+
+
+@pytest.mark.parametrize(("bias", "C"), [(1.0, 1.0), (None, 1.0), (0.5, 10.0), (2.0, 0.1)])
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+def test_reaches_the_minimum_that_scipy_finds(loss, bias, C):
+    X, Y = make_text(40, 15, 20, seed=1, density=0.3)
+    found = full_weights(train(X, Y, loss, C=C, bias=bias), bias)
+    dense, labels = with_bias(X, bias), Y.toarray()
+    for j in (0, 5, 10, 19):
+        s = 2.0 * labels[:, j] - 1
+        best = optimize.minimize(
+            objective, np.zeros(dense.shape[1]), (dense, s, loss, C), jac=True, method="L-BFGS-B", tol=1e-14
+        )
+        np.testing.assert_allclose(found[:, j], best.x, atol=2e-3)
+        assert objective(found[:, j], dense, s, loss, C)[0] <= best.fun * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_equals_liblinear_squared_hinge(seed):
+    X, Y = make_text(600, 300, 40, seed)
+    weights = train(X, Y)
+    X64 = X.astype(np.float64)
+    for j in range(0, Y.shape[1], 3):
+        y = Y[:, [j]].toarray().ravel()
+        svc = LinearSVC(dual=False, tol=1e-8, max_iter=10_000).fit(sparse.csr_matrix(X64), y)
+        np.testing.assert_allclose(weights.coef[:, [j]].toarray().ravel(), svc.coef_.ravel(), atol=1e-3)
+        np.testing.assert_allclose(weights.bias[j], svc.intercept_[0], atol=1e-3)
+
+
+def test_equals_liblinear_logistic():
+    X, Y = make_text(400, 200, 20, seed=3)
+    scores = train(X, Y, "logistic", bias=None).scores(X)
+    for j in range(Y.shape[1]):
+        y = Y[:, [j]].toarray().ravel()
+        model = LogisticRegression(solver="liblinear", fit_intercept=False, tol=1e-8, max_iter=10_000)
+        model.fit(sparse.csr_matrix(X.astype(np.float64)), y)
+        np.testing.assert_allclose(scores[:, j], model.decision_function(X.toarray()), atol=1e-3)
+
+
+@pytest.mark.parametrize("bias", [1.0, None])
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+def test_stops_by_liblinears_rule(loss, bias):
+    X, Y = make_text(1000, 300, 48, seed=5)
+    tol = 0.01
+    found = full_weights(train(X, Y, loss, tol=tol, bias=bias), bias)
+    dense, labels = with_bias(X, bias), Y.toarray()
+    for j in range(0, Y.shape[1], 4):
+        s = 2.0 * labels[:, j] - 1
+        positives = labels[:, j].sum()
+        rarer = max(min(positives, s.size - positives), 1)
+        at_zero = np.linalg.norm(objective(np.zeros(dense.shape[1]), dense, s, loss, 1.0)[1])
+        reached = np.linalg.norm(objective(found[:, j], dense, s, loss, 1.0)[1])
+        assert reached <= tol * rarer / s.size * at_zero * 1.02 + 1e-5
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+def test_same_bits_for_any_number_of_threads(loss):
+    X, Y = make_text(500, 200, 70, seed=7)
+    one, two, five = (train(X, Y, loss, tol=0.01, prune=0.01, threads=t) for t in (1, 2, 5))
+    for other in (two, five):
+        assert np.array_equal(one.coef.data, other.coef.data)
+        assert np.array_equal(one.coef.indices, other.coef.indices)
+        assert np.array_equal(one.bias, other.bias)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5])
+def test_training_on_some_rows_equals_training_on_a_slice(share):
+    X, Y = make_text(800, 150, 12, seed=9)
+    rng = np.random.default_rng(0)
+    member = (rng.random((Y.shape[1], X.shape[0])) < share) | (Y.T.toarray() > 0) & (rng.random(X.shape[0]) < 2 * share)
+    Y = as_indicator(Y.toarray() * member.T)
+    weights = train(X, Y, rows=sparse.csr_array(member.astype(np.float32)))
+    for j in range(Y.shape[1]):
+        rows = np.flatnonzero(member[j])
+        alone = train(as_csr(X[rows]), as_indicator(Y[rows][:, [j]]))
+        np.testing.assert_allclose(weights.coef[:, [j]].toarray(), alone.coef.toarray(), atol=1e-3)
+        np.testing.assert_allclose(weights.bias[j], alone.bias[0], atol=1e-3)
+
+
+def test_row_lists_of_all_rows_change_nothing_but_rounding():
+    X, Y = make_text(300, 100, 20, seed=11)
+    everything = sparse.csr_array(np.ones((Y.shape[1], X.shape[0]), np.float32))
+    a, b = train(X, Y), train(X, Y, rows=everything)
+    np.testing.assert_allclose(a.coef.toarray(), b.coef.toarray(), atol=1e-3)
+
+
+def test_rows_without_a_label_set_everything_negative_and_all_positive():
+    X, _ = make_text(50, 20, 2, seed=0)
+    Y = np.zeros((50, 40), np.float32)
+    Y[:, 7] = 1
+    weights = train(X, as_indicator(Y))
+    scores = weights.scores(X)
+    assert (scores[:, 7] > 0.5).all()
+    assert (np.delete(scores, 7, axis=1) < -0.5).all()
+    np.testing.assert_array_equal(scores[:, 0], scores[:, 39])  # solved once, shared
+    np.testing.assert_allclose(scores[:, 7], -scores[:, 0], atol=1e-3)
+
+
+def test_prunes_weights_and_biases():
+    X, Y = make_text(400, 200, 10, seed=2)
+    full, pruned = train(X, Y, tol=0.01), train(X, Y, tol=0.01, prune=0.2)
+    expected = full.coef.toarray() * (abs(full.coef.toarray()) >= 0.2)
+    np.testing.assert_array_equal(pruned.coef.toarray(), expected)
+    assert pruned.coef.has_sorted_indices
+    assert (np.abs(pruned.coef.data) >= 0.2).all()
+    assert set(train(X, Y, tol=0.01, prune=50.0).bias) == {0.0}
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 3), (5, 0, 3), (5, 4, 0), (1, 1, 1)])
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+def test_degenerate_shapes(shape, loss):
+    n, d, m = shape
+    X, Y = as_csr(sparse.csr_array((n, d), dtype=np.float32)), as_indicator(sparse.csr_array((n, m), dtype=np.float32))
+    weights = train(X, Y, loss)
+    assert weights.coef.shape == (d, m)
+    assert weights.coef.nnz == 0
+    assert np.isfinite(weights.bias).all()
+
+
+def test_takes_read_only_arrays_and_refuses_broken_ones():
+    X, Y = make_text(40, 20, 3, seed=4)
+    indptr, indices, data = csr_args(X)
+    positives = sparse.csc_array(Y)
+    lists = [positives.indptr.astype(np.int64), positives.indices.astype(np.int32)]
+    for array in (indptr, indices, data, *lists):
+        array.setflags(write=False)
+
+    def call(x=(indptr, indices, data), n_features=20, y=tuple(lists), members=(None, None), **changed):
+        options = {"loss": "squared_hinge", "C": 1.0, "tol": 0.01, "bias": 1.0, "prune": 0.0, "threads": 1}
+        return _kernels.train_one_vs_all(
+            *x, n_features, *y, *members, **(options | changed), progress=np.zeros(2, np.int64)
+        )
+
+    assert call()[0].size == 21
+    with pytest.raises(ValueError, match="out of range"):
+        call(n_features=3)
+    with pytest.raises(ValueError, match="number of entries"):
+        call(x=(indptr, indices[:-1].copy(), data[:-1].copy()))
+    with pytest.raises(ValueError, match="same length"):
+        call(x=(indptr, indices, data[:-1].copy()))
+    with pytest.raises(ValueError, match="ascending"):
+        call(y=(np.array([0, 2], np.int64), np.array([3, 1], np.int32)))
+    with pytest.raises(ValueError, match="out of range"):
+        call(y=(np.array([0, 1], np.int64), np.array([40], np.int32)))
+    with pytest.raises(ValueError, match="among its rows"):
+        call(
+            y=(np.array([0, 1], np.int64), np.array([3], np.int32)),
+            members=(np.array([0, 1], np.int64), np.array([4], np.int32)),
+        )
+    with pytest.raises(ValueError, match="loss"):
+        call(loss="hinge")
+    with pytest.raises(TypeError):
+        call(x=(indptr, indices, data.astype(np.float64)))
+    with pytest.raises(BlockXMCError, match="labels x rows"):
+        train(X, Y, rows=sparse.csr_array((2, 40), dtype=np.float32))
+
+
+def test_progress_counts_labels_and_the_stop_flag_stops():
+    X, Y = make_text(200, 100, 50, seed=6)
+    positives = sparse.csc_array(Y)
+    for stop in (0, 1):
+        progress = np.array([0, stop], np.int64)
+        _kernels.train_one_vs_all(
+            *csr_args(X),
+            100,
+            positives.indptr.astype(np.int64),
+            positives.indices.astype(np.int32),
+            None,
+            None,
+            loss="squared_hinge",
+            C=1.0,
+            tol=0.01,
+            bias=1.0,
+            prune=0.01,
+            threads=1,
+            progress=progress,
+        )
+        assert progress[0] == (0 if stop else 50)

@@ -1,0 +1,180 @@
+import numpy as np
+import pytest
+from helpers import blocky
+from numpy.testing import assert_array_equal
+from scipy import sparse
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, PPDSparse, load, metrics
+from blockxmc import shared as shared_module
+from blockxmc.errors import BlockXMCError
+from blockxmc.learners._learner import Job
+from blockxmc.progress import Reporter
+from blockxmc.scoring import Routed, Scorer
+from blockxmc.shared import common_labels, cover_all_labels, pack_shared, train_shared
+from blockxmc.weights import LinearWeights
+
+
+class Silent:
+    def update(self, done):
+        pass
+
+
+def random_weights(rng, n_features, n_labels, density=0.4):
+    coef = sparse.random_array((n_features, n_labels), density=density, rng=rng, dtype=np.float32, format="csr")
+    return LinearWeights(coef, rng.normal(size=n_labels).astype(np.float32))
+
+
+def random_clusters(rng, n_blocks, n_labels, size):
+    clusters = [np.sort(rng.choice(n_labels, size, replace=False)) for _ in range(n_blocks)]
+    return [np.union1d(cluster, [0, 3]) for cluster in clusters]  # two labels live everywhere
+
+
+def naive_merge(router, weights, clusters, X, b, slope):
+    """The definition, a row and a label at a time."""
+    margins, scores = router.scores(X), weights.scores(X)
+    found = []
+    for i in range(X.shape[0]):
+        visited = np.lexsort((np.arange(len(clusters)), -margins[i]))[:b]
+        mass = {}
+        for block in visited:
+            for label in clusters[block]:
+                mass[label] = mass.get(label, 0.0) + np.exp(-(max(0, 1 - margins[i, block]) ** 2))
+        found.append({label: scores[i, label] + slope * np.log(total) for label, total in mass.items()})
+    return found
+
+
+@pytest.mark.parametrize("slope", [0.1, 0.5])
+@pytest.mark.parametrize("b", [1, 3])
+def test_merged_scores_against_the_definition(slope, b, monkeypatch):
+    monkeypatch.setattr(shared_module, "COMMON_BLOCKS", 2)
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((30, 12), density=0.4, rng=rng, dtype=np.float32, format="csr")
+    router, weights = random_weights(rng, 12, 6), random_weights(rng, 12, 20)
+    clusters = random_clusters(rng, 6, 20, 5)
+    packed_router = Scorer.pack([router], [np.arange(6)], n_features=12, n_labels=6)
+    expected = naive_merge(router, weights, clusters, X, b, slope)
+    for common in (True, False):
+        if common:
+            scorer = pack_shared(weights, clusters, n_features=12, n_labels=20)
+            assert scorer.n_blocks == 7
+        else:
+            scorer = Scorer.pack(list(weights.split(clusters)), clusters, n_features=12, n_labels=20)
+        routed = Routed(packed_router, scorer, b, slope)
+        labels, scores = routed.topk(X, 4)
+        for i, truth in enumerate(expected):
+            best = sorted(truth.items(), key=lambda item: -item[1])[:4]
+            assert labels[i, : len(best)].tolist() == [label for label, _ in best]
+            np.testing.assert_allclose(scores[i, : len(best)], [score for _, score in best], rtol=1e-4, atol=1e-5)
+
+
+def test_merged_batch_single_threads_and_candidates_agree_bit_for_bit():
+    rng = np.random.default_rng(1)
+    X = sparse.random_array((700, 15), density=0.3, rng=rng, dtype=np.float32, format="csr")
+    router, weights = random_weights(rng, 15, 9), random_weights(rng, 15, 40)
+    clusters = random_clusters(rng, 9, 40, 8)
+    packed = pack_shared(weights, clusters, n_features=15, n_labels=40)
+    routed = Routed(Scorer.pack([router], [np.arange(9)], n_features=15, n_labels=9), packed, 3, 0.3)
+    labels, scores = routed.topk(X, 5, threads=1)
+    for mine, theirs in zip(routed.topk(X, 5, threads=2), (labels, scores), strict=True):
+        assert_array_equal(mine, theirs)
+    candidates = routed.scores(X, threads=2)
+    for i in range(X.shape[0]):
+        at = slice(X.indptr[i], X.indptr[i + 1])
+        one = routed.one(X.indices[at], X.data[at], 5)
+        assert_array_equal(one[0], labels[i])
+        assert_array_equal(one[1], scores[i])
+        row = candidates[[i]]
+        order = np.lexsort((row.indices, -row.data))[:5]
+        assert_array_equal(row.indices[order], labels[i])
+        assert_array_equal(row.data[order], scores[i])
+
+
+def test_every_label_has_a_block():
+    X, Y = blocky()
+    clusters = [np.array([0]), np.array([1])]
+    assignment = (np.arange(X.shape[0]) % 2).astype(np.int32)
+    covered = cover_all_labels(Y, assignment, clusters)
+    assert set(np.concatenate(covered)) == set(np.unique(Y.indices))
+    counts = np.stack([np.bincount(Y[assignment == block].indices, minlength=Y.shape[1]) for block in (0, 1)])
+    for block in (0, 1):
+        for label in set(covered[block]) - {0, 1}:
+            assert counts[block, label] >= counts[1 - block, label]
+
+
+def test_labels_learn_from_the_union_of_their_rows():
+    X, Y = blocky(n=120, n_labels=14)
+    assignment = (np.arange(120) % 3).astype(np.int32)
+    routed = ((np.arange(120)[:, None] + [1, 5]) % 3).astype(np.int32)
+    clusters = cover_all_labels(Y, assignment, [np.array([0, 2, 4]), np.array([1, 2]), np.array([3])])
+    learner = DiSMEC(tol=1e-6, prune=0.0)
+    found = train_shared(learner, X, Y, assignment, routed, clusters, Reporter(), threads=1, seed=0)
+    for label in range(Y.shape[1]):
+        blocks = [block for block, ids in enumerate(clusters) if label in ids]
+        rows = np.isin(assignment, blocks) | np.isin(routed, blocks).any(axis=1)
+        rows |= Y[:, [label]].toarray().ravel() > 0
+        used = np.flatnonzero(rows)
+        if not used.size:
+            continue
+        alone = learner._train(X[used], sparse.csr_array(Y[used][:, [label]]), Job(1, 0, Silent()))
+        theirs = found.weights.coef[:, [label]].toarray().ravel()
+        np.testing.assert_allclose(theirs, alone.coef.toarray().ravel(), atol=2e-3)
+
+
+def test_batches_of_labels_change_nothing(monkeypatch):
+    X, Y = blocky(n=120)
+    base = DiSMEC(tol=1e-7, prune=0.0)
+    once = BlockwiseClassifier(base, n_blocks=4).fit(X, Y).predict_topk(X)[1]
+    monkeypatch.setattr(shared_module, "PAIRS_AT_A_TIME", 100)
+    np.testing.assert_allclose(BlockwiseClassifier(base, n_blocks=4).fit(X, Y).predict_topk(X)[1], once, atol=2e-3)
+
+
+def test_common_labels():
+    clusters = [np.array([0, i]) for i in range(1, 20)]
+    assert common_labels(clusters, 20).tolist() == [0]
+    assert common_labels(clusters[:3], 20).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "base", [None, PPDSparse(), NaiveBayes(), LinearSVC(), DecisionTreeClassifier(max_depth=4, random_state=0)]
+)
+def test_shared_weights_for_every_one_vs_all_base(base, tmp_path):
+    X, Y = blocky(n=260, n_labels=14)
+    clf = BlockwiseClassifier(base, weights="shared", n_blocks=3).fit(X, Y)
+    assert clf.score(X, Y) > 0.5
+    assert 0 < clf.cost_["trained_pairs"] <= 1
+    assert 0 <= clf.cost_["outside_violations"] <= 1
+    _, scores = clf.predict_topk(X, 3)
+    finite = scores[np.isfinite(scores)]
+    assert ((finite >= 0) & (finite <= 1)).all()
+    if not isinstance(base, DecisionTreeClassifier):
+        clf.save(tmp_path / "m")
+        assert_array_equal(load(tmp_path / "m").predict_topk(X, 3)[1], scores)
+
+
+def test_shared_weights_need_one_vs_all():
+    X, Y = blocky(n=60)
+    with pytest.raises(BlockXMCError, match="one-vs-all"):
+        BlockwiseClassifier(LEML(rank=5), weights="shared").fit(X, Y)
+    assert BlockwiseClassifier(LEML(rank=5), n_blocks=2, lam=0.1).fit(X, Y).blocks_.calibration is None
+
+
+def test_shared_weights_reach_the_full_classifier():
+    X, Y = blocky(n=900, n_labels=44, n_blocks=6)
+    train, test = slice(0, 700), slice(700, 900)
+    full = DiSMEC().fit(X[train], Y[train])
+    clf = BlockwiseClassifier(n_blocks=6).fit(X[train], Y[train])
+    p3 = [metrics.precision_at_k(Y[test], model.predict_topk(X[test], 3)[0], 3) for model in (clf, full)]
+    assert p3[0] > p3[1] - 0.02
+
+
+def test_scores_are_calibrated():
+    X, Y = blocky(n=1500, n_labels=23)
+    clf = BlockwiseClassifier(n_blocks=3).fit(X[:1000], Y[:1000])
+    scores = clf.decision_function(X[1000:])
+    rows = np.repeat(np.arange(500), np.diff(scores.indptr))
+    right = np.asarray(Y[1000:][rows, scores.indices]).ravel()
+    for low, high in ((0.0, 0.2), (0.5, 1.0)):
+        inside = (scores.data >= low) & (scores.data < high)
+        assert abs(right[inside].mean() - scores.data[inside].mean()) < 0.12

@@ -1,0 +1,400 @@
+import json
+
+import numpy as np
+import pytest
+from helpers import blocky
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from tiny_learner import TinyRidge
+
+from blockxmc import LEML, BlockwiseClassifier, NaiveBayes, Partitioner, PDSparse, metrics
+from blockxmc.errors import BlockXMCError
+from blockxmc.progress import Reporter
+from blockxmc.tuning import TuningResult, evaluation, fit_tuned, protocol, quick_lambda, selection, tune_lambda
+from blockxmc.tuning.cache import Notebook, digest
+from blockxmc.tuning.evaluation import FixedBlocks, Split, Task
+
+LAMS = (0.1, 0.5, 1.5, 4.0, 12.0)
+
+
+def small(n=240):
+    return blocky(n=n)
+
+
+# ---- choosing, on arrays ----
+def test_feasible_needs_every_k_within_the_tolerance():
+    base = [[60.0, 40.0], [50.0, 30.0]]
+    precision = [[[60, 40], [58, 38], [57.9, 40]], [[55, 29], [48.5, 28.0], [50, 30]]]
+    assert selection.feasible(base, precision, 2.0).tolist() == [[True, True, False], [True, True, True]]
+
+
+@pytest.mark.parametrize(
+    ("mask", "run"),
+    [
+        ([1, 1, 0, 0], (0, 1)),
+        ([0, 1, 1, 0, 1], (1, 2)),  # a lucky spike beyond the gap is left out
+        ([0, 0, 1], (2, 2)),
+        ([1, 1, 1], (0, 2)),
+        ([0, 0], None),
+    ],
+)
+def test_first_run(mask, run):
+    assert selection.first_run(mask) == run
+
+
+def decided(folds, tolerance=2.0, lams=(1.0, 2.0, 4.0, 8.0)):
+    lams = np.array(lams)
+    costs = {"candidates": [40, 20, 10, 5], "products": [43, 23, 13, 8], "recall": [1, 0.9, 0.8, 0.7]}
+    records = [{"base": base, "precision": rows} | costs for base, rows in folds]
+    return TuningResult.decide(
+        records, lams=lams, lam_rel=lams * 3 / 100, n_blocks=3, n_labels=80, ks=(1, 3), tolerance=tolerance,
+        saving={"trainings": 2.0, "naive_trainings": 5.0, "seconds": 1.0, "naive_seconds_estimate": 4.0},
+        setting={"weights": "per-block", "route": 1, "reference": "the base", "assignment": "fixed"},
+    )  # fmt: skip
+
+
+def test_interval_is_the_intersection_without_lucky_spikes():
+    first = [60, 40], [[60, 40], [59, 39], [50, 30], [59.5, 39.5]]
+    second = [62, 42], [[61, 41], [60.5, 41], [61, 41], [61, 41]]
+    result = decided([first, second])
+    assert result.folds[0].feasible == (True, True, False, True)
+    assert result.folds[1].feasible == (True, True, True, True)
+    assert result.feasible == (True, True, False, True)
+    assert result.interval == (1.0, 2.0)
+    assert (result.speed_driven.lam, result.warning) == (2.0, None)
+    assert result.accuracy_driven.lam == 1.0
+    assert_allclose(result.mean_precision[1], [59.75, 40.0])
+    assert_allclose(result.standard_error[1], [0.75, 1.0])
+    assert_allclose(result.speedup, [2, 4, 8, 16])
+    assert result.speed_driven.lam_rel == pytest.approx(0.06)
+
+
+def test_accuracy_driven_may_lie_outside_the_interval_and_ties_go_to_the_cheaper():
+    rows = [[59, 39], [50, 30], [70, 50], [70, 50]]
+    result = decided([([60, 40], rows)])
+    assert result.interval == (1.0, 1.0)
+    assert result.accuracy_driven.lam == 8.0
+
+
+def test_empty_intersection_is_said_aloud():
+    first = [60, 40], [[59, 39], [50, 30], [50, 30], [40, 20]]
+    second = [60, 40], [[50, 39], [59, 39], [57, 37], [40, 20]]
+    result = decided([first, second])
+    assert result.interval is None
+    assert result.speed_driven.lam == 4.0  # all of the first three lose 10 in some fold: the cheapest of them
+    assert "no lambda" in result.warning
+    assert "10.00 points" in result.warning
+    assert "Warning" in result.explain()
+    assert TuningResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+
+
+# ---- the protocol against a naive one ----
+def naive(X, Y, base, lams, q, folds, tolerance, seed=0):
+    """Refit everything for each fold and lambda, with the library's estimators only."""
+    n = X.shape[0]
+    order = np.random.default_rng(seed).permutation(n)
+    P0, P, candidates = [], [], []
+    for fold in range(folds):
+        held_out = np.sort(order[fold::folds])
+        train = np.setdiff1d(np.arange(n), held_out)
+        scale = train.size / n
+        full = base().fit(X[train], Y[train])
+        P0.append(
+            [100 * metrics.precision_at_k(Y[held_out], full.predict_topk(X[held_out], 5)[0], k) for k in (1, 3, 5)]
+        )
+        start = Partitioner(n_blocks=q, lam=lams[0] * scale).fit(X[train], Y[train])
+        rows, counts = [], []
+        for lam in lams:
+            fixed = Partitioner(init=start.assignment_, max_iter=0)
+            clf = BlockwiseClassifier(base(), fixed, lam=lam * scale, weights="per-block", route=1).fit(
+                X[train], Y[train]
+            )
+            labels = clf.predict_topk(X[held_out], 5)[0]
+            rows.append([100 * metrics.precision_at_k(Y[held_out], labels, k) for k in (1, 3, 5)])
+            counts.append(clf.cost_on(X[held_out])["candidates"])
+        P.append(rows)
+        candidates.append(counts)
+    P0, P = np.array(P0), np.array(P)
+    feasible = [all((P0[v] - P[v, g] <= tolerance + 1e-9).all() for v in range(folds)) for g in range(len(lams))]
+    return P0, P, np.array(candidates), feasible
+
+
+@pytest.mark.parametrize("base", [NaiveBayes, TinyRidge, PDSparse])
+def test_protocol_equals_refitting_everything(base):
+    X, Y = small()
+    P0, P, candidates, feasible = naive(X, Y, base, LAMS, q=3, folds=3, tolerance=3.0)
+    result = tune_lambda(X, Y, base(), n_blocks=3, lams=LAMS, folds=3, tolerance=3.0)
+    assert_array_equal([fold.base for fold in result.folds], P0)
+    assert_array_equal([fold.precision for fold in result.folds], P)  # bit-equal
+    assert_array_equal([fold.candidates for fold in result.folds], candidates)
+    assert list(result.feasible) == feasible
+    assert result.saving["naive_trainings"] == 3 * 6
+    if base.one_vs_all:
+        assert result.saving["trainings"] < 3 * 6
+
+
+def test_one_training_serves_the_grid(monkeypatch):
+    X, Y = small()
+    calls = []
+    train = evaluation.train_blocks
+    monkeypatch.setattr(evaluation, "train_blocks", lambda *args, **kw: calls.append(1) or train(*args, **kw))
+    result = tune_lambda(X, Y, NaiveBayes(), n_blocks=3, lams=[0.1, 0.2, 0.5, 1.0], folds=2)
+    assert len(calls) == 2
+    assert result.saving["trainings"] == 4
+    assert result.saving["naive_trainings"] == 10
+
+
+def split_of(X, Y, learner):
+    held_out = np.arange(0, X.shape[0], 4)
+    task = Task(learner, Partitioner(), (1, 3, 5), 0, 1, Reporter())
+    return Split(task, X, Y, np.setdiff1d(np.arange(X.shape[0]), held_out), held_out)
+
+
+@pytest.mark.parametrize("kind", ["per-block", "global"])
+@pytest.mark.parametrize("route", [1, 2])
+def test_prefixes_answer_as_the_model_trained_at_that_lambda(kind, route):
+    X, Y = small()
+    split = split_of(X, Y, TinyRidge())
+    blocks = FixedBlocks(split, 3, 0.2)
+    for lam in (0.2, 1.0, 3.0):
+        found = blocks.measure(lam, kind, route)
+        fixed = Partitioner(init=blocks.partition.assignment_, max_iter=0)
+        clf = BlockwiseClassifier(TinyRidge(), fixed, lam=lam, weights=kind, route=route).fit(split.X, split.Y)
+        assert found["precision"] == split.precision(clf.predict_topk(split.X_held_out, 5)[0])
+        assert found["products"] == clf.cost_on(split.X_held_out)["products"]
+    assert split.trainings == 1
+
+
+def test_a_lambda_that_empties_a_block_trains_anew():
+    X, Y = small()
+    rare = np.flatnonzero(Y.toarray()[:, 2:11].any(axis=1))[40:]  # leave one planted block with 40 rows only
+    keep = np.setdiff1d(np.arange(X.shape[0]), rare)
+    split = split_of(sparse.csr_array(X[keep]), sparse.csr_array(Y[keep]), NaiveBayes())
+    blocks = FixedBlocks(split, 3, 0.2)
+    between = float(np.mean(np.sort(blocks._critical)[:2]))
+    layout = blocks.layout(between)
+    assert not layout.intact
+    assert len(layout.clusters) == 2
+    assert blocks.measure(0.2)["trainings"] == 1
+    assert blocks.measure(between)["trainings"] == 1
+    assert blocks.measure(0.3)["trainings"] == 0  # what was trained for intact blocks is still there
+    nothing = blocks.measure(1e6)
+    assert nothing["precision"] == [0.0, 0.0, 0.0]
+    assert (nothing["candidates"], nothing["recall"]) == (0.0, 0.0)
+
+
+def test_lambda_is_rescaled_from_folds_to_all_rows(monkeypatch):
+    X, Y = small()
+    seen = []
+    init = FixedBlocks.__init__
+    monkeypatch.setattr(
+        FixedBlocks,
+        "__init__",
+        lambda self, split, q, lam: seen.append((split.X.shape[0], q, lam)) or init(self, split, q, lam),
+    )
+    result = tune_lambda(X, Y, NaiveBayes(), n_blocks=3, lams=[1.0, 2.0], folds=4)
+    assert seen == [(180, 3, pytest.approx(0.75))] * 4
+    assert result.lams == (1.0, 2.0)
+    assert_allclose(result.lam_rel, np.array([1.0, 2.0]) * 3 / 240)
+
+
+def test_held_out_labels_are_not_looked_at():
+    """Predictions for held-out rows must not change when their labels do."""
+    X, Y = small()
+    held_out = np.arange(0, X.shape[0], 4)
+    other = Y.tolil()
+    other[held_out] = 0
+    other[held_out, 5] = 1
+    splits = [split_of(X, sparse.csr_array(labels), NaiveBayes()) for labels in (Y, other)]
+    served = [FixedBlocks(split, 3, 0.3).serve(0.5, "per-block", 1) for split in splits]
+    answers = [blocks.topk(sparse.csr_array(X[held_out]), 5, 1) for blocks in served]
+    assert_array_equal(answers[0][0], answers[1][0])
+
+
+def test_coupled_base_starts_warm():
+    X, Y = small(400)
+    result = tune_lambda(X, Y, LEML(rank=6), n_blocks=3, folds=2)
+    assert len(result.lams) <= 6
+    assert result.saving["trainings"] == result.saving["naive_trainings"]
+    cold = [naive(X, Y, lambda: LEML(rank=6), result.lams, 3, 2, 2.0)[1]]
+    assert_allclose(result.mean_precision, np.mean(cold[0], axis=0), atol=6)
+
+
+# ---- the whole ----
+def test_default_grid_and_fit_tuned():
+    X, Y = small(400)
+    result = tune_lambda(X, Y, TinyRidge(), folds=3, tolerance=5.0, max_rows=50)
+    assert len(result.lams) == 12
+    assert_allclose(np.diff(np.log(result.lams)), np.log(result.lams[1] / result.lams[0]))
+    assert result.warning is None
+    for choice, point in (("speed", result.speed_driven), ("accuracy", result.accuracy_driven)):
+        model = fit_tuned(result, X, Y, choice, base=TinyRidge())
+        assert model.partition_.lam_ == pytest.approx(point.lam)
+        assert model.weights == "per-block"
+        assert model.blocks_.route == 1
+        start = Partitioner(n_blocks=result.n_blocks, lam=result.lams[0]).fit(X, Y)
+        assert_array_equal(model.partition_.assignment_, start.assignment_)
+    half = fit_tuned(result, X[:200], Y[:200], base=TinyRidge())
+    assert half.partition_.lam_ == pytest.approx(result.speed_driven.lam / 2)
+    assert result.speed_driven.products <= result.accuracy_driven.products or result.warning
+
+
+def test_fit_tuned_refuses_another_model():
+    X, Y = small()
+    result = quick_lambda(X, Y, NaiveBayes(), n_blocks=3)
+    with pytest.raises(BlockXMCError, match="tuned with base NaiveBayes"):
+        fit_tuned(result, X, Y, base=TinyRidge())
+    with pytest.raises(BlockXMCError, match="partitioner"):
+        fit_tuned(result, X, Y, base=NaiveBayes(), partitioner=Partitioner(tie="small"))
+    with pytest.raises(BlockXMCError, match="'speed' or 'accuracy'"):
+        fit_tuned(result, X, Y, "both", base=NaiveBayes())
+
+
+def test_result_goes_to_json_and_back():
+    X, Y = small()
+    result = tune_lambda(X, Y, NaiveBayes(), n_blocks=3, folds=2, ks=(1, 2))
+    back = TuningResult.from_dict(json.loads(json.dumps(result.to_dict())))
+    assert back == result
+    text = back.explain()
+    assert "P@1, P@2" in text or "Warning" in text
+    assert "per-block weights" in text
+
+
+def test_same_seed_same_result_for_any_threads():
+    X, Y = small()
+    results = [quick_lambda(X, Y, NaiveBayes(), n_jobs=n_jobs, max_rows=200) for n_jobs in (1, 2)]
+    assert results[0].folds == results[1].folds
+    assert results[0].saving["trainings"] == 1
+    assert results[0].setting["reference"] == "the best lambda of the grid"
+
+
+def test_a_sample_keeps_the_rows_per_block(monkeypatch):
+    X, Y = small(800)
+    seen = []
+    init = FixedBlocks.__init__
+    monkeypatch.setattr(
+        FixedBlocks, "__init__", lambda self, split, q, lam: seen.append((q, lam)) or init(self, split, q, lam)
+    )
+    result = quick_lambda(X, Y, NaiveBayes(), n_blocks=40, lams=[0.4, 0.8], max_rows=400)
+    assert seen == [(16, pytest.approx(0.4 * 40 / 800 * 320 / 16))]
+    assert result.n_blocks == 40
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"folds": 1}, "folds must be at least 2"),
+        ({"folds": 500}, "500 folds need"),
+        ({"tolerance": -1}, "tolerance"),
+        ({"lams": [1.0, -2.0]}, "lams must be"),
+        ({"lams": []}, "lams must be"),
+        ({"ks": ()}, "ks must be"),
+        ({"n_blocks": "many"}, "n_blocks"),
+        ({"base": "dismec"}, "base must be"),
+    ],
+)
+def test_bad_input_is_one_line(options, message):
+    X, Y = small()
+    with pytest.raises(BlockXMCError, match=message):
+        tune_lambda(X, Y, **options)
+
+
+# ---- resuming ----
+class Stop(Exception):
+    pass
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(monkeypatch, tmp_path):
+    X, Y = small()
+    options = {"n_blocks": 3, "lams": [0.2, 0.5, 1.0], "folds": 3}
+    expected = tune_lambda(X, Y, NaiveBayes(), **options)
+    calls = []
+    train = evaluation.train_blocks
+
+    def dies_in_the_second_fold(*args, **kw):
+        calls.append(1)
+        if len(calls) == 2:
+            raise Stop
+        return train(*args, **kw)
+
+    monkeypatch.setattr(evaluation, "train_blocks", dies_in_the_second_fold)
+    with pytest.raises(Stop):
+        tune_lambda(X, Y, NaiveBayes(), cache=tmp_path / "kept", **options)
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+    result = tune_lambda(X, Y, NaiveBayes(), cache=tmp_path / "kept", **options)
+    assert len(calls) == 2 + 2  # one fold was done; the two others are trained once each
+    assert result.saving["reused_from_cache"] == 4  # three lambdas and the base
+    assert result.folds == expected.folds
+    again = tune_lambda(X, Y, NaiveBayes(), cache=tmp_path / "kept", **options)
+    assert len(calls) == 4
+    assert again.folds == expected.folds
+    assert again.saving["trainings"] == expected.saving["trainings"]
+    tune_lambda(X, Y, NaiveBayes(alpha=2.0), cache=tmp_path / "kept", **options)
+    assert len(calls) == 7  # other settings share nothing
+
+
+def test_finished_lambdas_of_a_coupled_base_are_kept(monkeypatch, tmp_path):
+    X, Y = small()
+    options = {"n_blocks": 3, "lams": [0.2, 0.5, 1.0], "folds": 2, "cache": tmp_path}
+    calls = []
+    train = evaluation.train_blocks
+
+    def dies_at_the_third(*args, **kw):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return train(*args, **kw)
+
+    monkeypatch.setattr(evaluation, "train_blocks", dies_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        tune_lambda(X, Y, PDSparse(), **options)
+    tune_lambda(X, Y, PDSparse(), **options)
+    assert len(calls) == 3 + 1 + 3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"format": 1, "key": "other", "entries": {}}',
+        '{"format": 1, "key": "KEY", "entries": [1]}',
+        '{"format": 1, "key": "KEY", "entries": {"base": 1}}',
+    ],
+)
+def test_damaged_or_foreign_files_are_ignored_and_noted(tmp_path, content):
+    key = "k" * 40
+    book = Notebook(tmp_path, "fold-0", key)
+    book.once("base", lambda: {"value": 1})
+    book.path.write_text(content.replace("KEY", key))
+    fresh = Notebook(tmp_path, "fold-0", key)
+    assert len(fresh.notes) == 1
+    assert "ignored" in fresh.notes[0]
+    assert fresh.once("base", lambda: {"value": 2}) == {"value": 2}
+    assert Notebook(tmp_path, "fold-0", key).once("base", dict) == {"value": 2}
+    assert [path.name for path in tmp_path.iterdir()] == [book.path.name]
+
+
+def test_damaged_cache_is_mentioned_in_the_result(tmp_path):
+    X, Y = small()
+    options = {"n_blocks": 3, "lams": [0.2, 1.0], "folds": 2, "cache": tmp_path}
+    first = tune_lambda(X, Y, NaiveBayes(), **options)
+    sorted(tmp_path.iterdir())[0].write_text("no JSON")
+    second = tune_lambda(X, Y, NaiveBayes(), **options)
+    assert second.folds == first.folds
+    assert len(second.notes) == 1
+
+
+def test_digest_tells_data_and_settings_apart():
+    X, Y = small()
+    other = X.copy()
+    other.data[0] += 1
+    keys = {digest(X, Y, {"a": 1}), digest(other, Y, {"a": 1}), digest(X, Y, {"a": 2}), digest(X, Y[:, ::-1], {"a": 1})}
+    assert len(keys) == 4
+    assert digest(X.copy(), Y, {"a": 1}) in keys
+
+
+def test_description_names_what_changes_the_model_only():
+    assert protocol.described(NaiveBayes(n_jobs=3)) == protocol.described(NaiveBayes(verbose=1))
+    assert protocol.described(NaiveBayes(alpha=2.0)) != protocol.described(NaiveBayes())
