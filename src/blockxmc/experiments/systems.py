@@ -69,7 +69,7 @@ def train_and_measure(fit: Callable[[], XMCEstimator], test: Dataset, data: str)
     from blockxmc.report import measure
     from blockxmc.routing import Router
 
-    with stopwatch(partition=(Partitioner, "fit"), router=(Router, "fit")) as parts:
+    with stopwatch(partition=(Partitioner, "_fit"), router=(Router, "fit")) as parts:
         wall, cpu = time.perf_counter(), time.process_time()
         model = fit()
         row: dict[str, Any] = {
