@@ -21,7 +21,10 @@ from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 from blockxmc import DiSMEC, metrics
+from blockxmc._matrix import as_csr, as_indicator
 from blockxmc.data import read_xc
+from blockxmc.learners._learner import Job
+from blockxmc.progress import Reporter
 
 
 def cpu_seconds(work):
@@ -31,7 +34,8 @@ def cpu_seconds(work):
 
 
 def ours(X, Y, threads, **params):
-    weights = DiSMEC(n_jobs=threads, **params).fit(X, Y).scorer_.weights[0]
+    with Reporter().phase("") as silent:
+        weights = DiSMEC(**params)._train(as_csr(X), as_indicator(Y), Job(threads, 0, silent))
     return np.vstack([weights.coef.toarray(), weights.bias[None]])
 
 

@@ -20,7 +20,7 @@ from blockxmc.data import read_data_dir
 from blockxmc.report import measure
 
 BLOCKS = (4, 16)
-LAM_REL = (2e-3, 2e-4, 2e-5)  # lambda in units of rows per block, so that one grid serves every data set
+LAM_REL = (2e-4, 2e-5, 2e-6)  # lambda in units of rows per block, so that one grid serves every data set
 COLUMNS = {
     "q": "q", "lam": "lam", "P@1": "P@1", "P@3": "P@3", "P@5": "P@5", "PSP@1": "PSP@1", "PSP@3": "PSP@3", "PSP@5": "PSP@5",
     "captured": "captured %", "candidate_recall": "candidate recall %", "candidates": "candidates",

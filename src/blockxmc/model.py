@@ -21,6 +21,7 @@ from blockxmc.progress import Reporter
 from blockxmc.routing import Router, assess_routing
 from blockxmc.scoring import Scorer
 from blockxmc.shared import (
+    AUTO_ROUTE,
     cover_all_labels,
     make_router,
     outside_violations,
@@ -30,9 +31,6 @@ from blockxmc.shared import (
 )
 
 WEIGHTS = ("auto", "shared", "per-block", "global")
-# Blocks a row visits with shared weights, where the user leaves it open: a few small blocks find nearly every label that
-# eight would, at half the cost.
-AUTO_ROUTE = 4
 
 
 class BlockwiseClassifier(XMCEstimator):

@@ -188,8 +188,9 @@ class FixedBlocks:
 
     def _route(self, assignment: NDArray[np.int32], n_blocks: int) -> Router:
         task = self.split.task
-        with self._setting_up(), task.reporter.phase("train router", n_blocks) as phase:
-            return Router.fit(self.split.X, assignment, n_blocks=n_blocks, threads=task.threads, phase=phase)
+        with self._setting_up():
+            options: Any = {"threads": task.threads, "reporter": task.reporter}
+            return Router().fit(self.split.X, assignment, n_blocks=n_blocks, **options)
 
     def _work(self, lam: float) -> float:
         """What training the blocks at ``lam`` costs, in stored values of X times labels."""
@@ -211,6 +212,8 @@ def measure_blocks(split: Split, blocks: Blocks | None) -> dict[str, Any]:
     X, threads = split.X_held_out, split.task.threads
     labels, _ = blocks.topk(X, min(max(split.task.ks), split.Y.shape[1]), threads)
     visited = blocks.visited(X, threads)
+    if visited is None:  # one block: every row visits it
+        visited = np.zeros((X.shape[0], 1), np.int32)
     candidates = float(blocks.scorer.n_candidates(visited).mean())
     return {
         "precision": split.precision(labels),
