@@ -41,10 +41,19 @@ class Tuner:
 
         def tune_lambda(X, Y, base, **options):
             tuner.tuned.append(type(base).__name__)
-            fold = {"base": [60.0, 40.0, 30.0], "precision": [[59.0, 39.0, 29.5], [58.5, 38.0, 28.0]], "candidates": [10.0, 5.0]}
+            fold = {
+                "base": [60.0, 40.0, 30.0],
+                "precision": [[59.0, 39.0, 29.5], [58.5, 38.0, 28.0]],
+                "candidates": [10.0, 5.0],
+            }
             chosen = {"speed_driven": {"lam": tuner.speed}, "accuracy_driven": {"lam": tuner.accuracy}}
             return TuningResult(
-                lams=[0.1, 0.5], n_blocks=2, n_labels=Y.shape[1], folds=[fold] * options["folds"], interval=[0.1, 0.5], **chosen
+                lams=[0.1, 0.5],
+                n_blocks=2,
+                n_labels=Y.shape[1],
+                folds=[fold] * options["folds"],
+                interval=[0.1, 0.5],
+                **chosen,
             )
 
         def fit_tuned(result, X, Y, choice, base, n_jobs):
@@ -60,7 +69,9 @@ class Tuner:
 
 def system_row(precision, hits="5", **more):
     """A raw row as training a system leaves it, with every metric set to round numbers."""
-    row = {f"{metric}@{k}": value for metric in ("P", "PSP", "R") for k, value in zip((1, 3, 5), precision, strict=True)}
+    row = {
+        f"{metric}@{k}": value for metric in ("P", "PSP", "R") for k, value in zip((1, 3, 5), precision, strict=True)
+    }
     row |= {"speedup_paper": 1.0, "speedup": 1.0, "batch_us": 100.0, "rows": 4, "train_seconds": 10.0}
     row["hits"] = {"1": "1110", "3": "3210", "5": hits * 4}
     row["deciles"] = {"precision": [0.1] * 10}

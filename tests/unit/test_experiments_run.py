@@ -202,3 +202,15 @@ def test_rivals_are_counted_on_the_rows_they_score(tmp_path):
     assert filters["speedup"] == pytest.approx(30 / filters["products"])
     assert 0 < forest["products"] < 30
     assert forest["speedup"] == pytest.approx(30 / forest["products"])
+
+
+def test_with_the_real_tuner(tmp_path):
+    settings = Settings(bases=("dismec",), folds=2, blocks=2, threads=1)
+    results = run("figure-lambda", [write_folder(tmp_path)], tmp_path / "out", settings)
+    row = results.contents["tiny/tune/dismec"]["row"]
+    assert len(row["folds"]) == 2
+    bench = cells.Bench({"tiny": tmp_path / "tiny"}, settings, Store(tmp_path / "out" / "cells"))
+    model = bench.row(cells.Cell("tiny", "bp-speed", "dismec"))
+    assert model["lam"] == pytest.approx(row["speed_driven"]["lam"])
+    assert model["P@1"] > 0
+    assert (tmp_path / "out" / "figure-lambda.svg").exists()
