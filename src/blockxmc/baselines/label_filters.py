@@ -261,6 +261,17 @@ class LabelFilters(XMCEstimator):
         }
 
     # ---- answering ----
+    def cost_on(self, X: Any) -> dict[str, float]:
+        """Mean work per row as these rows pass the filters."""
+        passed, m = self.filters_.candidates(self._validated(X), self._threads), self.targets_.n_labels
+        candidates = passed.nnz / max(passed.shape[0], 1)
+        return {
+            "products": self.n_filters + candidates,
+            "candidates": candidates,
+            "speedup_paper": m / max(candidates, 1e-12),
+            "speedup": m / (self.n_filters + candidates),
+        }
+
     def _scored(self, rows: CsrArgs, threads: int) -> tuple[I64, NDArray[np.int32], F32]:
         indptr, labels = self.filters_.candidate_lists(rows, threads)
         return indptr, labels, self.weights_.score(rows, indptr, labels, threads)

@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "tune": "tune",
     "stats": "stats",
     "convert": "convert",
+    "experiment": "experiment",
 }
 
 app = typer.Typer(

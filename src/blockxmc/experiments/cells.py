@@ -1,0 +1,293 @@
+"""Cells: what there is to compute, and the bench on which each is computed once."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+from blockxmc.experiments import partitions, systems
+from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
+from blockxmc.experiments.store import Store
+
+if TYPE_CHECKING:
+    from blockxmc.data import Dataset
+
+Pair = tuple["Dataset", "Dataset"]
+
+TITLES = {
+    "full": "{base}",
+    "bp-accuracy": "BP {base} (accuracy-driven)",
+    "bp-speed": "BP {base} (speed-driven)",
+    "bp-default": "BP (library default)",
+    "cbmlc": "CBMLC {base}",
+    "lpsr": "LPSR-NB",
+    "lf": "Label filters {base}",
+    "fastxml": "FastXML",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One thing to compute about one data set.
+
+    >>> Cell("bibtex", "bp-speed", "leml").id, Cell("bibtex", "bp-speed", "leml").title
+    ('bibtex/bp-speed/leml', 'BP LEML (speed-driven)')
+    """
+
+    data: str
+    system: str
+    base: str = ""
+
+    @property
+    def id(self) -> str:
+        """The name under which it is stored and traced."""
+        return "/".join(part for part in (self.data, self.system, self.base) if part)
+
+    @property
+    def title(self) -> str:
+        """The name of the system in tables."""
+        return TITLES[self.system].format(base=BASE_TITLES.get(self.base, self.base))
+
+
+class CellFailedError(Exception):
+    """A cell that another one needs has failed."""
+
+
+class Bench:
+    """Computes cells, or takes them from the store; one data set is in memory at a time."""
+
+    def __init__(self, folders: dict[str, Path], settings: Settings, store: Store) -> None:
+        self.folders, self.settings, self.store = folders, settings, store
+        self._loaded: tuple[str, Pair, Pair] | None = None
+        self._known: dict[Cell, dict[str, Any]] = {}
+        self.n_test_rows = 0  # of the data set in memory, scored or not
+
+    def content(self, cell: Cell) -> dict[str, Any]:
+        """What is stored of a cell: its ``row``, or ``error`` and ``traceback``; computed now where that is needed.
+
+        A cell that failed in an earlier run is tried again, once per run.
+        """
+        if cell not in self._known:
+            try:
+                setting = self._setting(cell)
+            except CellFailedError as error:
+                return {"cell": cell.id, "error": str(error)}
+            stored = self.store.get(cell.id, setting)
+            if stored is None or "error" in stored:
+                self.store.put(cell.id, setting, self._computed(cell))
+                stored = self.store.get(cell.id, setting)
+                assert stored is not None
+            self._known[cell] = stored
+        return self._known[cell]
+
+    def row(self, cell: Cell) -> dict[str, Any]:
+        """The raw numbers of a cell that must not have failed."""
+        content = self.content(cell)
+        if "error" in content:
+            raise CellFailedError(f"{cell.id} failed: {content['error']}")
+        row: dict[str, Any] = content["row"]
+        return row
+
+    def datasets(self, cell: Cell) -> Pair:
+        """Training rows and the test rows to be scored, of unit length where the settings say so.
+
+        Naive Bayes models counts, of which scaling would rob it: its rows are as the files have them.
+        """
+        if self._loaded is None or self._loaded[0] != cell.data:
+            self._loaded = None  # let go of the old one first
+            given = self._read(cell.data)
+            scaled = (_scaled(given[0]), _scaled(given[1])) if self.settings.normalise else given
+            self._loaded = (cell.data, given, scaled)
+        _, given, scaled = self._loaded
+        return given if cell.base == "naive-bayes" else scaled
+
+    def _read(self, data: str) -> Pair:
+        from blockxmc.data import read_data_dir
+
+        train, test = read_data_dir(self.folders[data])
+        self.n_test_rows, limit = test.n_rows, self.settings.max_test_rows
+        if limit is not None and test.n_rows > limit:
+            rng = np.random.default_rng(self.settings.seed)
+            unseen = test.unseen_labels
+            test = replace(test.rows(np.sort(rng.choice(test.n_rows, limit, replace=False))), unseen_labels=unseen)
+        return train, test
+
+    def _setting(self, cell: Cell) -> dict[str, Any]:
+        """All that the numbers of a cell depend on; options without influence are left out so that cells are shared."""
+        chosen = self.settings
+        common: dict[str, Any] = {"blockxmc": _version(), "seed": chosen.seed}
+        if cell.system == "data":
+            reading = {"max_test_rows": chosen.max_test_rows, "normalise": chosen.normalise}
+            return common | {"files": _fingerprint(self.folders[cell.data])} | reading
+        known = self.row(Cell(cell.data, "data"))
+        common["train"] = known["train_digest"]
+        if cell.system in ("blocks", "q"):
+            return common
+        if cell.system != "tune":
+            common["test"] = known["test_digest"]
+        common["threads"] = chosen.n_threads
+        if cell.base == "leml":
+            common["rank"] = chosen.rank
+        if cell.system in ("tune", "bp-accuracy", "bp-speed", "cbmlc"):
+            common |= {"folds": chosen.folds, "tolerance": chosen.tolerance, "blocks": chosen.blocks}
+        if cell.system == "fastxml":
+            common["trees"] = chosen.trees
+        return common
+
+    def _computed(self, cell: Cell) -> dict[str, Any]:
+        start = time.perf_counter()
+        content: dict[str, Any]
+        try:
+            content = {"row": MAKERS[cell.system](self, cell)}
+        except Exception as error:  # whatever a system does must not end the run: it is recorded and shown
+            line = str(error) if isinstance(error, CellFailedError) else f"{type(error).__name__}: {error}"
+            content = {"error": " ".join(line.split()), "traceback": traceback.format_exc()}
+        return content | {"seconds": time.perf_counter() - start, "made": provenance()}
+
+
+def _version() -> str:
+    """Numbers of another version of the library are other cells."""
+    from blockxmc import __version__
+
+    return str(__version__)
+
+
+def _scaled(part: Dataset) -> Dataset:
+    return replace(part, X=unit_rows(part.X))
+
+
+def unit_rows(X: sparse.csr_array) -> sparse.csr_array:
+    """Rows divided by their Euclidean length; empty ones stay empty.
+
+    >>> unit_rows(sparse.csr_array([[3.0, 4.0], [0.0, 0.0]])).toarray().tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    lengths = np.sqrt(np.bincount(rows, weights=X.data.astype(np.float64) ** 2, minlength=X.shape[0]))
+    scaled = (X.data / lengths[rows]).astype(X.data.dtype)
+    return sparse.csr_array((scaled, X.indices, X.indptr), shape=X.shape)
+
+
+def _fingerprint(folder: Path) -> list[list[Any]]:
+    files = sorted(file for file in folder.iterdir() if file.is_file())
+    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+
+
+# ---- what each kind of cell computes ----
+def _data(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.cli.stats import describe
+
+    train, scored = bench.datasets(cell)
+    figures = describe(cell.data, train, scored) | {"test_rows": bench.n_test_rows, "scored_rows": scored.n_rows}
+    return figures | {"train_digest": train.digest, "test_digest": scored.digest}
+
+
+def _full(bench: Bench, cell: Cell) -> dict[str, Any]:
+    return _trained(bench, cell, systems.make_base(cell.base, bench.settings))
+
+
+def _trained(bench: Bench, cell: Cell, model: Any) -> dict[str, Any]:
+    from blockxmc.pipeline import fit_dataset
+
+    train, test = bench.datasets(cell)
+    model.set_params(n_jobs=bench.settings.n_threads, random_state=bench.settings.seed)
+    return systems.train_and_measure(lambda: fit_dataset(model, train), test, cell.data)
+
+
+def _tune(bench: Bench, cell: Cell) -> dict[str, Any]:
+    train, _ = bench.datasets(cell)
+    cache = bench.store.folder / "tuning" / cell.id.replace("/", "--")
+    return systems.tune(train, systems.make_base(cell.base, bench.settings), bench.settings, cache)
+
+
+def _tuned(bench: Bench, cell: Cell) -> dict[str, Any]:
+    tuning = bench.row(Cell(cell.data, "tune", cell.base))
+    twin = Cell(cell.data, "bp-accuracy", cell.base)
+    if cell.system == "bp-speed" and tuning["speed_driven"] == tuning["accuracy_driven"]:
+        return bench.row(twin) | {"same_as": twin.id}  # the same lambda is the same model: train it once
+    train, test = bench.datasets(cell)
+    base = systems.make_base(cell.base, bench.settings)
+    choice = cell.system.removeprefix("bp-")
+    return systems.train_and_measure(
+        lambda: systems.fit_tuned(tuning, train, base, choice, bench.settings), test, cell.data
+    )
+
+
+def _default(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc import BlockwiseClassifier
+
+    return _trained(bench, cell, BlockwiseClassifier())
+
+
+def _cbmlc(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.baselines import CBMLC
+
+    # The number of clusters is the user's choice there: as many as BP has, so that the two differ in kind only.
+    blocks = int(bench.row(Cell(cell.data, "tune", cell.base))["n_blocks"])
+    return _trained(bench, cell, CBMLC(systems.make_base(cell.base, bench.settings), n_blocks=blocks)) | {
+        "blocks": blocks
+    }
+
+
+def _lpsr(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.baselines import LPSR
+
+    return _trained(bench, cell, LPSR())
+
+
+def _filters(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.baselines import LabelFilters
+
+    return _trained(bench, cell, LabelFilters(systems.make_base(cell.base, bench.settings)))
+
+
+def _fastxml(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.baselines import FastXML
+
+    return _trained(bench, cell, FastXML(n_trees=bench.settings.trees))
+
+
+def _blocks(bench: Bench, cell: Cell) -> dict[str, Any]:
+    return partitions.picture(bench.datasets(cell)[0], bench.settings.seed, bench.settings.n_threads)
+
+
+def _q(bench: Bench, cell: Cell) -> dict[str, Any]:
+    return partitions.over_q(bench.datasets(cell)[0], bench.settings.seed, bench.settings.n_threads)
+
+
+MAKERS: dict[str, Callable[[Bench, Cell], dict[str, Any]]] = {
+    "data": _data,
+    "full": _full,
+    "tune": _tune,
+    "bp-accuracy": _tuned,
+    "bp-speed": _tuned,
+    "bp-default": _default,
+    "cbmlc": _cbmlc,
+    "lpsr": _lpsr,
+    "lf": _filters,
+    "fastxml": _fastxml,
+    "blocks": _blocks,
+    "q": _q,
+}
+
+
+# ---- which cells an experiment reads ----
+def compared(data: str, bases: Sequence[str]) -> list[Cell]:
+    """The systems of the paper's precision table, and those that belong beside them."""
+    cells = []
+    for base in bases:
+        cells += [Cell(data, system, base) for system in ("full", "bp-accuracy", "bp-speed", "cbmlc")]
+    return [*cells, Cell(data, "lpsr", "naive-bayes"), Cell(data, "fastxml"), Cell(data, "lf", "dismec")]
+
+
+def every_system(data: str, bases: Sequence[str]) -> list[Cell]:
+    """All systems of the library: :func:`compared`, the remaining bases alone, and BP as the library's defaults have it."""
+    others = [Cell(data, "full", base) for base in BASE_TITLES if base not in bases]
+    return [*compared(data, bases), Cell(data, "bp-default"), *others]

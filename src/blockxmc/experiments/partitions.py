@@ -1,0 +1,116 @@
+"""Cells about the partition alone: the pictures of figures 1 and 2, and what the number of blocks does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from blockxmc.errors import BlockXMCError
+from blockxmc.partition import Partitioner
+
+if TYPE_CHECKING:
+    from blockxmc.data import Dataset
+
+# As in the paper's pictures.
+PICTURE_BLOCKS = 3
+PICTURE_ROWS = 400
+PICTURE_FLOOR = 0.8  # share of the positives to capture: lambda must bind for a picture to show anything
+EXAMPLE_ROWS = 8
+STRIP_POINTS = 400
+
+Q_GRID = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
+Q_FLOORS = (0.98, 0.8, 0.5)
+MIN_ROWS_PER_BLOCK = 16
+
+
+def lam_at(partition: Partitioner, floor: float) -> float:
+    """The largest lambda at which this assignment still captures ``floor`` of what it could."""
+    path = partition.path()
+    return float(path.lam[np.flatnonzero(path.captured >= floor * path.captured[0])[-1]])
+
+
+def picture(train: Dataset, seed: int, threads: int) -> dict[str, Any]:
+    """A partition into three blocks: the first rows of each, sorted label counts, and some rows' labels by cluster."""
+    common: dict[str, Any] = {"n_blocks": PICTURE_BLOCKS, "random_state": seed, "n_jobs": threads}
+    lam = lam_at(Partitioner(lam=0.0, max_iter=0, **common).fit(train.X, train.Y), PICTURE_FLOOR)
+    part = Partitioner(lam=lam, **common).fit(train.X, train.Y)
+    shown = [np.flatnonzero(part.assignment_ == block)[:PICTURE_ROWS] for block in range(part.n_blocks_)]
+    rows = np.concatenate(shown)
+    return {
+        "lam": part.lam_,
+        "captured": part.captured_,
+        "blocks": part.n_blocks_,
+        "labels": train.n_labels,
+        "rows_of_block": np.bincount(part.assignment_, minlength=part.n_blocks_).tolist(),
+        "label_clusters": [cluster.tolist() for cluster in part.label_clusters_],
+        "shown_blocks": part.assignment_[rows].tolist(),
+        "shown_labels": _labels_of(train, rows),
+        "strips": [_strip(part, block) for block in range(part.n_blocks_)],
+        "examples": _examples(train, part),
+    }
+
+
+def _labels_of(train: Dataset, rows: Any) -> list[list[int]]:
+    indptr, indices = train.Y.indptr, train.Y.indices
+    return [indices[indptr[row] : indptr[row + 1]].tolist() for row in rows]
+
+
+def _strip(part: Partitioner, block: int) -> dict[str, Any]:
+    """Column sums of a block, highest first, thinned out where there are very many, and where lambda cuts them."""
+    ranking = part.ranking_
+    counts = ranking.counts[ranking.indptr[block] : ranking.indptr[block + 1]]
+    cut = len(part.label_clusters_[block])
+    ranks = np.unique(np.linspace(0, min(counts.size, 2 * cut + 8) - 1, STRIP_POINTS).astype(int))
+    return {"ranks": (ranks + 1).tolist(), "counts": counts[ranks].tolist(), "cut": cut, "all": int(counts.size)}
+
+
+def _examples(train: Dataset, part: Partitioner) -> list[dict[str, Any]]:
+    """The first rows with labels: where their labels stand (by rank) in each label cluster, and the block they went to."""
+    ranking = part.ranking_
+    ranked = [
+        ranking.labels[start : start + len(own)]
+        for start, own in zip(ranking.indptr, part.label_clusters_, strict=False)
+    ]
+    rows = np.flatnonzero(np.diff(train.Y.indptr) > 0)[:EXAMPLE_ROWS]
+    return [
+        {
+            "row": int(row),
+            "block": int(part.assignment_[row]),
+            "ranks": [np.flatnonzero(np.isin(order, labels)).tolist() for order in ranked],
+            "labels": len(labels),
+        }
+        for row, labels in zip(rows, _labels_of(train, rows), strict=True)
+    ]
+
+
+def over_q(train: Dataset, seed: int, threads: int) -> dict[str, Any]:
+    """Captured share, blocks alive and labels per row for growing q, at three fixed lambdas."""
+    whole = Partitioner(n_blocks=1, lam=0.0, max_iter=0, random_state=seed, n_jobs=threads).fit(train.X, train.Y)
+    grid = [q for q in Q_GRID if q == 1 or q <= train.n_rows // MIN_ROWS_PER_BLOCK]
+    curves = []
+    for floor in Q_FLOORS:
+        lam = lam_at(whole, floor)
+        points = [_point(train, q, lam, seed, threads) for q in grid]
+        curves.append({"floor": floor, "lam": lam, "points": points, "chosen": _paper_choice(points)})
+    return {"curves": curves}
+
+
+def _point(train: Dataset, q: int, lam: float, seed: int, threads: int) -> dict[str, Any]:
+    try:
+        part = Partitioner(n_blocks=q, lam=lam, random_state=seed, n_jobs=threads).fit(train.X, train.Y)
+    except BlockXMCError:  # a lambda too large for so many blocks leaves none alive
+        return {"q": q, "alive": 0, "captured": 0.0, "labels_per_row": 0.0}
+    cost = float(part.path([part.lam_]).cost[0])
+    return {"q": q, "alive": part.n_blocks_, "captured": part.captured_, "labels_per_row": cost}
+
+
+def _paper_choice(points: list[dict[str, Any]]) -> int:
+    """The paper's rule: raise q from 2 while no block dies, and take the q that captures most."""
+    best: dict[str, Any] = points[0]
+    for point in points[1:]:
+        if point["alive"] < point["q"]:
+            break
+        if best["q"] == 1 or point["captured"] > best["captured"]:
+            best = point
+    return int(best["q"])

@@ -1,0 +1,80 @@
+"""Finished cells as tables, figures and text read them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from blockxmc.experiments.cells import Cell
+from blockxmc.experiments.published import published
+from blockxmc.experiments.settings import Settings
+
+KS = (1, 3, 5)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One place of a table: a value, the raw row it comes from, and what others published for it."""
+
+    value: Any
+    cell: str = ""
+    key: str = ""
+    published: float | None = None
+    mark: str = ""
+    published_mark: str = ""
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less theirs."""
+        return (
+            None if self.published is None or not isinstance(self.value, (int, float)) else self.value - self.published
+        )
+
+
+@dataclass(frozen=True)
+class Results:
+    """Contents of cells by id, for these data sets, with these settings."""
+
+    data: tuple[str, ...]
+    settings: Settings
+    contents: dict[str, dict[str, Any]]
+    made: dict[str, Any] = field(default_factory=dict)
+
+    def row(self, cell: Cell) -> dict[str, Any] | None:
+        """The raw numbers of a cell; None where it failed or was not part of the run."""
+        row: dict[str, Any] | None = self.contents.get(cell.id, {}).get("row")
+        return row
+
+    def error(self, cell: Cell) -> str | None:
+        """Why a cell has no numbers."""
+        if cell.id not in self.contents:
+            return "not computed"
+        error: str | None = self.contents[cell.id].get("error")
+        return error
+
+    def entry(self, cell: Cell, key: str) -> Entry:
+        """A number of a cell with its published counterpart; a dagger where it rests on a part of the test rows."""
+        row = self.row(cell) or {}
+        system = cell.id.removeprefix(f"{cell.data}/")
+        about_test = "@" in key
+        dagger = "†" if about_test and self._is_subset(cell.data) else ""
+        theirs = "†" if about_test and published(cell.data, system, "dagger") else ""
+        return Entry(row.get(key), cell.id, key, published(cell.data, system, key), dagger, theirs)
+
+    def _is_subset(self, data: str) -> bool:
+        row = self.row(Cell(data, "data")) or {}
+        return bool(row.get("scored_rows", 0) < (row.get("test_rows") or 0))
+
+    def loss(self, cell: Cell, base: Cell, k: int) -> tuple[float, float] | None:
+        """Points of P@k that a system loses against its base, and the standard error of that (paired by test row)."""
+        own, full = self.row(cell), self.row(base)
+        if own is None or full is None:
+            return None
+        hits = [np.frombuffer(row["hits"][str(k)].encode(), np.uint8).astype(float) for row in (full, own)]
+        lost = 100 * (hits[0] - hits[1]) / k
+        if lost.size < 2:
+            return float(lost.sum()), math.inf
+        return float(lost.mean()), float(lost.std(ddof=1) / math.sqrt(lost.size))

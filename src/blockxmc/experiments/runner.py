@@ -1,0 +1,129 @@
+"""An experiment by name: its cells, then its tables, figures and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from blockxmc.errors import BlockXMCError
+from blockxmc.experiments import figures, pictures, tables
+from blockxmc.experiments.canvas import Figure
+from blockxmc.experiments.cells import MAKERS, Bench, Cell, CellFailedError, compared, every_system
+from blockxmc.experiments.page import as_html
+from blockxmc.experiments.results import Results
+from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
+from blockxmc.experiments.store import Store, write_atomically
+from blockxmc.experiments.tables import Table
+from blockxmc.experiments.writing import write_experiment
+from blockxmc.progress import Reporter
+
+Bases = Sequence[str]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Which cells are read, and what is made of them."""
+
+    cells: Callable[[str, Bases], list[Cell]]
+    tables: Callable[[Results], list[Table]] = field(default=lambda results: [])
+    figures: Callable[[Results], list[Figure]] = field(default=lambda results: [])
+
+
+def _kinds(*kinds: str) -> Callable[[str, Bases], list[Cell]]:
+    return lambda data, bases: [Cell(data, kind, base) for base in bases for kind in kinds]
+
+
+def _alone(kind: str) -> Callable[[str, Bases], list[Cell]]:
+    return lambda data, bases: [Cell(data, kind)]
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "table-data": Experiment(_alone("data"), tables.table_data),
+    "table-precision": Experiment(compared, tables.table_precision),
+    "table-time": Experiment(_kinds("full", "bp-speed"), tables.table_time),
+    "table-router": Experiment(_kinds("bp-speed"), tables.table_router),
+    "table-recall": Experiment(_kinds("full", "bp-speed"), tables.table_recall),
+    "figure-blocks": Experiment(_alone("blocks"), figures=pictures.figure_blocks),
+    "figure-lambda": Experiment(_kinds("tune"), figures=figures.figure_lambda),
+    "figure-q": Experiment(_alone("q"), figures=figures.figure_q),
+    "figure-alps": Experiment(_kinds("bp-speed"), figures=figures.figure_alps),
+    "table-systems": Experiment(every_system, tables.table_systems),
+}
+
+
+def plan(names: Sequence[str], data: Sequence[str], bases: Bases) -> list[Cell]:
+    """Every cell once, data set by data set, in the order of ``MAKERS``: what others need comes first.
+
+    >>> [cell.id for cell in plan(["table-router"], ["bibtex"], ["leml"])]
+    ['bibtex/data', 'bibtex/tune/leml', 'bibtex/bp-speed/leml']
+    """
+    order = list(MAKERS)
+    cells = []
+    for folder in data:
+        wanted = {Cell(folder, "data")}
+        for name in names:
+            wanted.update(EXPERIMENTS[name].cells(folder, bases))
+        tuned = {cell.base for cell in wanted if cell.system in ("bp-accuracy", "bp-speed", "cbmlc")}
+        wanted.update(Cell(folder, "tune", base) for base in tuned)
+        cells += sorted(wanted, key=lambda cell: (order.index(cell.system), cell.id))
+    return cells
+
+
+def run(name: str, folders: Sequence[Path], out: Path, settings: Settings, reporter: Reporter | None = None) -> Results:
+    """Compute what is missing, and write tables, figures and ``report.html`` to ``out``."""
+    names = list(EXPERIMENTS) if name == "all" else [name]
+    by_name = _check(names, folders, settings)
+    reporter = reporter or Reporter()
+    bench = Bench(by_name, settings, Store(out / "cells"))
+    cells = plan(names, list(by_name), settings.bases)
+    _read_first(bench)
+    contents = {}
+    with reporter.phase("cells", len(cells)) as phase:
+        for done, cell in enumerate(cells):
+            content = contents[cell.id] = bench.content(cell)
+            reporter.say(f"{cell.id}: {content.get('error') or format(content['seconds'], '.1f') + ' s'}")
+            phase.update(done + 1)
+    results = Results(tuple(by_name), settings, contents, provenance())
+    write_all(names, out, results)
+    return results
+
+
+def write_all(names: Sequence[str], out: Path, results: Results) -> None:
+    """Tables, figures and the report from finished cells."""
+    sections = []
+    for name in names:
+        experiment = EXPERIMENTS[name]
+        made = experiment.tables(results), experiment.figures(results)
+        write_experiment(out, name, *made, results)
+        sections.append((name, *made))
+    write_atomically(out / "report.html", as_html(sections, results))
+
+
+def _read_first(bench: Bench) -> None:
+    """Folders that cannot be read are the user's to mend, before anything long begins."""
+    for data in bench.folders:
+        try:
+            bench.row(Cell(data, "data"))
+        except CellFailedError as error:
+            raise BlockXMCError(str(error)) from None
+
+
+def _check(names: Sequence[str], folders: Sequence[Path], settings: Settings) -> dict[str, Path]:
+    for name in names:
+        if name not in EXPERIMENTS:
+            raise BlockXMCError(f"unknown experiment {name!r}: choose one of {', '.join([*EXPERIMENTS, 'all'])}")
+    for base in settings.bases or ("nothing",):
+        if base not in BASE_TITLES:
+            raise BlockXMCError(f"--bases must name some of {', '.join(BASE_TITLES)}; got {base!r}")
+    by_name: dict[str, Path] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise BlockXMCError(f"{folder}: not a folder; give folders that hold a training and a test set")
+        data = folder.resolve().name
+        if data in by_name:
+            raise BlockXMCError(
+                f"{folder}: another folder is called {data} too; tables tell data sets apart by that name"
+            )
+        by_name[data] = folder
+    return by_name

@@ -1,0 +1,76 @@
+"""Finished cells on disk: one JSON file each, written at once and whole, so that a stopped run loses nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """The whole file or none of it, whatever happens meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = content.encode() if isinstance(content, str) else content
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, suffix=".part", delete=False) as file:
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            os.chmod(file.name, 0o644)
+            Path(file.name).replace(path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """JSON without NaN and infinity, which no other reader would take: they become null."""
+    return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return None
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+class Store:
+    """Cells of a folder by id and setting: another setting is another cell.
+
+    >>> store = Store(Path(tempfile.mkdtemp()))
+    >>> store.put("bibtex/fastxml", {"seed": 0}, {"row": {"P@1": 63.0}})
+    >>> store.get("bibtex/fastxml", {"seed": 0})["row"]
+    {'P@1': 63.0}
+    >>> store.get("bibtex/fastxml", {"seed": 1}) is None
+    True
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, cell: str, setting: dict[str, Any]) -> Path:
+        """Where a cell lies."""
+        digest = hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()[:8]
+        return self.folder / f"{cell.replace('/', '--')}--{digest}.json"
+
+    def get(self, cell: str, setting: dict[str, Any]) -> dict[str, Any] | None:
+        """The stored cell, or None; a file that cannot be read counts as not there."""
+        try:
+            stored: dict[str, Any] = json.loads(self.path(cell, setting).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return stored if stored.get("cell") == cell and stored.get("setting") == setting else None
+
+    def put(self, cell: str, setting: dict[str, Any], content: dict[str, Any]) -> None:
+        """Store a finished cell."""
+        whole = {"cell": cell, "setting": setting, **content}
+        write_atomically(self.path(cell, setting), to_json(whole, indent=1))

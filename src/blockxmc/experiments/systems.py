@@ -1,0 +1,115 @@
+"""Training a system, and the raw row of numbers about it."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from blockxmc import metrics
+from blockxmc.experiments.published import propensity
+from blockxmc.experiments.settings import BASE_TITLES, Settings
+from blockxmc.experiments.stopwatch import stopwatch
+
+if TYPE_CHECKING:
+    from blockxmc._base import XMCEstimator
+    from blockxmc.data import Dataset
+
+KS = (1, 3, 5)
+# What a tuning cell holds beside the fields of its result.
+_BESIDE = ("tune_seconds", "tune_cpu_seconds", "explain")
+
+
+def make_base(name: str, settings: Settings) -> Any:
+    """A base classifier as the settings want it."""
+    import blockxmc
+
+    base = getattr(blockxmc, BASE_TITLES[name].replace("-", "").replace(" ", ""))()
+    return base.set_params(rank=settings.rank) if name == "leml" else base
+
+
+def tune(train: Dataset, base: Any, settings: Settings, cache: Path) -> dict[str, Any]:
+    """Lambda by cross-validation, as a dict of numbers; what is finished of a stopped one is in ``cache``."""
+    from blockxmc.tuning import tune_lambda
+
+    start = time.perf_counter(), time.process_time()
+    result = tune_lambda(
+        train.X,
+        train.Y,
+        base,
+        n_blocks=settings.blocks,
+        tolerance=settings.tolerance,
+        folds=settings.folds,
+        random_state=settings.seed,
+        n_jobs=settings.n_threads,
+        cache=cache,
+    )
+    spent = {"tune_seconds": time.perf_counter() - start[0], "tune_cpu_seconds": time.process_time() - start[1]}
+    row: dict[str, Any] = result.to_dict()
+    return row | spent | {"explain": result.explain()}
+
+
+def fit_tuned(tuning: dict[str, Any], train: Dataset, base: Any, choice: str, settings: Settings) -> XMCEstimator:
+    """The model of a tuned lambda on all training rows."""
+    from blockxmc.tuning import TuningResult, fit_tuned
+
+    fields = {key: value for key, value in tuning.items() if key not in _BESIDE}
+    options: dict[str, Any] = {"choice": choice, "base": base, "n_jobs": settings.n_threads}
+    model: XMCEstimator = fit_tuned(TuningResult.from_dict(fields), train.X, train.Y, **options)
+    return model
+
+
+def train_and_measure(fit: Callable[[], XMCEstimator], test: Dataset, data: str) -> dict[str, Any]:
+    """Train, and collect all that any table shows of the model."""
+    from blockxmc.partition import Partitioner
+    from blockxmc.report import measure
+    from blockxmc.routing import Router
+
+    with stopwatch(partition=(Partitioner, "_fit"), router=(Router, "fit")) as parts:
+        wall, cpu = time.perf_counter(), time.process_time()
+        model = fit()
+        row: dict[str, Any] = {
+            "train_seconds": time.perf_counter() - wall,
+            "train_cpu_seconds": time.process_time() - cpu,
+        }
+    if parts["partition"]:
+        row |= {"partition_seconds": sum(parts["partition"])}
+    if parts["router"]:  # the last one is kept; those before it assess what to expect
+        row |= {"router_seconds": parts["router"][-1]}
+        row["blocks_seconds"] = row["train_seconds"] - sum(parts["partition"]) - sum(parts["router"])
+    a, b = propensity(data)
+    return row | measure(model, test, a=a, b=b) | _hits(model, test) | _blocks(model, test) | _size(model)
+
+
+def _hits(model: XMCEstimator, test: Dataset) -> dict[str, Any]:
+    """Where precision comes from: by label frequency, and by row (a digit per row: its right labels among the first k)."""
+    labels, _ = model.predict_topk(test.X, max(KS))
+    deciles = metrics.precision_by_frequency(test.Y, labels, max(KS), model.label_counts_)
+    keys = labels + np.arange(test.n_rows)[:, None] * test.n_labels
+    truth = np.repeat(np.arange(test.n_rows), np.diff(test.Y.indptr)) * test.n_labels + test.Y.indices
+    right = np.isin(keys, truth) & (labels >= 0)
+    digits = {str(k): "".join(map(str, right[:, :k].sum(axis=1))) for k in KS}
+    by_bin = {key: np.asarray(deciles[key]).tolist() for key in ("precision", "recall", "max_count", "min_count")}
+    return {"hits": digits, "deciles": by_bin}
+
+
+def _blocks(model: Any, test: Dataset) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    if hasattr(model, "partition_"):
+        part = model.partition_
+        row |= {"blocks": part.n_blocks_, "lam": part.lam_, "lam_rel": part.lam_rel_, "captured": part.captured_}
+    if hasattr(model, "blocks_"):
+        start = time.perf_counter()
+        model.blocks_.visited(test.X, model._threads)
+        row["router_predict_seconds"] = time.perf_counter() - start
+    return row
+
+
+def _size(model: XMCEstimator) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "model")
+        return {"model_mb": sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / 1e6}

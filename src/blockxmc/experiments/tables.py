@@ -1,0 +1,210 @@
+"""The paper's tables as functions of finished cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from blockxmc.experiments.cells import Cell, compared, every_system
+from blockxmc.experiments.results import KS, Entry, Results
+from blockxmc.experiments.settings import BASE_TITLES
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its heading and how its numbers are written."""
+
+    title: str
+    form: str = ".2f"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of entries under columns; the first columns may be text."""
+
+    name: str
+    title: str
+    columns: list[Column]
+    rows: list[list[Entry]]
+    note: str = ""
+
+
+TEXT = ""
+PRECISION = [f"{metric}@{k}" for metric in ("P", "PSP") for k in KS]
+_PUBLISHED_NOTE = "In brackets: the published figure, and ours less theirs."
+
+
+def table_data(results: Results) -> list[Table]:
+    """Sizes of the data sets (the paper's table 1)."""
+    columns = {
+        "train_rows": Column("# Training", ",.0f"),
+        "test_rows": Column("# Testing", ",.0f"),
+        "features": Column("# Features", ",.0f"),
+        "labels": Column("# Labels", ",.0f"),
+        "samples_per_label": Column("ASpL"),
+        "labels_per_sample": Column("ALpS"),
+        "nnz_per_row": Column("nnz/row", ".1f"),
+    }
+    cells = [Cell(data, "data") for data in results.data]
+    rows = [_line(results, [Entry(cell.data)], cell, list(columns)) for cell in cells]
+    note = "ASpL: average samples per label; ALpS: average labels per sample; both of the training rows."
+    heads = [Column("Data", TEXT), *columns.values()]
+    return [Table("table-data", "Data set statistics", heads, rows, _with_published(note, rows))]
+
+
+def table_precision(results: Results) -> list[Table]:
+    """Precision, propensity-scored precision and speed-up of BP, its bases and its rivals (the paper's table 3)."""
+    keys = [*PRECISION, "speedup_paper", "speedup"]
+    heads = [
+        *(Column(key) for key in PRECISION),
+        Column("Speed-up", ".1fx"),
+        Column("Speed-up, router counted", ".1fx"),
+    ]
+    cells = [cell for data in results.data for cell in compared(data, results.settings.bases)]
+    rows = [_line(results, [Entry(cell.data), Entry(cell.title)], cell, keys) for cell in cells]
+    note = (
+        "Speed-up: labels over candidates, as the paper counts; router counted: labels over all vector products of a row. "
+        "CBMLC leaves the label set as it is (the paper says 1x); labels that a cluster never shows cost nothing all the "
+        "same, and that is what is counted here."
+    )
+    if any(entry.mark for row in rows for entry in row):
+        note += f" † scored on a random {results.settings.max_test_rows:,} of the test rows."
+    heads = [Column("Data", TEXT), Column("Method", TEXT), *heads]
+    return [Table("table-precision", "P@k, PSP@k and prediction speed-up", heads, rows, _with_published(note, rows))]
+
+
+def table_time(results: Results) -> list[Table]:
+    """Seconds of partitioning, of training with BP, and of training the base alone (the paper's table 2)."""
+    parts = {
+        "partition_seconds": "Partitioning",
+        "router_seconds": "Router",
+        "blocks_seconds": "BP training",
+        "train_seconds": "BP, all of it",
+    }
+    rows = []
+    for data, base in _pairs(results):
+        speed, full = Cell(data, "bp-speed", base), Cell(data, "full", base)
+        line = _line(results, [Entry(data), Entry(BASE_TITLES[base])], speed, list(parts))
+        rows.append([*line, *_line(results, [], full, ["train_seconds"])])
+    heads = [Column("Data", TEXT), Column("Base", TEXT), *(Column(title) for title in parts.values())]
+    heads.append(Column("Original training"))
+    note = (
+        f"Wall seconds of the speed-driven model, {results.settings.n_threads} threads; all of it includes the assessment "
+        "of the router on held-out rows, but not the tuning of lambda and of the number of blocks."
+    )
+    return [Table("table-time", "Elapsed training time in seconds", heads, rows, _with_published(note, rows))]
+
+
+def table_router(results: Results) -> list[Table]:
+    """Seconds to train and to ask the router, and the number of blocks (the paper's table 4)."""
+    keys = ["blocks", "router_seconds", "router_predict_seconds", "router_us"]
+    rows = []
+    for data, base in _pairs(results):
+        cell = Cell(data, "bp-speed", base)
+        line = _line(results, [Entry(data), Entry(f"BP {BASE_TITLES[base]}")], cell, keys[:3])
+        row = results.row(cell)
+        per_row = (
+            1e6 * row["router_predict_seconds"] / max(row["rows"], 1)
+            if row and "router_predict_seconds" in row
+            else None
+        )
+        rows.append([*line, Entry(per_row, cell.id, "router_predict_seconds")])
+    heads = [Column("Data", TEXT), Column("Method", TEXT), Column("q", ".0f"), Column("Train s", ".3f")]
+    heads += [Column("Prediction s", ".4f"), Column("Prediction µs/row", ".2f")]
+    note = "Speed-driven models; prediction routes the scored test rows."
+    return [Table("table-router", "Router train and prediction time", heads, rows, _with_published(note, rows))]
+
+
+def table_recall(results: Results) -> list[Table]:
+    """Recall of the bases and of speed-driven BP (the paper's table 5)."""
+    cells = [Cell(data, kind, base) for data, base in _pairs(results) for kind in ("full", "bp-speed")]
+    rows = [_line(results, [Entry(cell.data), Entry(cell.title)], cell, [f"R@{k}" for k in KS]) for cell in cells]
+    heads = [Column("Data", TEXT), Column("Method", TEXT), *(Column(f"R@{k}") for k in KS)]
+    note = "Rows without labels are left out."
+    return [Table("table-recall", "R@k", heads, rows, _with_published(note, rows))]
+
+
+def table_systems(results: Results) -> list[Table]:
+    """Every system of the library on every data set: quality, counted and measured cost; and where the hits come from."""
+    ranking = [f"{metric}@{k}" for metric in ("P", "PSP", "R") for k in KS]
+    costs = {
+        "candidates": Column("Candidates", ",.1f"),
+        "speedup_paper": Column("Speed-up", ".1fx"),
+        "speedup": Column("Speed-up, router counted", ".1fx"),
+        "speedup_flops": Column("Speed-up, touched weights", ".1fx"),
+        "batch_us": Column("µs/row batch", ",.1f"),
+        "one_us": Column("µs/row single", ",.1f"),
+        "train_seconds": Column("Training s", ",.1f"),
+        "train_cpu_seconds": Column("Training CPU s", ",.1f"),
+        "model_mb": Column("Model MB", ",.1f"),
+    }
+    cells = [cell for data in results.data for cell in every_system(data, results.settings.bases)]
+    names = [Column("Data", TEXT), Column("System", TEXT)]
+    rows = [_line(results, [Entry(cell.data), Entry(cell.title)], cell, [*ranking, *costs]) for cell in cells]
+    note = (
+        f"Batch: one thread, CPU time; single: one row per call; training: {results.settings.n_threads} threads. Speed-ups "
+        "are over scoring all labels, by products counted; FastXML's leaves are not candidates to score."
+    )
+    whole = Table("table-systems", "All systems", [*names, *map(Column, ranking), *costs.values()], rows, note)
+    return [whole, _deciles(results, cells, names)]
+
+
+def _deciles(results: Results, cells: Sequence[Cell], names: list[Column]) -> Table:
+    rows = []
+    for cell in cells:
+        row = results.row(cell)
+        if row is None:
+            rows.append(_line(results, [Entry(cell.data), Entry(cell.title)], cell, ["P@5"] + [""] * 10))
+            continue
+        shares = [
+            Entry(100 * value, cell.id, f"deciles.precision[{i}]")
+            for i, value in enumerate(row["deciles"]["precision"])
+        ]
+        rows.append([Entry(cell.data), Entry(cell.title), results.entry(cell, "P@5"), *shares])
+    heads = [*names, Column("P@5"), *(Column(f"{10 * i}-{10 * i + 10} %") for i in range(10))]
+    note = "Labels in ten bins of equal size, the most frequent in training first; the parts add up to P@5."
+    return Table("table-systems-deciles", "P@5 by label frequency", heads, rows, note)
+
+
+def _pairs(results: Results) -> list[tuple[str, str]]:
+    return [(data, base) for data in results.data for base in results.settings.bases]
+
+
+def _line(results: Results, names: list[Entry], cell: Cell, keys: Sequence[str]) -> list[Entry]:
+    error = results.error(cell)
+    if error is None:
+        return [*names, *(results.entry(cell, key) for key in keys)]
+    return [*names, Entry(f"failed: {error}", cell.id, "error"), *(Entry(None, cell.id) for _ in keys[1:])]
+
+
+def _with_published(note: str, rows: list[list[Entry]]) -> str:
+    shown = any(entry.published is not None for row in rows for entry in row)
+    return f"{note} {_PUBLISHED_NOTE}" if shown else note
+
+
+def written(entry: Entry, column: Column) -> str:
+    """An entry as text.
+
+    >>> written(Entry(61.5, published=62.54), Column("P@1")), written(Entry(None), Column("P@1"))
+    ('61.50 (62.54, −1.04)', '–')
+    """
+    if entry.value is None:
+        return "–"
+    if isinstance(entry.value, str):
+        return entry.value
+    text = number(entry.value, column.form) + entry.mark
+    if entry.published is None:
+        return text
+    theirs = number(entry.published, column.form) + entry.published_mark
+    return f"{text} ({theirs}, {signed(entry.difference or 0.0, column.form)})"
+
+
+def number(value: float, form: str) -> str:
+    """A number in a column's form; a trailing letter of the form stands after it."""
+    unit = "x" if form.endswith("x") else ""
+    return format(value, form.removesuffix("x")) + unit
+
+
+def signed(value: float, form: str) -> str:
+    """A difference with its sign, by a true minus."""
+    return ("−" if value < 0 else "+") + number(abs(value), form)

@@ -1,0 +1,84 @@
+"""Tables and figures as files: CSV, JSON and Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+from blockxmc.experiments.canvas import Figure
+from blockxmc.experiments.results import Results
+from blockxmc.experiments.store import to_json, write_atomically
+from blockxmc.experiments.tables import Table, written
+
+
+def as_markdown(table: Table) -> str:
+    """A table for reading in plain text."""
+    head = "| " + " | ".join(column.title for column in table.columns) + " |"
+    rule = "|" + "|".join("---:" if column.form else "---" for column in table.columns) + "|"
+    lines = [
+        "| "
+        + " | ".join(
+            written(entry, column).replace("|", "\\|") for entry, column in zip(row, table.columns, strict=True)
+        )
+        + " |"
+        for row in table.rows
+    ]
+    note = f"\n{table.note}\n" if table.note else ""
+    return f"## {table.title}\n\n" + "\n".join([head, rule, *lines]) + "\n" + note
+
+
+def as_csv(table: Table) -> str:
+    """Raw numbers, the published ones in columns of their own, and the cell of each row."""
+    compared = [any(row[i].published is not None for row in table.rows) for i in range(len(table.columns))]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    heads = []
+    for column, both in zip(table.columns, compared, strict=True):
+        heads += [column.title, f"{column.title} published"] if both else [column.title]
+    writer.writerow([*heads, "cells"])
+    for row in table.rows:
+        values: list[Any] = []
+        for entry, both in zip(row, compared, strict=True):
+            values += [entry.value, entry.published] if both else [entry.value]
+        writer.writerow([*values, " ".join(dict.fromkeys(entry.cell for entry in row if entry.cell))])
+    return out.getvalue()
+
+
+def as_dict(table: Table) -> dict[str, Any]:
+    """Raw numbers with the cell and key each comes from."""
+    rows = [
+        {
+            column.title: {name: value for name, value in vars(entry).items() if value not in (None, "")}
+            for column, entry in zip(table.columns, row, strict=True)
+        }
+        for row in table.rows
+    ]
+    return {"name": table.name, "title": table.title, "note": table.note, "rows": rows}
+
+
+def write_experiment(
+    folder: Path, name: str, tables: list[Table], figures: list[Figure], results: Results
+) -> list[Path]:
+    """All files of one experiment; returns where they are."""
+    files: dict[str, str | bytes] = {}
+    for table in tables:
+        files[f"{table.name}.csv"] = as_csv(table)
+    for figure in figures:
+        files[f"{figure.name}.png"], files[f"{figure.name}.svg"] = figure.png, figure.svg
+        files[f"{figure.name}.csv"] = as_csv(figure.points)
+    whole = {
+        "experiment": name,
+        "settings": results.settings.to_dict(),
+        "made": results.made,
+        "tables": [as_dict(table) for table in [*tables, *(figure.points for figure in figures)]],
+    }
+    pictures = [
+        f"## {figure.title}\n\n![{figure.title}]({figure.name}.png)\n\n{figure.caption}\n" for figure in figures
+    ]
+    files[f"{name}.json"] = to_json(whole, indent=1)
+    files[f"{name}.md"] = "\n".join([*map(as_markdown, tables), *pictures])
+    for file, content in files.items():
+        write_atomically(folder / file, content)
+    return [folder / file for file in files]

@@ -1,0 +1,169 @@
+import csv
+import io
+import re
+
+import pytest
+from experiment_parts import made_results, system_row
+
+from blockxmc.experiments import published, tables
+from blockxmc.experiments.cells import Cell
+from blockxmc.experiments.conclusions import conclude
+from blockxmc.experiments.figures import figure_alps, figure_lambda, figure_q, lambda_curve
+from blockxmc.experiments.pictures import figure_blocks
+from blockxmc.experiments.writing import as_csv, as_dict, as_markdown
+
+BP = {
+    "speedup_paper": 4.0,
+    "speedup": 3.0,
+    "batch_us": 50.0,
+    "partition_seconds": 1.0,
+    "router_seconds": 0.5,
+    "blocks": 7,
+}
+BP |= {"blocks_seconds": 2.0, "router_predict_seconds": 0.002}
+ROWS = {
+    "bibtex/data": {"train_rows": 4880, "test_rows": 2515, "scored_rows": 2515, "features": 1836, "labels": 159, "samples_per_label": 73.06,
+                    "labels_per_sample": 2.38, "nnz_per_row": 68.5},
+    "bibtex/full/leml": system_row((62.0, 38.0, 28.0)),
+    "bibtex/bp-accuracy/leml": system_row((61.5, 37.5, 27.5), **BP),
+    "bibtex/bp-speed/leml": system_row((60.0, 37.0, 27.0), **BP),
+    "bibtex/cbmlc/leml": system_row((61.0, 36.0, 26.0)),
+    "bibtex/lpsr/naive-bayes": system_row((50.0, 30.0, 20.0)),
+    "bibtex/fastxml": system_row((63.42, 39.0, 29.0), speedup_paper=None),
+}  # fmt: skip
+
+# ruff: noqa: E501
+PRECISION = """\
+## P@k, PSP@k and prediction speed-up
+
+| Data | Method | P@1 | P@3 | P@5 | PSP@1 | PSP@3 | PSP@5 | Speed-up | Speed-up, router counted |
+|---|---|---:|---:|---:|---:|---:|---:|---:|---:|
+| bibtex | LEML | 62.00 (62.54, −0.54) | 38.00 (38.41, −0.41) | 28.00 (28.21, −0.21) | 62.00 | 38.00 | 28.00 | 1.0x | 1.0x |
+| bibtex | BP LEML (accuracy-driven) | 61.50 | 37.50 | 27.50 | 61.50 | 37.50 | 27.50 | 4.0x | 3.0x |
+| bibtex | BP LEML (speed-driven) | 60.00 | 37.00 | 27.00 | 60.00 | 37.00 | 27.00 | 4.0x | 3.0x |
+| bibtex | CBMLC LEML | 61.00 | 36.00 | 26.00 | 61.00 | 36.00 | 26.00 | 1.0x | 1.0x |
+| bibtex | LPSR-NB | 50.00 (62.11, −12.11) | 30.00 (36.65, −6.65) | 20.00 (26.53, −6.53) | 50.00 | 30.00 | 20.00 | 1.0x | 1.0x |
+| bibtex | FastXML | 63.42 (63.42, +0.00) | 39.00 (39.23, −0.23) | 29.00 (28.86, +0.14) | 63.42 | 39.00 | 29.00 | – | 1.0x |
+| bibtex | Label filters DiSMEC | failed: MemoryError: 7 \\| 8 GB | – | – | – | – | – | – | – |
+"""
+
+
+@pytest.fixture
+def results():
+    return made_results(ROWS, {"bibtex/lf/dismec": "MemoryError: 7 | 8 GB"})
+
+
+def test_precision_table_in_markdown(results):
+    (table,) = tables.table_precision(results)
+    text = as_markdown(table)
+    assert text.startswith(PRECISION)
+    assert "†" not in text
+    assert text.endswith("In brackets: the published figure, and ours less theirs.\n")
+
+
+def test_time_router_and_recall_tables(results):
+    (table,) = tables.table_time(results)
+    assert as_markdown(table).splitlines()[4] == "| bibtex | LEML | 1.00 | 0.50 | 2.00 | 10.00 | 10.00 |"
+    (table,) = tables.table_router(results)
+    assert as_markdown(table).splitlines()[4] == "| bibtex | BP LEML | 7 | 0.500 | 0.0020 | 500.00 |"
+    (table,) = tables.table_recall(results)
+    assert as_markdown(table).splitlines()[4:6] == [
+        "| bibtex | LEML | 62.00 | 38.00 | 28.00 |",
+        "| bibtex | BP LEML (speed-driven) | 60.00 | 37.00 | 27.00 |",
+    ]
+
+
+def test_systems_show_what_failed_and_where_hits_come_from(results):
+    whole, deciles = tables.table_systems(results)
+    assert any(entry.value == "failed: not computed" for row in whole.rows for entry in row)
+    shares = next(row for row in deciles.rows if row[1].value == "LEML")[3:]
+    assert [entry.value for entry in shares] == [10.0] * 10
+    assert shares[2].key == "deciles.precision[2]"
+    assert all(len(row) == len(deciles.columns) for row in deciles.rows)
+
+
+def test_csv_and_json_hold_raw_numbers_and_their_cells(results):
+    (table,) = tables.table_precision(results)
+    lines = list(csv.DictReader(io.StringIO(as_csv(table))))
+    assert (lines[0]["P@1"], lines[0]["P@1 published"], lines[0]["cells"]) == ("62.0", "62.54", "bibtex/full/leml")
+    assert lines[1]["P@1 published"] == ""
+    assert "PSP@1 published" not in lines[0]
+    cell = as_dict(table)["rows"][0]["P@1"]
+    assert cell == {"value": 62.0, "cell": "bibtex/full/leml", "key": "P@1", "published": 62.54}
+
+
+def test_a_part_of_the_test_rows_is_marked_with_a_dagger():
+    rows = ROWS | {"bibtex/data": ROWS["bibtex/data"] | {"scored_rows": 100}}
+    (table,) = tables.table_precision(made_results(rows, max_test_rows=100))
+    text = as_markdown(table)
+    assert "| 62.00† (62.54, −0.54) |" in text
+    assert "| 4.0x | 3.0x |" in text  # a count of products is no score
+    assert "† scored on a random 100 of the test rows." in text
+
+
+def test_published_figures_of_the_paper():
+    assert published.published("amazon-670k", "bp-speed/leml", "speedup_paper") == 2780
+    assert published.published("Delicious_200K", "bp-speed/dismec", "R@5") == 3.50
+    assert published.published("wikilshtc-325k", "bp-speed/dismec", "partition_seconds") == 89613
+    assert published.published("wiki10-31k", "bp-speed/leml", "blocks") == 3
+    assert published.published("amazoncat-13k", "data", "train_rows") == 1186239
+    assert published.source("wiki10-31k") == "the paper"
+    assert published.source("elsewhere") == ""
+    rows = {"amazon-670k/full/pd-sparse": system_row((25.41, 20.0, 19.0))}
+    (table,) = tables.table_precision(made_results(rows, data=("amazon-670k",), bases=("pd-sparse",)))
+    assert "25.41 (24.41†, +1.00)" in as_markdown(table)
+
+
+def test_conclusion_says_what_is_within_the_tolerance(results):
+    text = conclude(results, "bibtex")
+    assert "accuracy-driven BP loses at most 0.00 points" in text
+    assert "on LEML (3.0x counted, 2.0x measured speed-up)" in text
+    assert "every loss is within the tolerance of 2 points plus one standard error" in text
+    assert text.count(". ") == 1
+
+
+def test_conclusion_says_what_is_not(results):
+    worse = ROWS | {"bibtex/bp-speed/leml": system_row((60.0, 37.0, 27.0), hits="4", **BP)}
+    text = conclude(made_results(worse), "bibtex")
+    assert "loses at most 20.00 points" in text
+    assert "the loss exceeds the tolerance of 2 points plus one standard error for LEML (20.00 points)." in text
+    one_bad = made_results(
+        worse | {cell.replace("leml", "dismec"): row for cell, row in ROWS.items()}, bases=("leml", "dismec")
+    )
+    assert "plus one standard error for DiSMEC but not for LEML (20.00 points)." in conclude(one_bad, "bibtex")
+    failed = made_results({}, {"bibtex/full/leml": "MemoryError: x"})
+    assert conclude(failed, "bibtex") == "Nothing can be said of LEML: a model failed, see the tables."
+    assert conclude(made_results({}), "bibtex") == ""
+
+
+def test_loss_is_paired_by_row():
+    full = system_row((0, 0, 0)) | {"hits": {"1": "1111", "3": "3333", "5": "5555"}}
+    own = system_row((0, 0, 0)) | {"hits": {"1": "1010", "3": "3330", "5": "5555"}}
+    results = made_results({"bibtex/full/leml": full, "bibtex/bp-speed/leml": own})
+    pair = Cell("bibtex", "bp-speed", "leml"), Cell("bibtex", "full", "leml")
+    assert results.loss(*pair, 1) == pytest.approx((50.0, 100 / 3**0.5 / 2))
+    assert results.loss(*pair, 3) == pytest.approx((25.0, 25.0))
+    assert results.loss(*pair, 5) == (0.0, 0.0)
+    assert results.loss(Cell("bibtex", "cbmlc", "leml"), pair[1], 1) is None
+
+
+def test_lambda_curve_is_the_mean_over_folds():
+    folds = [
+        {"base": [60.0, 40.0, 30.0], "precision": [[58.0, 38.0, 28.0]], "candidates": [4.0]},
+        {"base": [62.0, 40.0, 30.0], "precision": [[60.0, 38.0, 28.0]], "candidates": [6.0]},
+    ]
+    curve = lambda_curve({"lams": [0.1], "n_labels": 100, "folds": folds})
+    assert curve.base.tolist() == [61.0, 40.0, 30.0]
+    assert curve.precision.tolist() == [[59.0, 38.0, 28.0]]
+    assert curve.speedup.tolist() == [20.0]
+
+
+def test_figures_say_what_failed():
+    errors = {f"bibtex/{cell}": "MemoryError: too large" for cell in ("blocks", "q", "tune/leml", "bp-speed/leml")}
+    results = made_results({}, errors)
+    drawn = [*figure_blocks(results), *figure_q(results), *figure_lambda(results)]
+    # An SVG spells text as outlines, but keeps what they spell in comments.
+    assert len(drawn) == 3
+    for figure in drawn:
+        assert "MemoryError: too large" in "".join(re.findall(r"<!-- (.*?) -->", figure.svg.decode()))
+    assert figure_alps(results)[0].points.rows == []
