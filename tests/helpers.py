@@ -3,6 +3,16 @@
 import numpy as np
 from scipy import sparse
 
+from blockxmc._matrix import as_csr, as_indicator
+from blockxmc.learners._learner import Job
+from blockxmc.progress import Reporter
+
+
+def trained(learner, X, Y):
+    """The weights a learner finds, before they are packed for serving."""
+    with Reporter().phase("") as silent:
+        return learner._train(as_csr(X), as_indicator(Y), Job(learner._threads, learner.random_state or 0, silent))
+
 
 def blocky(n=240, n_features=60, n_labels=30, n_blocks=3, seed=0):
     """Rows in planted blocks: each block has features and labels of its own, and two labels are everywhere."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from helpers import trained
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -42,7 +43,7 @@ def test_ppd_sparse_certifies_and_satisfies_optimality(
     X, Y = data
     clf = PPDSparse(C=C, lam=lam, bias=bias, tol=1e-4, prune=0, max_iter=500).fit(X, Y)
     assert clf.certified_ == 1
-    weights = clf.scorer_.weights[0]
+    weights = trained(clf, X, Y)
     w, signs = weights.coef.toarray().astype(float), 2 * Y.toarray() - 1.0
     slack = np.maximum(0, 1 - signs * (X.toarray() @ w + weights.bias))
     v = X.toarray().T @ (2 * C * signs * slack)  # at the optimum alpha = 2 C slack and w = S_lam(v)

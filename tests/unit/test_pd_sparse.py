@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import trained
 from scipy import optimize, sparse
 from sklearn.base import clone
 
@@ -72,7 +73,7 @@ def solve_as_qp(X: np.ndarray, Y: np.ndarray, C: float, lam: float) -> float:
 def test_gap_closes_and_objective_equals_a_generic_solver(labels: int, lam: float) -> None:
     X, Y = problem(labels, n=12, d=4, m=4, labels=labels)
     clf = PDSparse(C=0.7, lam=lam, **EXACT).fit(X, sparse.csr_array(Y))
-    W = clf.scorer_.weights[0].coef.toarray()
+    W = trained(clf, X, Y).coef.toarray()
     assert clf.objective_ == pytest.approx(objective(W, X, Y, 0.7, lam), rel=1e-5)
     assert clf.gap_ < 1e-4 * clf.objective_
     assert clf.objective_ == pytest.approx(solve_as_qp(X, Y, 0.7, lam), rel=1e-4)
@@ -118,17 +119,17 @@ def test_projection_equals_slsqp() -> None:
 
 def test_hashed_and_direct_indexes_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     X, Y = problem(5, n=200, d=30, m=70, labels=3)
-    direct = PDSparse(early_stopping=0.3).fit(X, Y).scorer_.weights[0].coef
+    direct = trained(PDSparse(early_stopping=0.3), X, Y).coef
     monkeypatch.setattr("blockxmc.learners.pd_sparse._DIRECT_BYTES", 0)
-    hashed = PDSparse(early_stopping=0.3).fit(X, Y).scorer_.weights[0].coef
+    hashed = trained(PDSparse(early_stopping=0.3), X, Y).coef
     assert direct.nnz > 100
     np.testing.assert_array_equal(direct.toarray(), hashed.toarray())
 
 
 def test_post_solve_keeps_the_support_and_lowers_the_loss() -> None:
     X, Y = problem(6, n=100, d=20, m=6)
-    plain = PDSparse(lam=0.5, **EXACT).fit(X, Y).scorer_.weights[0].coef.toarray()
-    again = PDSparse(lam=0.5, **{**EXACT, "post_solve": True}).fit(X, Y).scorer_.weights[0].coef.toarray()
+    plain = trained(PDSparse(lam=0.5, **EXACT), X, Y).coef.toarray()
+    again = trained(PDSparse(lam=0.5, **{**EXACT, "post_solve": True}), X, Y).coef.toarray()
     assert not (again[plain == 0]).any()
     assert objective(again, X, Y, 1.0, 0.0) < objective(plain, X, Y, 1.0, 0.0)
 
@@ -146,7 +147,7 @@ def test_early_stopping_keeps_the_best_pass_and_uses_few() -> None:
 def test_seed_decides_and_threads_do_not() -> None:
     X, Y = problem(8, n=120, d=20, m=10)
     weights = [
-        PDSparse(max_iter=3, n_jobs=jobs, random_state=seed).fit(X, Y).scorer_.weights[0].coef.toarray()
+        trained(PDSparse(max_iter=3, n_jobs=jobs, random_state=seed), X, Y).coef.toarray()
         for jobs, seed in ((1, 0), (4, 0), (1, 1))
     ]
     np.testing.assert_array_equal(weights[0], weights[1])

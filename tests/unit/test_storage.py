@@ -170,8 +170,8 @@ def test_loaded_model_can_be_fitted_again(tmp_path):
 
 def test_arrays_are_shared_read_only_maps(tmp_path):
     loaded = storage.load(saved(tmp_path))
-    coef = loaded.scorer_.weights[0].coef
-    for array in (loaded.label_counts_, coef.data, coef.indices, coef.indptr):
+    state = loaded.scorer_.state()
+    for array in (loaded.label_counts_, state["labels"], state["rows"], state["arena"]):
         assert isinstance(array, np.memmap)
         assert not array.flags.writeable
         assert array.ctypes.data % 64 == 0
