@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
-from blockxmc._base import TopK
+from blockxmc._base import TopK, XMCEstimator
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.progress import Phase, Reporter
 from blockxmc.routing import Router
@@ -117,6 +117,26 @@ class Blocks:
         scale_shift = state["calibration"]
         calibration = None if scale_shift is None else (float(scale_shift[0]), float(scale_shift[1]))
         return cls(router, scorer, int(state["route"]), float(state["slope"]), calibration)
+
+
+class BlocksEstimator(XMCEstimator):
+    """Serving and cost of a classifier whose fitted model is one :class:`Blocks`."""
+
+    blocks_: Blocks
+
+    def _topk(self, X: sparse.csr_array, k: int) -> TopK:
+        return self.blocks_.topk(X, k, self._threads)
+
+    def _scores(self, X: sparse.csr_array) -> sparse.csr_array:
+        return self.blocks_.scores(X, self._threads)
+
+    def cost_on(self, X: Any) -> dict[str, float]:
+        """Mean work per row as these rows are routed."""
+        return self.blocks_.cost(self._validated(X), self._threads)
+
+    def predict_one(self, indices: ArrayLike, values: ArrayLike, k: int = 5) -> TopK:
+        """Best k labels of one sparse row (sorted indices): no validation, no threads, the latency path."""
+        return self.blocks_.one(indices, values, k)
 
 
 def train_blocks(

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import clone
 
-from blockxmc._base import TopK, XMCEstimator
-from blockxmc.blocks import Blocks, train_blocks, train_global
+from blockxmc.blocks import Blocks, BlocksEstimator, train_blocks, train_global
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.dismec import DiSMEC
@@ -33,7 +31,7 @@ from blockxmc.shared import (
 WEIGHTS = ("auto", "shared", "per-block", "global")
 
 
-class BlockwiseClassifier(XMCEstimator):
+class BlockwiseClassifier(BlocksEstimator):
     """Extreme multi-label classification by block-wise partitioning.
 
     Training rows are divided into blocks, each block gets the labels that matter there, a router learns to find the
@@ -182,21 +180,6 @@ class BlockwiseClassifier(XMCEstimator):
                 partitioner.set_params(**{name: getattr(self, name)})
         partitioner.set_params(random_state=self.random_state, n_jobs=self.n_jobs, verbose=self.verbose)
         return partitioner
-
-    # ---- answering ----
-    def _topk(self, X: sparse.csr_array, k: int) -> TopK:
-        return self.blocks_.topk(X, k, self._threads)
-
-    def _scores(self, X: sparse.csr_array) -> sparse.csr_array:
-        return self.blocks_.scores(X, self._threads)
-
-    def cost_on(self, X: Any) -> dict[str, float]:
-        """Mean work per row as these rows are routed."""
-        return self.blocks_.cost(self._validated(X), self._threads)
-
-    def predict_one(self, indices: ArrayLike, values: ArrayLike, k: int = 5) -> TopK:
-        """Best k labels of one sparse row (sorted indices): no validation, no threads, the latency path."""
-        return self.blocks_.one(indices, values, k)
 
     # ---- storing ----
     def _state(self) -> dict[str, Any]:

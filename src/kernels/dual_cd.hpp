@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "csr.hpp"
-#include "splitmix.hpp"
+#include "random.hpp"
 #include "threads.hpp"
 
 struct CdOptions {
@@ -75,7 +75,7 @@ class DualCd {
     void begin(const int32_t *positives, int64_t n_positive, const int32_t *subset, int64_t n_subset, uint64_t stream) {
         subset_ = subset;
         n_subset_ = subset ? n_subset : rows_.n_rows;
-        random_ = SplitMix(options_.seed, stream);
+        random_ = RandomStream(options_.seed, stream);
         bias_ = 0;
         int64_t r = 0;
         for (int64_t p = 0; p < n_positive; ++p) {
@@ -271,7 +271,7 @@ class DualCd {
     const CdOptions options_;
     const float lam_;
     const double ridge_;
-    SplitMix random_{0};
+    RandomStream random_{0};
     std::vector<float> v_;
     double bias_ = 0;                     // v of the bias feature
     std::vector<uint8_t> state_, moved_;  // per row

@@ -15,7 +15,7 @@
 #include "bisimplex.hpp"
 #include "csr.hpp"
 #include "feature_rows.hpp"
-#include "splitmix.hpp"
+#include "random.hpp"
 #include "threads.hpp"
 
 struct PdOptions {
@@ -395,7 +395,7 @@ class PdSparse {
     const CsrView X_, Y_;
     const PdOptions options_;
     const Watch watch_;
-    SplitMix random_;
+    RandomStream random_;
     float lam_;
     std::vector<FeatureRow> rows_v_;
     std::vector<double> positive_;              // alpha of the row's own labels, aligned with Y

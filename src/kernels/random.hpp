@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 class RandomStream {
   public:
@@ -14,12 +15,18 @@ class RandomStream {
         z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
         return z ^ (z >> 31);
     }
-    // Uniform in [0, n); n below 2^32.
+    // Uniform in [0, n), 0 < n < 2^32; the bias of the multiply-shift is below n / 2^32.
     int64_t below(int64_t n) { return static_cast<int64_t>(((next() >> 32) * static_cast<uint64_t>(n)) >> 32); }
+    double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
     template <typename T>
     void shuffle(T *items, int64_t n) {
         for (int64_t i = n - 1; i > 0; --i) std::swap(items[i], items[below(i + 1)]);
+    }
+
+    template <typename T>
+    void shuffle(std::vector<T> &items) {
+        shuffle(items.data(), static_cast<int64_t>(items.size()));
     }
 
   private:

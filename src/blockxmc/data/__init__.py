@@ -3,6 +3,7 @@
 from blockxmc.data._source import read_names, write_names
 from blockxmc.data.bundled import load_demo
 from blockxmc.data.dataset import Dataset
+from blockxmc.data.describe import describe
 from blockxmc.data.folder import read_data_dir, read_dataset
 from blockxmc.data.npz import read_npz, write_npz
 from blockxmc.data.synthetic import make_synthetic
@@ -13,6 +14,7 @@ from blockxmc.data.xc import read_xc, write_xc
 __all__ = [
     "Dataset",
     "TextVectorizer",
+    "describe",
     "from_texts",
     "load_demo",
     "make_synthetic",

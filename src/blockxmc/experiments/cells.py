@@ -182,7 +182,7 @@ def _fingerprint(folder: Path) -> list[list[Any]]:
 
 # ---- what each kind of cell computes ----
 def _data(bench: Bench, cell: Cell) -> dict[str, Any]:
-    from blockxmc.cli.stats import describe
+    from blockxmc.data import describe
 
     train, scored = bench.datasets(cell)
     figures = describe(cell.data, train, scored) | {"test_rows": bench.n_test_rows, "scored_rows": scored.n_rows}
