@@ -22,7 +22,7 @@ def fit_dataset(estimator: E, dataset: Dataset) -> E:
 
     >>> from blockxmc import DiSMEC
     >>> from blockxmc.data import make_synthetic
-    >>> train, _ = make_synthetic(n_train=60, n_test=10, n_features=40, n_labels=6, seed=0)
+    >>> train, _ = make_synthetic(n_train=60, n_test=10, n_features=40, n_labels=6, nnz_per_row=8)
     >>> fit_dataset(DiSMEC(), train).data_digest_ == train.digest
     True
     """

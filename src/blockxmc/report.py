@@ -21,7 +21,7 @@ def measure(
 
     >>> from blockxmc import DiSMEC
     >>> from blockxmc.data import make_synthetic
-    >>> train, test = make_synthetic(n_train=60, n_test=10, n_features=40, n_labels=6, seed=0)
+    >>> train, test = make_synthetic(n_train=60, n_test=10, n_features=40, n_labels=6, nnz_per_row=8)
     >>> measure(DiSMEC().fit(train.X, train.Y), test)["products"]
     6.0
     """

@@ -62,16 +62,16 @@ class BoundModel {
     // The small pointer arrays; what they point into is checked chunk by chunk on first use.
     void check_pointers() const {
         const auto n_chunks = static_cast<int64_t>(offsets_.shape(0)) - 1;
-        require(n_chunks >= 0 && offsets_.shape(1) == PackedModel::n_columns, "the table of chunks has the wrong shape");
-        require(block_ptr_.size() > 0 && block_ptr_(0) == 0 && block_ptr_(block_ptr_.size() - 1) == n_chunks,
+        require_intact(n_chunks >= 0 && offsets_.shape(1) == PackedModel::n_columns, "the table of chunks has the wrong shape");
+        require_intact(block_ptr_.size() > 0 && block_ptr_(0) == 0 && block_ptr_(block_ptr_.size() - 1) == n_chunks,
                 "blocks and chunks do not belong together");
         for (size_t l = 1; l < block_ptr_.size(); ++l)
-            require(block_ptr_(l - 1) <= block_ptr_(l), "chunks of blocks out of order");
+            require_intact(block_ptr_(l - 1) <= block_ptr_(l), "chunks of blocks out of order");
         const size_t sizes[PackedModel::n_columns] = {labels_.size(), keys_.size(), buckets_.size(), rows_.size(), arena_.size()};
         for (size_t column = 0; column < PackedModel::n_columns; ++column)
-            require(offsets_(0, column) == 0 && static_cast<uint64_t>(offsets_(n_chunks, column)) == sizes[column],
+            require_intact(offsets_(0, column) == 0 && static_cast<uint64_t>(offsets_(n_chunks, column)) == sizes[column],
                     "an array is longer or shorter than the table of chunks says");
-        require(bias_.size() == labels_.size() && (!mass_ || mass_->size() == labels_.size()), "biases are missing");
+        require_intact(bias_.size() == labels_.size() && (!mass_ || mass_->size() == labels_.size()), "biases are missing");
         for (int64_t c = 0; c < n_chunks; ++c) check_sizes(c);
     }
 
@@ -79,13 +79,13 @@ class BoundModel {
         int64_t size[PackedModel::n_columns];
         for (int64_t column = 0; column < PackedModel::n_columns; ++column) {
             size[column] = offsets_(c + 1, column) - offsets_(c, column);
-            require(size[column] >= 0, "chunks out of order");
+            require_intact(size[column] >= 0, "chunks out of order");
         }
         const int64_t keys = size[PackedModel::key_at], rows = size[PackedModel::row_at] - 1;
-        require(size[PackedModel::label_at] <= max_chunk_labels, "a chunk has too many labels");
-        require(rows >= 0 && size[PackedModel::arena_at] < (int64_t{1} << 31), "weight rows are missing");
+        require_intact(size[PackedModel::label_at] <= max_chunk_labels, "a chunk has too many labels");
+        require_intact(rows >= 0 && size[PackedModel::arena_at] < (int64_t{1} << 31), "weight rows are missing");
         if (keys == 0) return;
-        require(keys == rows + key_window && size[PackedModel::bucket_at] >= 2, "feature numbers are missing");
+        require_intact(keys == rows + key_window && size[PackedModel::bucket_at] >= 2, "feature numbers are missing");
     }
 
     I64 block_ptr_;

@@ -178,36 +178,36 @@ inline PackedChunk pack_chunk(const CsrView &coef, const int32_t *features, int6
 }
 
 // ---- checking ----
-inline void require(bool right, const char *what) {
+inline void require_intact(bool right, const char *what) {
     if (!right) throw DamagedModel(std::string("the model is damaged: ") + what + "; restore it or train again");
 }
 
 // Everything a kernel relies on when it reads the chunk; called once, before the first use.
 inline void check_chunk(const ChunkView &chunk, int64_t n_labels) {
     for (int64_t i = 0; i < chunk.n_labels; ++i)
-        require(chunk.labels[i] > (i ? chunk.labels[i - 1] : -1) && chunk.labels[i] < n_labels, "label ids out of order");
+        require_intact(chunk.labels[i] > (i ? chunk.labels[i - 1] : -1) && chunk.labels[i] < n_labels, "label ids out of order");
     if (!chunk.direct()) {
         const int64_t n_keys = chunk.n_keys - key_window;
-        require(chunk.buckets[0] == 0 && chunk.buckets[chunk.n_buckets] == n_keys, "feature buckets out of range");
+        require_intact(chunk.buckets[0] == 0 && chunk.buckets[chunk.n_buckets] == n_keys, "feature buckets out of range");
         for (int64_t b = 0; b < chunk.n_buckets; ++b)
-            require(chunk.buckets[b] <= chunk.buckets[b + 1], "feature buckets out of order");
-        require(std::all_of(chunk.keys + n_keys, chunk.keys + chunk.n_keys, [](int32_t f) { return f == no_feature; }) &&
+            require_intact(chunk.buckets[b] <= chunk.buckets[b + 1], "feature buckets out of order");
+        require_intact(std::all_of(chunk.keys + n_keys, chunk.keys + chunk.n_keys, [](int32_t f) { return f == no_feature; }) &&
                     std::all_of(chunk.keys, chunk.keys + n_keys, [](int32_t f) { return f >= 0; }),
                 "feature numbers out of range");
     }
-    require(chunk.rows[0] < 2 && chunk.rows[chunk.n_rows] == static_cast<uint64_t>(chunk.arena_words) * 2,
+    require_intact(chunk.rows[0] < 2 && chunk.rows[chunk.n_rows] == static_cast<uint64_t>(chunk.arena_words) * 2,
             "weight rows out of range");
     for (int64_t r = 0; r < chunk.n_rows; ++r) {
-        require(chunk.rows[r] >> 1 <= chunk.rows[r + 1] >> 1 && chunk.rows[r + 1] >> 1 <= chunk.arena_words,
+        require_intact(chunk.rows[r] >> 1 <= chunk.rows[r + 1] >> 1 && chunk.rows[r + 1] >> 1 <= chunk.arena_words,
                 "weight rows out of order");
         const WeightRow row = weight_row(chunk, static_cast<uint32_t>(r));
         if (row.dense) {
-            require(row.n_words == chunk.n_labels, "a dense weight row has the wrong length");
+            require_intact(row.n_words == chunk.n_labels, "a dense weight row has the wrong length");
             continue;
         }
         const int64_t n = row.n_sparse();
-        require(sparse_words(n) == row.n_words, "a sparse weight row has the wrong length");
+        require_intact(sparse_words(n) == row.n_words, "a sparse weight row has the wrong length");
         const uint16_t *labels = row.labels(n);
-        require(std::all_of(labels, labels + n, [&](uint16_t l) { return l < chunk.n_labels; }), "a label is out of range");
+        require_intact(std::all_of(labels, labels + n, [&](uint16_t l) { return l < chunk.n_labels; }), "a label is out of range");
     }
 }

@@ -4,6 +4,8 @@
 #include "bindings.hpp"
 
 NB_MODULE(_kernels, m) {
+    // Objects alive at interpreter exit (a model in a global) are no leak of ours and would only alarm users.
+    nb::set_leak_warnings(false);
     m.doc() = "Compiled loops of blockxmc: plain arrays in, plain arrays out.";
     bind_parse(m);
     bind_partition(m);

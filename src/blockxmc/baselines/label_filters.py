@@ -270,6 +270,7 @@ class LabelFilters(XMCEstimator):
             "candidates": candidates,
             "speedup_paper": m / max(candidates, 1e-12),
             "speedup": m / (self.n_filters + candidates),
+            "speedup_flops": m / (self.n_filters + candidates),  # a filter counts like a label's vector
         }
 
     def _scored(self, rows: CsrArgs, threads: int) -> tuple[I64, NDArray[np.int32], F32]:
