@@ -26,7 +26,9 @@ TITLES = {
     "bp-accuracy": "BP {base} (accuracy-driven)",
     "bp-speed": "BP {base} (speed-driven)",
     "bp-default": "BP (library default)",
+    "bp-paper": "BP {base} (paper, lambda from the path)",
     "cbmlc": "CBMLC {base}",
+    "cbmlc-default": "CBMLC {base} (8 clusters)",
     "lpsr": "LPSR-NB",
     "lf": "Label filters {base}",
     "fastxml": "FastXML",
@@ -137,6 +139,8 @@ class Bench:
             common["rank"] = chosen.rank
         if cell.system in ("tune", "bp-accuracy", "bp-speed", "cbmlc"):
             common |= {"folds": chosen.folds, "tolerance": chosen.tolerance, "blocks": chosen.blocks}
+        if cell.system == "bp-paper":
+            common["blocks"] = chosen.blocks
         if cell.system == "fastxml":
             common["trees"] = chosen.trees
         return common
@@ -226,6 +230,21 @@ def _default(bench: Bench, cell: Cell) -> dict[str, Any]:
     return _trained(bench, cell, BlockwiseClassifier())
 
 
+def _paper(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc import BlockwiseClassifier
+
+    blocks: Any = bench.settings.blocks
+    return _trained(
+        bench, cell, BlockwiseClassifier.paper(systems.make_base(cell.base, bench.settings), n_blocks=blocks)
+    )
+
+
+def _cbmlc_default(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.baselines import CBMLC
+
+    return _trained(bench, cell, CBMLC(systems.make_base(cell.base, bench.settings)))
+
+
 def _cbmlc(bench: Bench, cell: Cell) -> dict[str, Any]:
     from blockxmc.baselines import CBMLC
 
@@ -269,6 +288,8 @@ MAKERS: dict[str, Callable[[Bench, Cell], dict[str, Any]]] = {
     "bp-accuracy": _tuned,
     "bp-speed": _tuned,
     "bp-default": _default,
+    "bp-paper": _paper,
+    "cbmlc-default": _cbmlc_default,
     "cbmlc": _cbmlc,
     "lpsr": _lpsr,
     "lf": _filters,
@@ -288,6 +309,9 @@ def compared(data: str, bases: Sequence[str]) -> list[Cell]:
 
 
 def every_system(data: str, bases: Sequence[str]) -> list[Cell]:
-    """All systems of the library: :func:`compared`, the remaining bases alone, and BP as the library's defaults have it."""
-    others = [Cell(data, "full", base) for base in BASE_TITLES if base not in bases]
-    return [*compared(data, bases), Cell(data, "bp-default"), *others]
+    """All systems of the library as they come, without cross-validation: each base alone, under BP and under CBMLC."""
+    cells = []
+    for base in [*bases, *(base for base in BASE_TITLES if base not in bases)]:
+        cells += [Cell(data, system, base) for system in ("full", "bp-paper", "cbmlc-default")]
+    others = [Cell(data, "lpsr", "naive-bayes"), Cell(data, "fastxml"), Cell(data, "lf", "dismec")]
+    return [*cells, *others, Cell(data, "bp-default")]
