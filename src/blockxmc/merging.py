@@ -26,6 +26,8 @@ UNFITTED = (0.0, (2.0, 0.0))
 # Rows that teach the labels of the trial model (a third of all rows, but at least this many), and rows held out.
 TRIAL_ROWS = 4096
 HELD_OUT_ROWS = 4096
+# Scored candidates that a curve with two parameters needs at most.
+CALIBRATION_PAIRS = 500_000
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ def fit_merging(
     models = [Blocks(router, scorer, route, slope) for slope in slopes]
     quality = [_quality(model, take_rows(X, test), take_rows(Y, test), threads) for model in models]
     best = models[int(np.argmax(quality))]
-    calibration = _calibrate(best.scores(take_rows(X, test), threads), take_rows(Y, test))
+    some = test[: 1 + int(CALIBRATION_PAIRS / max(best.cost(take_rows(X, test[:64]), threads)["candidates"], 1))]
+    calibration = _calibrate(best.scores(take_rows(X, some), threads), take_rows(Y, some))
     return Merging(best.slope, calibration, held_out)
 
 
