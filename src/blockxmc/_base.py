@@ -92,6 +92,8 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = self._validated(X)
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
+        if self.targets_.n_labels == 0:
+            return np.full((X.shape[0], k), -1, np.int64), np.full((X.shape[0], k), -np.inf, np.float32)
         labels, scores = self._topk(X, min(k, self.targets_.n_labels))
         if labels.shape[1] < k:
             pad = ((0, 0), (0, k - labels.shape[1]))

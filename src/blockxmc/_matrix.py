@@ -23,6 +23,9 @@ def as_csr(X: Any) -> sparse.csr_array:
     if not out.has_canonical_format:
         out = out.copy() if out is X or np.shares_memory(out.indices, getattr(X, "indices", out.data)) else out
         out.sum_duplicates()
+    if out.indices.dtype != np.int32 and max(out.nnz, *out.shape) < 2**31:
+        narrow = (out.data, out.indices.astype(np.int32), out.indptr.astype(np.int32))
+        out = sparse.csr_array(narrow, shape=out.shape)  # foreign learners take no 64-bit indices
     return out
 
 

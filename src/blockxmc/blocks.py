@@ -18,6 +18,7 @@ from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 from blockxmc._base import TopK, XMCEstimator
+from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.progress import Phase, Reporter
 from blockxmc.routing import Router
@@ -40,6 +41,13 @@ class Blocks:
     route: int
     slope: float = 0.0
     calibration: tuple[float, float] | None = None
+    common: sparse.csr_array | None = None  # features x blocks (or x 1 for all): added to all scores of a row alike
+
+    def __post_init__(self) -> None:
+        if self.common is not None and self.common.shape[1] > 1 and self.route > 1:
+            raise BlockXMCError(
+                "naive Bayes scores of different blocks cannot be compared: use route=1, or weights 'shared' or 'global'"
+            )
 
     @cached_property
     def _routed(self) -> Routed | None:
@@ -54,7 +62,9 @@ class Blocks:
             labels, scores = self.scorer.topk(X, None, k, threads=threads)
         else:
             labels, scores = self._routed.topk(X, k, threads=threads)
-        return labels, self._calibrated(scores)
+        if self.common is not None:
+            scores = scores + self._common_of(X, threads)[:, None]
+        return self._answers(labels, scores)
 
     def one(self, indices: ArrayLike, values: ArrayLike, k: int) -> TopK:
         """Best k labels of one sparse row, without validation or threads."""
@@ -62,7 +72,10 @@ class Blocks:
             labels, scores = self.scorer.one(indices, values, None, k)
         else:
             labels, scores = self._routed.one(indices, values, k)
-        return labels, self._calibrated(scores)
+        if self.common is not None:
+            row = np.asarray(values, np.float32), np.asarray(indices, np.int32), np.array([0, len(np.asarray(indices))])
+            scores = scores + self._common_of(sparse.csr_array(row, shape=(1, self.scorer.n_features)), 1)
+        return self._answers(labels, scores)
 
     def scores(self, X: sparse.csr_array, threads: int) -> sparse.csr_array:
         """Scores of all candidates of each row."""
@@ -70,7 +83,28 @@ class Blocks:
             found = self.scorer.scores(X, None, threads=threads)
         else:
             found = self._routed.scores(X, threads=threads)
+        if self.common is not None:
+            found.data = found.data + np.repeat(self._common_of(X, threads), np.diff(found.indptr))
         return sparse.csr_array((self._calibrated(found.data), found.indices, found.indptr), shape=found.shape)
+
+    def _common_of(self, X: sparse.csr_array, threads: int) -> F32:
+        """What all labels of a row gain alike, in the block the row is sent to."""
+        assert self.common is not None
+        added = np.asarray((X @ self.common).toarray(), np.float32)
+        if self.common.shape[1] == 1:
+            return added[:, 0]
+        visited = self.visited(X, threads)
+        return added[:, 0] if visited is None else np.take_along_axis(added, visited[:, :1], axis=1)[:, 0]
+
+    def _answers(self, labels: NDArray[np.int64], scores: F32) -> TopK:
+        if self.calibration is None:
+            return labels, scores
+        scores = self._calibrated(scores)
+        # Margins that differ may be the same probability in single precision: then the lower label comes first.
+        if (scores[..., 1:] == scores[..., :-1]).any():
+            order = np.lexsort((np.where(labels < 0, np.iinfo(np.int64).max, labels), -scores), axis=-1)
+            labels, scores = np.take_along_axis(labels, order, -1), np.take_along_axis(scores, order, -1)
+        return labels, scores
 
     def _calibrated(self, scores: F32) -> F32:
         if self.calibration is None:
@@ -108,6 +142,7 @@ class Blocks:
             "route": self.route,
             "slope": self.slope,
             "calibration": None if self.calibration is None else list(self.calibration),
+            "common": self.common,
         }
 
     @classmethod
@@ -116,7 +151,19 @@ class Blocks:
         router, scorer = Router.from_state(state["router"]), Scorer.from_state(state["scorer"])
         scale_shift = state["calibration"]
         calibration = None if scale_shift is None else (float(scale_shift[0]), float(scale_shift[1]))
-        return cls(router, scorer, int(state["route"]), float(state["slope"]), calibration)
+        return cls(router, scorer, int(state["route"]), float(state["slope"]), calibration, state["common"])
+
+
+def common_terms(weights: Sequence[Weights], n_features: int) -> sparse.csr_array | None:
+    """The terms that blocks (or one scorer of all labels) add to all their labels alike, features x blocks."""
+    columns = []
+    for w in weights:
+        values = getattr(w, "common", None)
+        if values is None:
+            return None
+        rows = np.arange(n_features) if w.features is None else w.features  # type: ignore[attr-defined]
+        columns.append(sparse.csc_array((values, (rows, np.zeros(rows.size, int))), shape=(n_features, 1)))
+    return sparse.csr_array(sparse.hstack(columns, format="csr", dtype=np.float32)) if columns else None
 
 
 class BlocksEstimator(XMCEstimator):
@@ -192,6 +239,8 @@ def train_block(
     """Weights of ``labels`` from ``rows``; the learner sees only the features that occur in these rows."""
     own = X[rows]
     features, columns = np.unique(own.indices, return_inverse=True)
+    if features.size == 0:  # no row has a feature: learners want to see at least one
+        features = np.zeros(1, features.dtype)
     own = sparse.csr_array((own.data, columns.astype(np.int32), own.indptr), shape=(rows.size, features.size))
     if len(labels) == 0:
         nothing = sparse.csr_array(np.zeros((0, 0), np.float32))
@@ -200,19 +249,11 @@ def train_block(
 
 
 def train_global(
-    learner: Learner,
-    X: sparse.csr_array,
-    Y: sparse.csr_array,
-    label_clusters: Sequence[Ids],
-    reporter: Reporter,
-    *,
-    threads: int,
-    seed: int,
-) -> list[Weights]:
-    """Global weights: every label trained on all rows; blocks only choose candidates."""
+    learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter, *, threads: int, seed: int
+) -> Any:
+    """Global weights: every label trained on all rows; split over blocks, which then only choose candidates."""
     with reporter.phase("train all labels", Y.shape[1]) as phase:
-        weights: Any = learner._train(X, Y, Job(threads, seed, phase))
-    return list(weights.split(label_clusters))
+        return learner._train(X, Y, Job(threads, seed, phase))
 
 
 def _group_rows(assignment: NDArray[np.integer], n_blocks: int) -> list[NDArray[np.intp]]:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
-from blockxmc.blocks import Blocks, BlocksEstimator, train_blocks, train_global
+from blockxmc.blocks import Blocks, BlocksEstimator, common_terms, train_blocks, train_global
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.dismec import DiSMEC
@@ -27,6 +27,7 @@ from blockxmc.shared import (
     partition_for_shared,
     train_shared,
 )
+from blockxmc.weights import Weights
 
 WEIGHTS = ("auto", "shared", "per-block", "global")
 
@@ -141,14 +142,19 @@ class BlockwiseClassifier(BlocksEstimator):
         self.cost_ = {"candidate_recall": 1.0, "router_accuracy": 1.0}
         if X.shape[0] > 1:
             with reporter.phase("assess routing"):
-                self.cost_ = assess_routing(X, Y, assignment, clusters, route, threads=self._threads, seed=seed)
+                found = assess_routing(X, Y, assignment, clusters, route, threads=self._threads, seed=seed)
+                self.cost_ = {key: found[key] for key in self.cost_}
         reporter.say(_expectation(self.partition_, self.cost_, "margins of the base"))
         router = Router().fit(X, assignment, n_blocks=len(clusters), threads=self._threads, reporter=reporter)
+        weights: list[Weights]
         if self.weights == "global":
-            weights = train_global(learner, X, Y, clusters, reporter, threads=self._threads, seed=seed)
+            whole = train_global(learner, X, Y, reporter, threads=self._threads, seed=seed)
+            weights, common = list(whole.split(clusters)), common_terms([whole], X.shape[1])
         else:
             weights = train_blocks(learner, X, Y, assignment, clusters, reporter, threads=self._threads, seed=seed)
-        return Blocks(router, Scorer.pack(weights, clusters, n_features=X.shape[1], n_labels=Y.shape[1]), route)
+            common = common_terms(weights, X.shape[1])
+        scorer = Scorer.pack(weights, clusters, n_features=X.shape[1], n_labels=Y.shape[1])
+        return Blocks(router, scorer, route, common=common)
 
     def _weights_kind(self, learner: Learner) -> str:
         if self.weights == "shared" and not learner.one_vs_all:
@@ -178,7 +184,9 @@ class BlockwiseClassifier(BlocksEstimator):
         for name in ("n_blocks", "lam"):
             if getattr(self, name) != "auto":
                 partitioner.set_params(**{name: getattr(self, name)})
-        partitioner.set_params(random_state=self.random_state, n_jobs=self.n_jobs, verbose=self.verbose)
+        if self.partitioner is None:
+            partitioner.set_params(random_state=self.random_state)
+        partitioner.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
         return partitioner
 
     # ---- storing ----

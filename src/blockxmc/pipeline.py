@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-
-from blockxmc.errors import DataFormatError
 
 if TYPE_CHECKING:
     from blockxmc._base import XMCEstimator
@@ -28,16 +25,9 @@ def fit_dataset(estimator: E, dataset: Dataset) -> E:
     """
     estimator.fit(dataset.X, dataset.Y)
     if dataset.label_names is not None:
-        estimator.targets_ = replace(estimator.targets_, names=np.asarray(dataset.label_names))
+        names = np.array(list(dataset.label_names), dtype=object)
+        estimator.targets_, estimator.classes_ = replace(estimator.targets_, names=names), names
     if dataset.vectorizer is not None:
         estimator.vectorizer_ = dataset.vectorizer
     estimator.data_digest_ = dataset.digest
     return estimator
-
-
-def read_label_names(path: Path) -> list[str]:
-    """One label name a line."""
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise DataFormatError(f"{path}: label names must be UTF-8 text ({error.reason})") from None

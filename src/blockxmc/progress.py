@@ -14,6 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from blockxmc.errors import BlockXMCError
+
 T = TypeVar("T")
 
 
@@ -151,5 +153,5 @@ def thread_count(n_jobs: int | None) -> int:
     if n_jobs is None:
         return cores
     if n_jobs == 0:
-        raise ValueError("n_jobs must not be 0: use None for all cores or a positive number")
+        raise BlockXMCError("n_jobs must not be 0: use None for all cores or a positive number")
     return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)

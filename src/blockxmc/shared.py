@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc.learners._learner import Job, Learner
-from blockxmc.learners.sklearn_adapter import OpaqueWeights
+from blockxmc.learners.sklearn_adapter import OpaqueWeights, constants
 from blockxmc.partition import Partitioner, choice
 from blockxmc.progress import Reporter
 from blockxmc.routing import Router
@@ -94,8 +94,8 @@ def home_blocks(Y: sparse.csr_array, assignment: I32, n_blocks: int) -> tuple[ND
 def common_labels(label_clusters: Sequence[Ids], n_labels: int) -> NDArray[np.int64]:
     """Labels that live in so many blocks that their weights are better kept once, in a block that every row visits.
 
-    Scoring a label for every row is cheap beside storing it a dozen times; the blocks still list it, so that nothing
-    changes in what is a candidate where.
+    Scoring a label for every row is cheap beside storing it a dozen times. The blocks still list it: where none of the
+    visited ones does, it is scored, but stands far below all others.
     """
     counts = np.bincount(np.concatenate([np.asarray(ids, np.int64) for ids in label_clusters]), minlength=n_labels)
     return np.flatnonzero(counts > max(COMMON_BLOCKS, len(label_clusters) / COMMON_SHARE))
@@ -160,7 +160,8 @@ def train_shared(
 def _joined(parts: list[Any], back: NDArray[np.intp]) -> LinearWeights | OpaqueWeights:
     """The weights of all batches as one, in the order of the label ids."""
     if not all(isinstance(part, LinearWeights) for part in parts):
-        models = [model for part in parts for model in part.models]
+        # A batch of labels that nobody or everybody has comes out linear, whatever the base.
+        models = [model for part in parts for model in getattr(part, "models", None) or constants(part.bias)]
         return OpaqueWeights(tuple(models[j] for j in back))
     coef = sparse.csc_array(sparse.hstack([part.coef for part in parts], format="csc"))
     bias = np.concatenate([part.bias for part in parts])[back]
@@ -176,10 +177,10 @@ def outside_violations(
     routed: I32,
     label_clusters: Sequence[Ids],
 ) -> float:
-    """Share of (row, label) pairs outside the training rows whose margin would have taught the label something.
+    """Share of (row, label) pairs outside the training rows whose margin would have taught the label much.
 
-    A row outside a label's rows changes the label's solution only if its score lies above -1. Measured on a sample of rows;
-    near zero means that training on the union lost nothing.
+    A row outside a label's rows changes the label's solution only if its score lies above -1, and much only if it lies
+    well above: -0.5 here. Measured on a sample of rows; near zero means that training on the union lost nothing.
     """
     rows = np.linspace(0, X.shape[0] - 1, min(X.shape[0], 256)).astype(int)
     visits = _visits(assignment, routed, len(label_clusters))[rows]

@@ -46,6 +46,9 @@ class LinearWeights:
     bias: F32  # L
     mass: F32 | None = None  # L: coefficient of the row's l1 norm (naive Bayes), usually absent
     features: I32 | None = None  # ascending
+    common: F32 | None = (
+        None  # per row of coef: what a feature adds to all labels alike (naive Bayes); see Blocks.common
+    )
 
     @property
     def n_labels(self) -> int:
@@ -58,6 +61,8 @@ class LinearWeights:
         out = np.asarray((seen @ self.coef).toarray(), dtype=np.float32) + self.bias
         if self.mass is not None:
             out += np.asarray(abs(X).sum(axis=1)).reshape(-1, 1) * self.mass
+        if self.common is not None:
+            out += np.asarray(seen @ self.common).reshape(-1, 1)
         return out
 
     def on_features(self, features: I32) -> LinearWeights:

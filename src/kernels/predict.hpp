@@ -222,7 +222,7 @@ inline int64_t best_of_chunk(const ChunkView &chunk, const RowView &x, int64_t k
 // Best k labels of one row; labels and scores hold k each.
 inline void topk_one(const PackedModel &model, const RowView &x, const Visits &visits, int64_t k, Scratch &scratch,
                      int64_t *labels, float *scores) {
-    const int64_t keep = std::min(k, model.n_labels);
+    const int64_t keep = std::min({k, model.n_labels, max_chunk_labels});
     if (visits.weights) {
         scratch.weighed.start_row(model.n_labels);
         model.for_each_chunk(visits, 0, [&](int64_t c, float weight) {
@@ -290,7 +290,7 @@ inline void routed_one(const Routing &routing, const RowView &x, int64_t k, Scra
 class BatchTopK {
   public:
     BatchTopK(const PackedModel &model, const CsrView &X, const Visits &visits, int64_t k, int threads)
-        : model_(model), X_(X), visits_(visits), k_(k), keep_(std::min(k, model.n_labels)), threads_(threads) {}
+        : model_(model), X_(X), visits_(visits), k_(k), keep_(std::min({k, model.n_labels, max_chunk_labels})), threads_(threads) {}
 
     void run(int64_t *labels, float *scores) {
         int64_t widest = model_.n_chunks;

@@ -123,7 +123,40 @@ def test_parameters_by_name(capsys, folder, tmp_path):
     assert "base__C" in err
 
 
+def test_block_words_and_one_block(capsys, folder, model, tmp_path):
+    for word in ("paper", "cost"):
+        code, out, err = run(
+            capsys, "train", folder / "train.txt", "--model", tmp_path / word, "--blocks", word, "--json"
+        )
+        assert (code, err) == (0, "")
+        assert json.loads(out)["rows"] == 240
+    code, out, _ = run(capsys, "inspect", model, "--block", 0, "--json")
+    assert len(json.loads(out)["labels"]) == len(json.loads(out)["training_rows"]) > 0
+
+
+def test_label_names_file(capsys, folder, tmp_path):
+    (tmp_path / "names.txt").write_text("".join(f"label {j}\n" for j in range(30)))
+    named = ["train", folder / "train.txt", "--model", tmp_path / "m", "--label-names", tmp_path / "names.txt"]
+    assert run(capsys, *named)[0] == 0
+    _, out, _ = run(capsys, "predict", tmp_path / "m", folder / "test.txt")
+    assert json.loads(out.splitlines()[0])["labels"][0].startswith("label ")
+
+
 BAD = {
+    "text for features": (["predict", "{dir}/model", "{dir}/text.jsonl"], "trained on features"),
+    "names for text": (
+        ["train", "{dir}/text.jsonl", "--model", "{tmp}/m", "--label-names", "{tmp}/empty.txt"],
+        "names",
+    ),
+    "seed": (["train", "{dir}/train.txt", "--model", "{tmp}/m", "--param", "base__C=abc"], "number"),
+    "paper and weights": (
+        ["train", "{dir}/train.txt", "--model", "{tmp}/m", "--paper", "--weights", "global"],
+        "--paper",
+    ),
+    "ignored base": (
+        ["train", "{dir}/train.txt", "--model", "{tmp}/m", "--system", "fastxml", "--base", "leml"],
+        "--base",
+    ),
     "missing file": (["train", "{dir}/nothing.txt", "--model", "{tmp}/m"], "nothing.txt"),
     "empty file": (["train", "{tmp}/empty.txt", "--model", "{tmp}/m"], "empty"),
     "nan": (["train", "{tmp}/nan.txt", "--model", "{tmp}/m"], "nan"),

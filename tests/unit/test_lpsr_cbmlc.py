@@ -6,7 +6,7 @@ from helpers import blocky
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from blockxmc import DiSMEC, load
+from blockxmc import BlockwiseClassifier, DiSMEC, NaiveBayes, load
 from blockxmc.baselines import CBMLC, LPSR
 from blockxmc.baselines.lpsr import best_labels, rank_gains
 from blockxmc.errors import BlockXMCError
@@ -78,3 +78,19 @@ def test_bad_parameters(options):
     X, Y = blocky(n=30)
     with pytest.raises(BlockXMCError):
         LPSR(**options).fit(X, Y)
+
+
+def test_naive_bayes_keeps_its_log_odds_in_every_system():
+    rng = np.random.default_rng(0)
+    which = rng.integers(6, size=300)
+    X = sparse.csr_array(rng.poisson(np.eye(6)[which] * 2 + 0.3).astype(np.float32))
+    Y = sparse.csr_array(np.eye(6, dtype=np.float32)[which])
+    alone = NaiveBayes().fit(X, Y)
+    wide = BlockwiseClassifier(NaiveBayes(), weights="global", n_blocks=2, lam=0.0, route=2)
+    for model in (LPSR(n_blocks=1, n_labels=6), CBMLC(NaiveBayes(), n_blocks=1), wide):
+        model.fit(X, Y)
+        np.testing.assert_allclose(model.predict_topk(X, 1)[1], alone.predict_topk(X, 1)[1], atol=1e-3)
+        one = model.predict_one(X[[0]].indices, X[[0]].data, 1)
+        assert_array_equal(one[1], model.predict_topk(X[[0]], 1)[1][0])
+    with pytest.raises(BlockXMCError, match="route=1"):
+        BlockwiseClassifier(NaiveBayes(), weights="per-block", n_blocks=3, lam=0.1, route=2).fit(X, Y)

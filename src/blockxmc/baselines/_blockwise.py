@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 from scipy import sparse
@@ -28,8 +29,8 @@ class KMeansBaseline(BlocksEstimator):
         self._threshold = state["threshold"]
 
 
-def check_positive(**numbers: int) -> None:
+def check_positive(**numbers: Any) -> None:
     """Refuse counts below one, by name."""
     for name, value in numbers.items():
-        if not isinstance(value, int) or value < 1:
+        if not isinstance(value, Integral) or value < 1:
             raise BlockXMCError(f"{name} must be a whole number of at least 1, got {value!r}")

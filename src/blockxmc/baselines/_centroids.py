@@ -23,7 +23,8 @@ def kmeans_blocks(
 def centroid_router(X: sparse.csr_array, assignment: NDArray[np.integer], n_blocks: int) -> Router:
     """Sends a row to the block whose mean direction is closest (on normalised rows: the nearest centroid)."""
     rows = normalize(X)
-    member = sparse.csr_array((np.ones(assignment.size, np.float32), (assignment, np.arange(assignment.size))))
+    ones, rows_of = np.ones(assignment.size, np.float32), np.arange(assignment.size)
+    member = sparse.csr_array((ones, (assignment, rows_of)), shape=(n_blocks, assignment.size))
     centroids = normalize(sparse.csr_array(member @ rows))
     bias = np.zeros(n_blocks, np.float32)
     return Router.from_weights(LinearWeights(sparse.csr_array(centroids.T, dtype=np.float32), bias))

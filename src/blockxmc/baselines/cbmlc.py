@@ -8,7 +8,7 @@ from scipy import sparse
 
 from blockxmc.baselines._blockwise import KMeansBaseline, check_positive
 from blockxmc.baselines._centroids import centroid_router, kmeans_blocks
-from blockxmc.blocks import Blocks, train_blocks
+from blockxmc.blocks import Blocks, common_terms, train_blocks
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner
 from blockxmc.progress import Reporter
@@ -51,4 +51,5 @@ class CBMLC(KMeansBaseline):
             assignment, clusters = kmeans_blocks(X, Y, self.n_blocks, seed=seed, threads=self._threads)
         weights = train_blocks(learner, X, Y, assignment, clusters, reporter, threads=self._threads, seed=seed)
         scorer = Scorer.pack(weights, clusters, n_features=X.shape[1], n_labels=Y.shape[1])
-        self._finish(Blocks(centroid_router(X, assignment, len(clusters)), scorer, 1), learner, X)
+        router, common = centroid_router(X, assignment, len(clusters)), common_terms(weights, X.shape[1])
+        self._finish(Blocks(router, scorer, 1, common=common), learner, X)

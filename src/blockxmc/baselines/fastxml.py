@@ -120,6 +120,8 @@ class FastXML(XMCEstimator):
     [0, 1, 2]
     """
 
+    _threshold = 0.5  # scores are shares of trees
+
     def __init__(
         self,
         n_trees: int = 50,
@@ -187,9 +189,7 @@ class FastXML(XMCEstimator):
         return self.forest_.topk(X, k, self._threads)
 
     def _scores(self, X: sparse.csr_array) -> sparse.csr_array:
-        scores = self.forest_.scores(X, self._threads)
-        scores.data -= np.float32(0.5)  # predict and decision_function cut at 0
-        return scores
+        return self.forest_.scores(X, self._threads)
 
     def predict_one(self, indices: ArrayLike, values: ArrayLike, k: int = 5) -> TopK:
         """Best k labels of one sparse row (distinct indices): no validation, no threads, the latency path."""

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from blockxmc.baselines._blockwise import KMeansBaseline, check_positive
 from blockxmc.baselines._centroids import centroid_router, kmeans_blocks
-from blockxmc.blocks import Blocks
+from blockxmc.blocks import Blocks, common_terms
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
 from blockxmc.learners.naive_bayes import NaiveBayes
@@ -82,7 +82,8 @@ class LPSR(KMeansBaseline):
             clusters = best_labels(gains, assignment, len(seen), self.n_labels)
         scorer = Scorer.pack(list(weights.split(clusters)), clusters, n_features=X.shape[1], n_labels=Y.shape[1])
         router = centroid_router(X, assignment, len(clusters))
-        self._finish(Blocks(router, scorer, min(self.route, len(clusters))), learner, X)
+        common = common_terms([weights], X.shape[1])
+        self._finish(Blocks(router, scorer, min(self.route, len(clusters)), common=common), learner, X)
 
     def __sklearn_tags__(self) -> Any:
         """Naive Bayes, the default base, takes non-negative features only, and expects counts."""

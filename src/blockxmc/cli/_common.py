@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from blockxmc.data import Dataset
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on stdout.")]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads to use; all cores when not given.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of everything that is random.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, max=1024, help="Threads; all cores when not given.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of everything that is random.")]
 
 
 def verbosity() -> int:
@@ -26,9 +27,17 @@ def verbosity() -> int:
 
 
 def print_json(value: Any) -> None:
-    """One JSON object, numbers as they are."""
-    json.dump(value, sys.stdout, indent=2, default=_plain)
+    """One JSON object, numbers as they are; what JSON has no number for is null."""
+    json.dump(_finite(value), sys.stdout, indent=2, default=_plain, allow_nan=False)
     print()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain(value: Any) -> Any:
@@ -68,14 +77,25 @@ def test_file(path: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "stdin"
         copy.write_bytes(sys.stdin.buffer.read())
-        yield copy
+        from blockxmc.errors import BlockXMCError
+
+        try:
+            yield copy
+        except BlockXMCError as error:
+            raise BlockXMCError(str(error).replace(str(copy), "standard input")) from None
 
 
 def read_for(model: XMCEstimator, path: Path, *, require_labels: bool) -> Dataset:
     """Test data in the features and labels of a model."""
     from blockxmc.data import read_dataset
+    from blockxmc.data.folder import data_format
+    from blockxmc.errors import BlockXMCError
 
-    return read_dataset(
+    text, wants_text = data_format(path) in ("jsonl", "tsv", "csv"), hasattr(model, "vectorizer_")
+    if text != wants_text:
+        kinds = ("features (XC text or npz)", "text (JSONL, TSV or CSV)")
+        raise BlockXMCError(f"{path}: holds {kinds[text]}, but the model was trained on {kinds[wants_text]}")
+    dataset = read_dataset(
         path,
         n_features=model.n_features_in_,
         n_labels=model.targets_.n_labels,
@@ -83,3 +103,10 @@ def read_for(model: XMCEstimator, path: Path, *, require_labels: bool) -> Datase
         label_names=None if model.label_names_ is None else list(model.label_names_),
         require_labels=require_labels,
     )
+    for what, found, known in (
+        ("features", dataset.X.shape[1], model.n_features_in_),
+        ("labels", dataset.Y.shape[1], model.targets_.n_labels),
+    ):
+        if found != known:
+            raise BlockXMCError(f"{path}: has {found} {what}, but the model was trained on {known}")
+    return dataset

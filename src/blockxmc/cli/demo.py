@@ -30,6 +30,7 @@ def demo(
     from blockxmc.data import load_demo
     from blockxmc.progress import reporter_for
 
+    out.mkdir(parents=True, exist_ok=True)
     reporter = reporter_for(verbosity())
     with reporter.phase("read the bundled data"):
         train, test = load_demo()
@@ -87,7 +88,6 @@ def _draw(model: Any, train: Dataset, out: Path) -> str | None:
     from blockxmc.errors import MissingExtraError
     from blockxmc.plots import draw_blocks
 
-    out.mkdir(parents=True, exist_ok=True)
     path = out / "blocks.png"
     part = model.partition_
     title = f"{part.n_blocks_} blocks hold {part.captured_:.0%} of the training labels"

@@ -44,6 +44,11 @@ def inspect(
     if block is not None and (partition is None or not 0 <= block < partition.n_blocks_):
         has = 0 if partition is None else partition.n_blocks_
         raise BlockXMCError(f"--block {block}: the model has {has} blocks, numbered from 0")
+    if json and block is not None:
+        ids = _by_frequency(partition.label_clusters_[block], estimator.label_counts_)
+        counts = [int(estimator.label_counts_[j]) for j in ids]
+        print_json({"block": block, "labels": [_name(names, j) for j in ids], "training_rows": counts})
+        return
     if json:
         result = {"about": about, "provenance": manifest["provenance"]}
         if partition is not None:

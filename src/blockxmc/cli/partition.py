@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from blockxmc.cli._common import Seed, Threads
+
 if TYPE_CHECKING:
     from blockxmc.partition import Partitioner
 
@@ -28,8 +30,8 @@ def partition(
     tie: Annotated[str, typer.Option(metavar="stay|small", help="Where a row goes among equal blocks.")] = "stay",
     init: Annotated[str, typer.Option(metavar="kmeans|balanced|labels", help="The start.")] = "kmeans",
     max_iter: Annotated[int, typer.Option(help="Rounds at most; 0 keeps the start.")] = 100,
-    seed: Annotated[int, typer.Option(help="Seed of the start.")] = 0,
-    threads: Annotated[int | None, typer.Option(help="Threads (default: all cores).")] = None,
+    seed: Seed = 0,
+    threads: Threads = None,
     export: Annotated[bool, typer.Option("--export", help="Also write one XC file per block.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:

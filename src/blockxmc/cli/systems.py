@@ -49,19 +49,29 @@ def make_system(
 
     if system not in SYSTEMS:
         raise BlockXMCError(f"--system must be one of {', '.join(SYSTEMS)}, got {system!r}")
-    given = {"--paper": paper, "--lam": lam != "auto", "--weights": weights != "auto", "--blocks": blocks != "auto"}
-    allowed = {"bp": set(given), "cbmlc": {"--blocks"}, "lpsr": {"--blocks"}}.get(system, set())
+    given = {
+        "--base": base is not None,
+        "--blocks": blocks != "auto",
+        "--lam": lam != "auto",
+        "--paper": paper,
+        "--route": route != "auto",
+        "--weights": weights != "auto",
+    }
+    allowed = {"bp": set(given), "cbmlc": {"--base", "--blocks"}, "lpsr": {"--base", "--blocks"}, "fastxml": set()}
     for option, used in given.items():
-        if used and option not in allowed:
+        if used and option not in allowed.get(system, {"--base"}):
             raise BlockXMCError(f"{option} has no meaning for --system {system}")
+        if used and paper and option in ("--route", "--weights"):
+            raise BlockXMCError(f"{option} is fixed by --paper: leave one of them out")
     if base is None and system == "bp" and not paper and weights in ("auto", "shared"):
         learner = lean_dismec()
     else:
         learner = make_base(base or ("naive-bayes" if system == "lpsr" else "dismec"))
-    counted = {} if blocks == "auto" else {"n_blocks": _number("--blocks", blocks, int)}
+    words = ("auto", "paper", "cost") if system == "bp" else ("auto",)
+    counted = {} if blocks in words else {"n_blocks": _number("--blocks", blocks, int)}
     estimator: Any
     if system == "bp":
-        n_blocks = blocks if blocks in ("auto", "paper", "cost") else counted["n_blocks"]
+        n_blocks = counted.get("n_blocks", blocks)
         scale = lam if lam == "auto" else _number("--lam", lam, float)
         if paper:
             n_blocks = "paper" if blocks == "auto" else n_blocks
@@ -98,7 +108,10 @@ def _with_parameters(estimator: XMCEstimator, parameters: list[str]) -> XMCEstim
             known = ", ".join(sorted(estimator.get_params()))
             raise BlockXMCError(f"--param wants NAME=VALUE with NAME one of {known}; got {text!r}")
         try:
-            estimator.set_params(**{name: json.loads(value)})
+            parsed = json.loads(value)
         except json.JSONDecodeError:
-            estimator.set_params(**{name: value})
+            parsed = value
+        if isinstance(estimator.get_params()[name], (int, float)) and not isinstance(parsed, (int, float)):
+            raise BlockXMCError(f"--param {name} wants a number, got {value!r}")
+        estimator.set_params(**{name: parsed})
     return estimator

@@ -34,8 +34,10 @@ def train(
 ) -> None:
     """Train a model on TRAIN and write it to a directory."""
     from blockxmc.cli.systems import make_system
-    from blockxmc.data import read_dataset
-    from blockxmc.pipeline import fit_dataset, read_label_names
+    from blockxmc.data import read_dataset, read_names
+    from blockxmc.data.folder import data_format
+    from blockxmc.errors import BlockXMCError
+    from blockxmc.pipeline import fit_dataset
     from blockxmc.progress import reporter_for
     from blockxmc.storage import check_target
 
@@ -44,10 +46,13 @@ def train(
     estimator = make_system(system, base, paper=paper, parameters=param, **options, **common)
     check_target(model)
     with reporter_for(verbosity()).phase("read"):
-        dataset = read_dataset(data, label_names=None if label_names is None else read_label_names(label_names))
+        if label_names is not None and data_format(data) in ("jsonl", "tsv", "csv"):
+            raise BlockXMCError(f"--label-names is for numbered labels; {data} names its own")
+        dataset = read_dataset(data, label_names=None if label_names is None else read_names(label_names))
     wall, cpu = time.perf_counter(), time.process_time()
     fit_dataset(estimator, dataset)
-    result = {
+    result: dict[str, Any] = {
+        **getattr(estimator, "cost_", {}),
         "model": str(model),
         "system": system,
         "estimator": type(estimator).__name__,
@@ -56,7 +61,6 @@ def train(
         "labels": dataset.Y.shape[1],
         "train_seconds": time.perf_counter() - wall,
         "train_cpu_seconds": time.process_time() - cpu,
-        **getattr(estimator, "cost_", {}),
     }
     if hasattr(estimator, "partition_"):
         part = estimator.partition_

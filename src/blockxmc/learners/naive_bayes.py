@@ -36,8 +36,8 @@ class NaiveBayes(Learner):
     n_jobs, random_state, verbose : as everywhere; nothing here is random.
 
     A feature that never occurs with a label still weighs against it, by the same amount for all labels trained
-    together: ``common_term``. It is left out of the sparse weights and added to the scores of this estimator. A model
-    of several blocks ranks labels rightly within a block; to compare blocks it adds each block's ``X @ common_term``.
+    together: ``common_term``. It is kept beside the sparse weights and added to the scores of a row once. Per-block models
+    of several visited blocks cannot be compared that way: visit one block, or use shared or global weights.
 
     >>> X = np.array([[2, 0, 1], [0, 3, 1], [1, 0, 0]])
     >>> model = NaiveBayes(n_jobs=1).fit(X, [["tea"], ["coffee"], ["tea"]])
@@ -81,7 +81,7 @@ class NaiveBayes(Learner):
             return LinearWeights(X[:0].T.tocsr(), np.zeros(0, np.float32))
         coef = sparse.csr_array(sparse.vstack([part[0] for part in parts], format="csr").T)
         bias, mass = (np.concatenate([part[i] for part in parts]).astype(np.float32) for i in (1, 2))
-        return LinearWeights(coef, bias, mass)
+        return LinearWeights(coef, bias, mass, common=common_term(X, self.alpha) if rows is None else None)
 
     # ---- the term common to all labels, on top of the packed weights ----
     def _topk(self, X: sparse.csr_array, k: int) -> TopK:

@@ -56,9 +56,7 @@ class OneVsRest(Learner):
             used = slice(None) if rows is None else rows.indices[rows.indptr[j] : rows.indptr[j + 1]]
             models.append(self._train_label(X if rows is None else X[used], target[used], job.seed))
             job.phase.update(j + 1)
-        if any(hasattr(model, "coef_") for model in models) and all(
-            hasattr(model, "coef_") or not hasattr(model, "fit") for model in models
-        ):
+        if all(isinstance(model, _Constant) or hasattr(model, "coef_") for model in models):
             return _as_linear(models, X.shape[1])
         return OpaqueWeights(tuple(models))
 
@@ -76,6 +74,11 @@ class _Constant:
     """The score of a label that every training row has, or none."""
 
     value: float
+
+
+def constants(values: F32) -> list[_Constant]:
+    """Models that always answer these values."""
+    return [_Constant(float(value)) for value in values]
 
 
 @dataclass(frozen=True)
