@@ -2,6 +2,7 @@
 #include "bindings.hpp"
 #include "low_rank.hpp"
 #include "predict.hpp"
+#include "predict_batch.hpp"
 
 namespace {
 
