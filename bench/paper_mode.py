@@ -91,7 +91,7 @@ def fill_readme(cells, readme):
         rows = {key.split("|", 1)[1]: row for key, row in cells.items() if key.startswith(name + "|")}
         paper = {key: row for key, row in rows.items() if key not in ("full", "default") and row["speedup"] >= 10}
         chosen = ["full", max(paper, key=lambda key: paper[key]["P@1"]), "default"]
-        columns = ("P@1", "P@3", "P@5", "candidates", "batch_us", "one_us", "train_cpu_seconds", "model_mb")
+        columns = ("P@1", "P@3", "P@5", "candidates", "batch_us", "one_us", "train_cpu_seconds")
         for key in chosen:
             shown = " | ".join(_text(rows[key].get(column)) for column in columns)
             lines.append(f"| {name if key == 'full' else ''} | {name_of(key)} | {shown} |")
