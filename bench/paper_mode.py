@@ -85,7 +85,7 @@ def fill_readme(cells, readme):
     """The README's table of results, between its two marks."""
     head, _, rest = readme.read_text().partition("<!-- results -->")
     _, _, tail = rest.partition("<!-- /results -->")
-    titles = ["data", "system", "P@1", "P@3", "P@5", "candidates", "µs/row", "µs/single", "training-CPU-s", "model-MB"]
+    titles = ["data", "system", "P@1", "P@3", "P@5", "candidates", "µs/row", "µs/single", "training-CPU-s"]
     lines = ["", "| " + " | ".join(titles).replace("-", " ") + " |", "|---" * len(titles) + "|"]
     for name in dict.fromkeys(key.split("|")[0] for key in cells):
         rows = {key.split("|", 1)[1]: row for key, row in cells.items() if key.startswith(name + "|")}
