@@ -123,6 +123,20 @@ def test_parameters_by_name(capsys, folder, tmp_path):
     assert "base__C" in err
 
 
+def test_plain_lines_on_standard_input_and_unknown_labels(capsys, folder, tmp_path):
+    assert run(capsys, "train", folder / "text.jsonl", "--model", tmp_path / "m")[0] == 0
+    command = [sys.executable, "-m", "blockxmc", "predict", str(tmp_path / "m"), "-", "--top-k", "1"]
+    piped = subprocess.run(command, input="dogs bark\n", capture_output=True, text=True, check=False)
+    assert (piped.returncode, json.loads(piped.stdout)["labels"]) == (0, ["dog"])
+    (tmp_path / "odd.jsonl").write_text('{"text": "cats purr", "labels": ["cat", "yak"]}\n')
+    code, _, err = run(capsys, "evaluate", tmp_path / "m", tmp_path / "odd.jsonl")
+    assert code == 0
+    assert "1 labels are unknown" in err
+    before = (tmp_path / "odd.jsonl").read_text()
+    code, _, err = run(capsys, "predict", tmp_path / "m", tmp_path / "odd.jsonl", "--out", tmp_path / "odd.jsonl")
+    assert (code, (tmp_path / "odd.jsonl").read_text()) == (2, before)
+
+
 def test_block_words_and_one_block(capsys, folder, model, tmp_path):
     for word in ("paper", "cost"):
         code, out, err = run(

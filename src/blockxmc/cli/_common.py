@@ -82,7 +82,9 @@ def test_file(path: str) -> Iterator[Path]:
         try:
             yield copy
         except BlockXMCError as error:
-            raise BlockXMCError(str(error).replace(str(copy), "standard input")) from None
+            raise BlockXMCError(
+                str(error).replace(f"{copy}.tsv", str(copy)).replace(str(copy), "standard input")
+            ) from None
 
 
 def read_for(model: XMCEstimator, path: Path, *, require_labels: bool) -> Dataset:
@@ -91,6 +93,8 @@ def read_for(model: XMCEstimator, path: Path, *, require_labels: bool) -> Datase
     from blockxmc.data.folder import data_format
     from blockxmc.errors import BlockXMCError
 
+    if path.name == "stdin" and hasattr(model, "vectorizer_") and data_format(path) == "xc":
+        path = path.rename(path.with_suffix(".tsv"))  # a text model takes plain lines, too
     text, wants_text = data_format(path) in ("jsonl", "tsv", "csv"), hasattr(model, "vectorizer_")
     if text != wants_text:
         kinds = ("features (XC text or npz)", "text (JSONL, TSV or CSV)")

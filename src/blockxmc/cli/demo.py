@@ -59,10 +59,12 @@ def demo(
         "speedup_paper": "speed-up (paper)", "speedup": "speed-up (counted)", "batch_us": "µs/row batch",
         "one_us": "µs/row single", "train_seconds": "training s",
     }  # fmt: skip
-    rows = [[name, *(result.get(key, float("nan")) for key in shown)] for name, result in results.items()]
-    print_table(title, ["system", *shown.values()], rows)
-    print_table("What would these packages depend on?", ["description", "best labels"], sentences)
-    print(f"Figure of the blocks: {figure}" if figure else "No figure: pip install 'blockxmc[plots]' draws the blocks")
+    rows = [[head, *(result.get(key, float("nan")) for result in results.values())] for key, head in shown.items()]
+    print_table(title, ["", *results], rows)
+    for text, labels in sentences:
+        print(f"{text}\n    -> {labels}")
+    missing = "No figure: install the extra `plots` to draw the blocks"
+    print(f"\nFigure of the blocks (BP as in the paper): {figure}" if figure else missing)
 
 
 def _train_and_measure(estimator: Any, train: Dataset, test: Dataset) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,9 @@ def evaluate(
         dataset = read_for(estimator, path, require_labels=True)
     with reporter.phase("evaluate"):
         result = measure(estimator, dataset)
+    if dataset.unseen_labels:
+        left = f"{result['rows_without_labels']:,} of {result['rows']:,} rows have no label left"
+        print(f"note: {dataset.unseen_labels:,} labels are unknown to the model and left out; {left}", file=sys.stderr)
     if json:
         print_json(result)
         return

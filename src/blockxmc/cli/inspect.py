@@ -78,7 +78,7 @@ def _partition(partition: Partitioner) -> dict[str, Any]:
         "blocks": partition.n_blocks_,
         "lam": partition.lam_,
         "captured %": 100 * partition.captured_,
-        "choice": partition.choice_,
+        "choice": partition.choice_["text"],
         "objective_trace": [float(value) for value in partition.objective_trace_],
     }
 

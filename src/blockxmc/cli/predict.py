@@ -37,6 +37,8 @@ def predict(
 
     if format is not None and format not in FORMATS:
         raise BlockXMCError(f"--format must be one of {', '.join(FORMATS)}, got {format!r}")
+    if out is not None and data != "-" and out.exists() and out.samefile(data):
+        raise BlockXMCError(f"--out {out} is the file to predict for: choose another name")
     estimator = load(model).set_params(n_jobs=threads)
     with test_file(data) as path, reporter_for(verbosity()).phase("read"):
         dataset = read_for(estimator, path, require_labels=False)

@@ -97,7 +97,8 @@ def _number(option: str, text: str, kind: type) -> Any:
     try:
         return kind(text)
     except ValueError:
-        raise BlockXMCError(f"{option} must be a number or a word it knows, got {text!r}") from None
+        words = {"--blocks": "auto, paper, cost"}.get(option, "auto")
+        raise BlockXMCError(f"{option} must be a number or one of {words}; got {text!r}") from None
 
 
 def _with_parameters(estimator: XMCEstimator, parameters: list[str]) -> XMCEstimator:
