@@ -27,7 +27,8 @@ class GrowingArray {
 
     // New elements are uninitialised.
     void resize(int64_t size) {
-        if (size > capacity_) reallocate(std::max(size, capacity_ + capacity_ / 2));
+        // A large array starts so large that the allocator maps it: only then growing is remapping and not copying.
+        if (size > capacity_) reallocate(std::max({size, capacity_ + capacity_ / 2, size > kLarge ? kMapped : 0}));
         size_ = size;
     }
     // Gives up ownership: the caller frees with std::free. Never null.
@@ -38,6 +39,8 @@ class GrowingArray {
     }
 
   private:
+    static constexpr int64_t kLarge = int64_t{1} << 18, kMapped = int64_t{1} << 24;
+
     void reallocate(int64_t capacity) {
         void *moved = std::realloc(data_, static_cast<size_t>(std::max<int64_t>(capacity, 1)) * sizeof(T));
         if (!moved) throw std::bad_alloc();
