@@ -157,3 +157,9 @@ def test_the_bundled_set() -> None:
     assert train.X.shape[1] == test.X.shape[1]
     lengths = np.sqrt(train.X.multiply(train.X).sum(axis=1))
     assert np.allclose(lengths[np.diff(train.X.indptr) > 0], 1, atol=1e-5)
+
+
+def test_a_header_in_tsv_is_refused_rather_than_learned(tmp_path):
+    (tmp_path / "c.tsv").write_text("text\tlabels\nred apple\tfruit\n")
+    with pytest.raises(DataFormatError, match="header"):
+        read_text(tmp_path / "c.tsv")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 from scipy import sparse
 
 from blockxmc.blocks import Blocks, BlocksEstimator
-from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 
 
@@ -27,10 +25,3 @@ class KMeansBaseline(BlocksEstimator):
         self.blocks_ = Blocks.from_state(state["blocks"])
         self.cost_ = state["cost"]
         self._threshold = state["threshold"]
-
-
-def check_positive(**numbers: Any) -> None:
-    """Refuse counts below one, by name."""
-    for name, value in numbers.items():
-        if not isinstance(value, Integral) or value < 1:
-            raise BlockXMCError(f"{name} must be a whole number of at least 1, got {value!r}")

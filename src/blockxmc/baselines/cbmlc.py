@@ -6,8 +6,9 @@ from typing import Any
 
 from scipy import sparse
 
-from blockxmc.baselines._blockwise import KMeansBaseline, check_positive
+from blockxmc.baselines._blockwise import KMeansBaseline
 from blockxmc.baselines._centroids import centroid_router, kmeans_blocks
+from blockxmc.baselines._params import require_whole
 from blockxmc.blocks import Blocks, common_terms, train_blocks
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner
@@ -43,7 +44,7 @@ class CBMLC(KMeansBaseline):
         self.verbose = verbose
 
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
-        check_positive(n_blocks=self.n_blocks)
+        require_whole(self, "n_blocks")
         learner = as_learner(self.base, DiSMEC)
         learner._check_params()
         seed = self.random_state or 0

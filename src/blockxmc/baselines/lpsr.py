@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc.baselines._blockwise import KMeansBaseline, check_positive
+from blockxmc.baselines._blockwise import KMeansBaseline
 from blockxmc.baselines._centroids import centroid_router, kmeans_blocks
+from blockxmc.baselines._params import require_whole
 from blockxmc.blocks import Blocks, common_terms
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
@@ -63,7 +64,8 @@ class LPSR(KMeansBaseline):
         self.verbose = verbose
 
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
-        check_positive(n_blocks=self.n_blocks, n_labels=self.n_labels, route=self.route)
+        for name in ("n_blocks", "n_labels", "route"):
+            require_whole(self, name)
         if self.assign not in ("frequency", "rank"):
             raise BlockXMCError(f"assign must be 'frequency' or 'rank', got {self.assign!r}")
         learner = as_learner(self.base, NaiveBayes)

@@ -105,6 +105,8 @@ def _tsv_rows(lines: Iterator[str], path: PathLike, require_labels: bool) -> Ite
             raise DataFormatError(
                 f"{path}: line {number}: no tab; each line must be text, a tab, labels between spaces"
             )
+        if number == 1 and subjects.strip().lower() in _LABEL_COLUMNS:
+            raise DataFormatError(f"{path}: line 1: looks like a header; a TSV corpus has none: delete it, or use CSV")
         yield text, [_name(subject) for subject in subjects.split()]
 
 
