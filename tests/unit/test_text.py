@@ -72,7 +72,7 @@ def test_csv_joins_text_columns_and_quoted_lines(tmp_path: Path) -> None:
         ("a.jsonl", "\n\n", "no rows"),
         ("a.jsonl", "", "is empty"),
         ("a.jsonl", "[" * 100_000 + "\n", "line 1: not JSON"),
-        ("a.tsv", "text\tlabel\nno tab here\n", "line 2: no tab"),
+        ("a.tsv", "text\tfruit\nno tab here\n", "line 2: no tab"),
         ("a.csv", "name,labels\nx,y\n", "line 1: no text column"),
         ("a.csv", "text,other\nx,y\n", "line 1: no label column"),
         ("a.csv", "text,labels\nx,y\nx,y,z\n", "line 3: 3 fields"),
