@@ -31,6 +31,7 @@ from blockxmc.timing import prediction_times
 FAMILY = "amazon-670k"
 RUNGS = (13_000, 130_000, 670_000)
 TEST_ROWS = 20_000
+DECOYS = 3.0  # labels per row that its words tell of wrongly: precision is then neither hopeless nor perfect
 HOURS, GROWTH = 2, 4  # the bars: training hours of the top rung, growth of the time per row from bottom to top
 
 
@@ -74,7 +75,7 @@ def train(n_labels, n_rows, folder):
     """Make the data of a rung, train on it, leave the model and the test rows in ``folder``."""
     n_features = round(SHAPES[FAMILY].n_features * min(1.0, n_rows / SHAPES[FAMILY].n_train) ** 0.5)
     sizes = {"n_train": n_rows, "n_test": TEST_ROWS, "n_features": n_features, "n_labels": n_labels}
-    train_set, test_set = make_synthetic(like=FAMILY, **sizes)
+    train_set, test_set = make_synthetic(like=FAMILY, **sizes, decoys=DECOYS)
     write_npz(folder / "test.npz", test_set)
     row = {"rows": n_rows, "labels": n_labels, "labels_per_row": train_set.Y.nnz / n_rows,
            "nnz_per_row": train_set.X.nnz / n_rows}  # fmt: skip

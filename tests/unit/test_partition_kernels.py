@@ -178,7 +178,7 @@ def test_heaviest_sums_on_awkward_input():
     X = sparse.csr_array(np.array([[3, 4, 0], [0, 0, 0], [0, 0, 2], [-1, 0, 0]], np.float32))
     lists = [[], [1], [0, 2], [0, 0, 3], [0, 3]]
     indptr = np.cumsum([0, *map(len, lists)]).astype(np.int64)
-    rows = np.array(sum(lists, []), np.int32)
+    rows = np.array([row for ids in lists for row in ids], np.int32)
 
     def sums(keep, rows=rows, indptr=indptr):
         found = _kernels.heaviest_sums(*csr_args(X), 3, indptr, rows, keep, 2, np.zeros(2, np.int64))

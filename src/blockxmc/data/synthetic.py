@@ -1,9 +1,9 @@
 """Made-up data sets with the sizes and the skew of the real ones, and blocks planted in them.
 
 Every row belongs to a block. Its labels come from the block's own (labels belong to one or two blocks, so that blocks
-overlap) or, now and then, from anywhere; its words come from its labels, from its block and from a background. With decoys
-some words tell of labels that a row might well carry, but does not. Labels and background words follow Zipf's law. Rows are made in batches with a random stream each: the result depends on the
-seed and the sizes alone.
+overlap) or, now and then, from anywhere; its words come from its labels, from its block and from a background. With
+decoys some words tell of labels that a row might well carry, but does not. Labels and background words follow Zipf's
+law. Rows are made in batches with a random stream each: the result depends on the seed and the sizes alone.
 """
 
 from __future__ import annotations
