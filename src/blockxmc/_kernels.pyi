@@ -55,6 +55,17 @@ def nearest_centroids(
     threads: int,
     progress: I64,
 ) -> tuple[I32, F32]: ...
+def heaviest_sums(
+    indptr: I64,
+    indices: I32,
+    data: F32,
+    n_features: int,
+    list_indptr: I64,
+    list_rows: I32,
+    keep: int,
+    threads: int,
+    progress: I64,
+) -> tuple[I64, I32, F32]: ...
 def balanced_tree(
     indptr: I64,
     indices: I32,

@@ -26,6 +26,17 @@ class Phase(Protocol):
         """Set the number of finished steps."""
 
 
+class Shifted:
+    """A phase that goes on where earlier pieces of the same work ended."""
+
+    def __init__(self, phase: Phase, done: int) -> None:
+        self._phase, self._done = phase, done
+
+    def update(self, done: int) -> None:
+        """Set the number of steps finished in this piece."""
+        self._phase.update(self._done + done)
+
+
 class Reporter:
     """Says nothing; the base of the reporter that speaks."""
 

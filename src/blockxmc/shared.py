@@ -37,6 +37,8 @@ COMMON_BLOCKS = 4
 COMMON_SHARE = 16
 # Weights of the router below this are dropped: it only has to rank blocks.
 ROUTER_PRUNE = 0.05
+# Random rows that tell a block of the router what is not its own, beside the rows of a few other blocks.
+ROUTER_SAMPLE = 8192
 
 
 def partition_for_shared(
@@ -60,7 +62,7 @@ def partition_for_shared(
 
 def make_router() -> Router:
     """Squared hinge trains much faster than the paper's logistic loss when blocks are many."""
-    return Router(bias=1.0, loss="squared_hinge", prune=ROUTER_PRUNE, tol=0.1)
+    return Router(bias=1.0, loss="squared_hinge", prune=ROUTER_PRUNE, tol=0.1, sample=ROUTER_SAMPLE)
 
 
 def cover_all_labels(Y: sparse.csr_array, assignment: I32, label_clusters: Sequence[Ids]) -> list[NDArray[np.int64]]:

@@ -4,6 +4,7 @@
 #include "bindings.hpp"
 #include "kmeans.hpp"
 #include "partition.hpp"
+#include "row_sums.hpp"
 
 namespace {
 
@@ -106,6 +107,19 @@ auto balanced_tree_py(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data
     return to_numpy(std::move(out));
 }
 
+auto heaviest_sums_py(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data, int64_t n_features,
+                      In1<int64_t> list_indptr, In1<int32_t> list_rows, int64_t keep, int threads, Out1<int64_t> progress) {
+    SparseRows out;
+    {
+        nb::gil_scoped_release unlocked;
+        const CsrView X = checked(indptr, indices, data, n_features);
+        const CsrView lists = checked(list_indptr, list_rows, nullptr, X.n_rows);
+        require(keep >= 1, "at least one feature must be kept");
+        out = heaviest_sums(X, lists, keep, threads, watch_of(progress));
+    }
+    return std::make_tuple(to_numpy(std::move(out.indptr)), to_numpy(std::move(out.indices)), to_numpy(std::move(out.data)));
+}
+
 }  // namespace
 
 void bind_partition(nb::module_ &m) {
@@ -125,4 +139,8 @@ void bind_partition(nb::module_ &m) {
           nb::arg("data").noconvert(), nb::arg("n_features"), nb::arg("n_leaves"), nb::arg("seed"), nb::arg("sample"),
           nb::arg("max_iter"), nb::arg("threads"), nb::arg("progress").noconvert(),
           "Rows split into equally large leaves by a binary tree of balanced 2-means.");
+    m.def("heaviest_sums", &heaviest_sums_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+          nb::arg("data").noconvert(), nb::arg("n_features"), nb::arg("list_indptr").noconvert(),
+          nb::arg("list_rows").noconvert(), nb::arg("keep"), nb::arg("threads"), nb::arg("progress").noconvert(),
+          "Sums of unit rows over lists of rows, each cut to its heaviest features: CSR arrays.");
 }

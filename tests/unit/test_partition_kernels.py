@@ -172,3 +172,30 @@ class TestBalancedTree:
         trees = [self.tree(X, 37, sample=64, threads=t, seed=4) for t in (1, 2, 5)]
         np.testing.assert_array_equal(trees[0], trees[1])
         np.testing.assert_array_equal(trees[0], trees[2])
+
+
+def test_heaviest_sums_on_awkward_input():
+    X = sparse.csr_array(np.array([[3, 4, 0], [0, 0, 0], [0, 0, 2], [-1, 0, 0]], np.float32))
+    lists = [[], [1], [0, 2], [0, 0, 3], [0, 3]]
+    indptr = np.cumsum([0, *map(len, lists)]).astype(np.int64)
+    rows = np.array([row for ids in lists for row in ids], np.int32)
+
+    def sums(keep, rows=rows, indptr=indptr):
+        found = _kernels.heaviest_sums(*csr_args(X), 3, indptr, rows, keep, 2, np.zeros(2, np.int64))
+        for array in found:
+            assert array.flags.c_contiguous
+        return sparse.csr_array((found[2], found[1], found[0]), shape=(len(lists), 3)).toarray()
+
+    unit = np.array([[0.6, 0.8, 0], [0, 0, 0], [0, 0, 1], [-1, 0, 0]], np.float32)
+    expected = np.array([unit[ids].sum(axis=0) for ids in lists])
+    np.testing.assert_allclose(sums(3), expected, atol=1e-6)
+    heaviest = np.zeros_like(expected)
+    for row, full in zip(heaviest, expected, strict=True):
+        row[np.abs(full).argmax()] = full[np.abs(full).argmax()]
+    np.testing.assert_allclose(sums(1), heaviest, atol=1e-6)
+    with pytest.raises(ValueError, match="out of range"):
+        sums(1, rows=rows + 2)
+    with pytest.raises(ValueError, match="at least one feature"):
+        sums(0)
+    with pytest.raises(ValueError, match="row pointers"):
+        sums(1, indptr=indptr[:-1])

@@ -283,13 +283,17 @@ class TestStart:
         z = start.cluster_rows(X, 7, balanced=False, seed=0, threads=1, reporter=Reporter())
         assert np.bincount(z, minlength=7).min() >= 1
 
-    def test_label_vectors_are_sums_of_unit_rows(self, monkeypatch):
+    @pytest.mark.parametrize("threads", [1, 3])
+    def test_label_vectors_are_sums_of_unit_rows(self, monkeypatch, threads):
         X, Y = random_problem(6)
         labels = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
         expected = (Y.T @ normalize(sparse.csr_matrix(X))).toarray()[labels]
-        np.testing.assert_allclose(start.label_vectors(X, Y, labels).toarray(), expected, atol=1e-5)
-        monkeypatch.setattr(start, "LABEL_FEATURES", 4)
-        cut = start.label_vectors(X, Y, labels).toarray()
+        with Reporter().phase("") as phase:
+            np.testing.assert_allclose(
+                start.label_vectors(X, Y, labels, threads=threads, phase=phase).toarray(), expected, atol=1e-5
+            )
+            monkeypatch.setattr(start, "LABEL_FEATURES", 4)
+            cut = start.label_vectors(X, Y, labels, threads=threads, phase=phase).toarray()
         for row, full in zip(cut, expected, strict=True):
             kept = np.flatnonzero(row)
             assert kept.size <= 4

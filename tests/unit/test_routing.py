@@ -78,12 +78,45 @@ def test_state_round_trip():
     assert again.state().keys() == router.state().keys()
 
 
+def test_blocks_learn_from_a_sample_where_rows_are_many():
+    X, block = blobs(n=4000, d=300, q=200, noise=0.2)
+    test_X, test_block = X[3000:], block[3000:]
+    options = {"bias": 1.0, "loss": "squared_hinge", "tol": 0.1}
+    whole, few, one = (
+        Router(**options, sample=sample).fit(X[:3000], block[:3000], n_blocks=200) for sample in (None, 300, 2900)
+    )
+    right = [(router.blocks(test_X, 1)[:, 0] == test_block).mean() for router in (whole, few)]
+    assert right[0] > 0.5
+    assert right[1] > right[0] - 0.05
+    assert (few.scorer.topk(X, None, 1)[1] != whole.scorer.topk(X, None, 1)[1]).any()
+    # Where a sample would save nothing, all rows are used.
+    np.testing.assert_array_equal(one.route(test_X, 2)[1], whole.route(test_X, 2)[1])
+
+
+def test_a_sample_does_not_depend_on_threads_and_keeps_every_block():
+    X, block = blobs(n=2000, d=100, q=130)
+    routers = [Router(sample=50, loss="squared_hinge").fit(X, block, threads=threads) for threads in (1, 3)]
+    assert routers[0].n_blocks == 130
+    for a, b in zip(*(router.route(X, 3) for router in routers), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert Router.from_state(routers[0].state()).sample == 50
+
+
+def test_a_state_without_a_sample_is_one_of_all_rows():
+    X, block = blobs(n=50)
+    state = Router().fit(X, block).state()
+    del state["sample"]
+    assert Router.from_state(state).sample is None
+
+
 def test_bad_input():
     X, block = blobs(n=20)
     with pytest.raises(BlockXMCError, match="loss must"):
         Router(loss="hinge")
     with pytest.raises(BlockXMCError, match="C must"):
         Router(C=-1)
+    with pytest.raises(BlockXMCError, match="sample must"):
+        Router(sample=0)
     with pytest.raises(BlockXMCError, match="20 rows"):
         Router().fit(X, block[:-1])
     with pytest.raises(BlockXMCError, match="whole number"):

@@ -27,6 +27,14 @@ def test_a_linear_model_finds_signal() -> None:
     assert model > prior + 0.1
 
 
+def test_decoys_hide_the_labels_and_change_nothing_else() -> None:
+    sizes = {"n_features": 1500, "n_labels": 60, "labels_per_row": 2.5, "nnz_per_row": 30}
+    plain, hidden = (make_synthetic(n_train=1500, n_test=500, **sizes, decoys=decoys) for decoys in (0, 2.5))
+    assert (plain[0].Y != hidden[0].Y).nnz == 0
+    clear, blurred = precision_at_1(*plain)[0], precision_at_1(*hidden)[0]
+    assert 0.3 < blurred < clear - 0.2
+
+
 @pytest.mark.parametrize("like", SHAPES)
 def test_sizes_and_skew_of_the_known_sets(like: str) -> None:
     scale = {"wiki10-31k": 0.04, "delicious-200k": 0.008, "mediamill": 0.1}.get(like, 0.003)
@@ -84,6 +92,7 @@ def test_tiny_sizes(sizes: dict[str, float]) -> None:
         ({"labels_per_row": 0}, "labels_per_row"),
         ({"nnz_per_row": 10**6}, "nnz_per_row"),
         ({"n_blocks": 10**6}, "n_blocks"),
+        ({"decoys": -1}, "decoys"),
     ],
 )
 def test_refusals(options: dict[str, object], message: str) -> None:

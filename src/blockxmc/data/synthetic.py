@@ -1,9 +1,9 @@
 """Made-up data sets with the sizes and the skew of the real ones, and blocks planted in them.
 
 Every row belongs to a block. Its labels come from the block's own (labels belong to one or two blocks, so that blocks
-overlap) or, now and then, from anywhere; its words come from its labels, from its block and from a background. Labels
-and background words follow Zipf's law. Rows are made in batches with a random stream each: the result depends on the
-seed and the sizes alone.
+overlap) or, now and then, from anywhere; its words come from its labels, from its block and from a background. With
+decoys some words tell of labels that a row might well carry, but does not. Labels and background words follow Zipf's
+law. Rows are made in batches with a random stream each: the result depends on the seed and the sizes alone.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Shape:
     nnz_per_row: float
     label_skew: float = 0.8
     n_blocks: int | None = None
+    decoys: float = 0.0
 
     @property
     def dense(self) -> bool:
@@ -85,11 +86,14 @@ def make_synthetic(
     labels_per_row: float | None = None,
     nnz_per_row: float | None = None,
     n_blocks: int | None = None,
+    decoys: float | None = None,
 ) -> tuple[Dataset, Dataset]:
     """A training and a test set with planted blocks: the size of a known set (``like``), or sizes of your own.
 
     ``like`` is one of amazoncat-13k, wiki10-31k, delicious-200k, wikilshtc-325k, amazon-670k, mediamill; ``scale``
-    multiplies its rows, features and labels. Single sizes given beside it replace those of ``like``.
+    multiplies its rows, features and labels. Single sizes given beside it replace those of ``like``. ``decoys`` is the mean
+    number of labels that the words of a row tell of though it does not carry them: with as many decoys as labels no
+    classifier can do much better than guess right every other time.
 
     >>> train, test = make_synthetic(like="amazon-670k", scale=0.001, seed=1)
     >>> train.n_rows, test.n_rows, train.n_features, train.n_labels
@@ -112,6 +116,7 @@ def make_synthetic(
         "labels_per_row": labels_per_row,
         "nnz_per_row": nnz_per_row,
         "n_blocks": n_blocks,
+        "decoys": decoys,
     }
     base = replace(base if scale == 1.0 else base.scaled(scale), **{k: v for k, v in given.items() if v is not None})
     _check(base)
@@ -126,6 +131,8 @@ def _check(shape: Shape) -> None:
         raise BlockXMCError(f"labels_per_row must lie between 0 and n_labels, got {shape.labels_per_row}")
     if not 0 < shape.nnz_per_row <= shape.n_features:
         raise BlockXMCError(f"nnz_per_row must lie between 0 and n_features, got {shape.nnz_per_row}")
+    if not 0 <= shape.decoys <= shape.n_labels:
+        raise BlockXMCError(f"decoys must lie between 0 and n_labels, got {shape.decoys}")
     if shape.n_blocks is not None and not 1 <= shape.n_blocks <= shape.n_labels:
         raise BlockXMCError(f"n_blocks must lie between 1 and n_labels, got {shape.n_blocks}")
 
@@ -186,14 +193,15 @@ class _World:
     def _batch(self, number: int, n: int) -> tuple[sparse.csr_array, sparse.csr_array]:
         rng = np.random.default_rng([self.seed, 1, number])
         block = self.blocks.draw(np.zeros(n, np.int64), rng)
-        rows, labels = self._label_rows(block, rng)
-        Y = _counts(rows, labels, (n, self.shape.n_labels))
-        X = self._dense_rows(block, Y, rng) if self.shape.dense else self._word_rows(block, Y, rng)
+        Y = told = self._label_rows(block, self.shape.labels_per_row, rng)
+        if self.shape.decoys:
+            told = as_csr(Y.maximum(self._label_rows(block, self.shape.decoys, rng)))
+        X = self._dense_rows(block, told, rng) if self.shape.dense else self._word_rows(block, told, rng)
         return X, Y
 
-    def _label_rows(self, block: Int, rng: Rng) -> tuple[Int, Int]:
+    def _label_rows(self, block: Int, average: float, rng: Rng) -> sparse.csr_array:
         """Distinct labels of each row: at least one where the average allows it."""
-        average, m = self.shape.labels_per_row, self.shape.n_labels
+        m = self.shape.n_labels
         wanted = 1 + rng.poisson(average - 1, block.size) if average >= 1 else rng.binomial(1, average, block.size)
         wanted = np.minimum(wanted, m)
         rows = np.empty(0, np.int64)
@@ -209,7 +217,7 @@ class _World:
             missing = wanted - np.bincount(rows, minlength=block.size)
             if not missing.any():
                 break
-        return rows, labels
+        return _counts(rows, labels, (block.size, m))
 
     def _word_rows(self, block: Int, Y: sparse.csr_array, rng: Rng) -> sparse.csr_array:
         """Counts of words: from a random label of the row, from its block, from the background."""

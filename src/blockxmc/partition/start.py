@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -24,7 +22,7 @@ SPLIT_SAMPLE = 2**14
 SPLIT_ITERATIONS = 20
 LLOYD_PASSES = 20
 # A label's vector keeps its heaviest features only.
-LABEL_FEATURES = 256
+LABEL_FEATURES = 128
 
 
 def cluster_rows(
@@ -87,7 +85,8 @@ def label_first(
     """Cluster the labels by the rows they occur in, then send each row to the cluster that holds most of its labels."""
     seen = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
     n_clusters = min(n_clusters, seen.size)
-    vectors = label_vectors(X, Y, seen)
+    with reporter.phase("start: label vectors", seen.size) as phase:
+        vectors = label_vectors(X, Y, seen, threads=threads, phase=phase)
     which = cluster_rows(vectors, n_clusters, balanced=False, seed=seed, threads=threads, reporter=reporter)
     order = np.argsort(which, kind="stable")
     sizes = np.bincount(which, minlength=n_clusters)
@@ -100,15 +99,15 @@ def label_first(
     return nearest_blocks(X, assignment, n_clusters, threads)
 
 
-def label_vectors(X: sparse.csr_array, Y: sparse.csr_array, labels: I32) -> sparse.csr_array:
+def label_vectors(
+    X: sparse.csr_array, Y: sparse.csr_array, labels: I32, *, threads: int, phase: Phase
+) -> sparse.csr_array:
     """One row per label: the sum of the unit rows that carry it, cut to its heaviest features."""
-    occurrences = sparse.csr_array(Y.multiply(_inverse_norms(X)[:, None]).T.tocsr())[labels]
-    # Label ranges whose product with X has a bounded number of entries, so that memory stays bounded too.
-    bound = np.cumsum(occurrences.astype(bool) @ np.diff(X.indptr).astype(np.float64))
-    edges = np.unique(np.searchsorted(bound, np.arange(2**25, bound[-1], 2**25)))
-    edges = np.unique(np.concatenate([[0], edges, [labels.size]]))
-    parts = [_heaviest(sparse.csr_array(occurrences[a:b] @ X), LABEL_FEATURES) for a, b in pairwise(edges)]
-    return sparse.csr_array(sparse.vstack(parts, format="csr", dtype=np.float32))
+    rows = csr_args(sparse.csc_array(Y)[:, labels].T)
+    indptr, indices, data = watched(
+        _kernels.heaviest_sums, *csr_args(X), X.shape[1], *rows[:2], LABEL_FEATURES, threads, phase=phase
+    )
+    return sparse.csr_array((data, indices, indptr), shape=(labels.size, X.shape[1]))
 
 
 def nearest_blocks(X: sparse.csr_array, assignment: I32, n_blocks: int, threads: int) -> I32:
@@ -183,16 +182,3 @@ def _reseed_empty(nearest: I32, cosine: NDArray[np.float32], n_clusters: int) ->
 def _inverse_norms(X: sparse.csr_array) -> F64:
     norms = np.asarray(row_norms(X), dtype=np.float64)
     return np.divide(1.0, norms, out=np.zeros(norms.size), where=norms > 0)
-
-
-def _heaviest(V: sparse.csr_array, k: int) -> sparse.csr_array:
-    """Each row's k entries of largest magnitude (lower column first among equals)."""
-    sizes = np.diff(V.indptr)
-    if not V.nnz or sizes.max() <= k:
-        return V
-    V.sort_indices()
-    rows = np.repeat(np.arange(V.shape[0]), sizes)
-    order = np.lexsort((V.indices, -np.abs(V.data), rows))
-    kept = np.sort(order[np.arange(V.nnz) - np.repeat(V.indptr[:-1], sizes) < k])
-    indptr = np.concatenate([[0], np.cumsum(np.minimum(sizes, k))])
-    return sparse.csr_array((V.data[kept], V.indices[kept], indptr), shape=V.shape)

@@ -1,0 +1,216 @@
+"""How the default model grows with the number of labels: one synthetic family, the same rows and labels per row throughout.
+
+    python bench/growth.py [--rungs 13000 130000 670000] [--rows 490449] [--out docs/results]
+
+The family has the sizes of Amazon-670K but for its number of labels. Each rung is trained in a process of its own, and
+served by another that knows the saved model only. Writes growth.json, growth.md and growth.png; rungs that growth.json
+holds already are not run again, so an interrupted climb goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import blockxmc
+from blockxmc import BlockwiseClassifier, metrics
+from blockxmc.data import make_synthetic, read_npz, write_npz
+from blockxmc.data.synthetic import SHAPES
+from blockxmc.progress import Reporter
+from blockxmc.timing import prediction_times
+
+FAMILY = "amazon-670k"
+RUNGS = (13_000, 130_000, 670_000)
+TEST_ROWS = 20_000
+DECOYS = 3.0  # labels per row that its words tell of wrongly: precision is then neither hopeless nor perfect
+HOURS, GROWTH = 2, 4  # the bars: training hours of the top rung, growth of the time per row from bottom to top
+
+
+class PhaseClock(Reporter):
+    """Remembers how long each phase took instead of showing it."""
+
+    def __init__(self):
+        self.phases = []
+
+    @contextmanager
+    def phase(self, title, total=None):
+        with super().phase(title, total) as phase, clock() as spent:
+            yield phase
+        self.phases.append({"phase": title, **spent})
+        print(f"  {title}: {spent['cpu']:.1f} CPU s", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def clock():
+    wall, cpu, spent = time.perf_counter(), time.process_time(), {}
+    yield spent
+    spent |= {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+
+
+def forget_peak():
+    """From here on the peak of resident memory counts anew (Linux; elsewhere it counts from the start)."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        print("  the peak of memory includes the making of the data", file=sys.stderr)
+
+
+def peak_gib():
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 2**20
+    raise RuntimeError("no peak of resident memory in /proc/self/status")
+
+
+def train(n_labels, n_rows, folder):
+    """Make the data of a rung, train on it, leave the model and the test rows in ``folder``."""
+    n_features = round(SHAPES[FAMILY].n_features * min(1.0, n_rows / SHAPES[FAMILY].n_train) ** 0.5)
+    sizes = {"n_train": n_rows, "n_test": TEST_ROWS, "n_features": n_features, "n_labels": n_labels}
+    train_set, test_set = make_synthetic(like=FAMILY, **sizes, decoys=DECOYS)
+    write_npz(folder / "test.npz", test_set)
+    row = {"rows": n_rows, "labels": n_labels, "labels_per_row": train_set.Y.nnz / n_rows,
+           "nnz_per_row": train_set.X.nnz / n_rows}  # fmt: skip
+    reporter, model = PhaseClock(), BlockwiseClassifier()
+    del test_set
+    forget_peak()
+    with patch("blockxmc._base.reporter_for", lambda verbose: reporter), clock() as spent:
+        model.fit(train_set.X, train_set.Y)
+    model.save(folder / "model")
+    row |= {"train_cpu_s": spent["cpu"], "train_wall_s": spent["wall"], "train_gib": peak_gib()}
+    row |= {"phases": reporter.phases, "blocks": model.partition_.n_blocks_, "lam": model.partition_.lam_}
+    return row | {"captured": model.partition_.captured_, **model.cost_}
+
+
+def serve(folder):
+    """What a process that has nothing but the saved model answers, and how fast."""
+    test = read_npz(folder / "test.npz")
+    forget_peak()
+    before = peak_gib()
+    model = blockxmc.load(folder / "model")
+    labels, _ = model.predict_topk(test.X, 5)
+    row = {f"P@{k}": 100 * metrics.precision_at_k(test.Y, labels, k) for k in (1, 3, 5)}
+    row |= prediction_times(model, test.X) | {"serve_gib": peak_gib() - before}
+    row["candidates"] = model.cost_on(test.X)["candidates"]
+    return row | {"model_mb": sum(file.stat().st_size for file in (folder / "model").iterdir()) / 1e6}
+
+
+def climb(n_labels, n_rows):
+    """One rung: a process that trains, then one that serves."""
+    with tempfile.TemporaryDirectory() as folder:
+        row = {"load": os.getloadavg()[0]}
+        for step in ("train", "serve"):
+            command = [sys.executable, __file__, "--step", step, "--rungs", str(n_labels), "--rows", str(n_rows)]
+            done = subprocess.run([*command, "--folder", folder], stdout=subprocess.PIPE, check=True)
+            row |= json.loads(done.stdout)
+        return row
+
+
+COLUMNS = {
+    "labels": "labels", "blocks": "blocks", "candidates": "candidates", "P@1": "P@1", "P@3": "P@3", "P@5": "P@5",
+    "batch_us": "batch µs/row", "one_us": "one row µs", "one_us_p99": "p99 µs", "model_mb": "model MB",
+    "train_cpu_s": "training CPU s", "train_wall_s": "wall s", "train_gib": "training peak GiB", "serve_gib": "serving GiB",
+}  # fmt: skip
+
+
+def report(rows):
+    """The table, the phases and the bars in Markdown."""
+    first, last = rows[0], rows[-1]
+    titles = list(dict.fromkeys(phase["phase"] for row in rows for phase in row["phases"]))
+    spent = [[sum(p["cpu"] for p in row["phases"] if p["phase"] == title) for title in titles] for row in rows]
+    spent = [[r["labels"], *s, r["train_cpu_s"] - sum(s)] for r, s in zip(rows, spent, strict=True)]
+    wide, batch, one = (last[key] / first[key] for key in ("labels", "batch_us", "one_us"))
+    return f"""# Growth with the number of labels
+
+Made by `python bench/growth.py`; raw numbers in `growth.json`, figure in `growth.png`.
+
+Synthetic rows like {FAMILY}'s: {first["rows"]:,} training rows, {first["labels_per_row"]:.2f} labels and
+{first["nnz_per_row"]:.0f} features per row. Training with all cores; batch: CPU time on one thread; one row: median of
+single calls. Serving memory: what the loaded model adds to a process.
+
+{_table(COLUMNS.values(), [[row[column] for column in COLUMNS] for row in rows])}
+
+CPU seconds of training by phase (a phase that comes twice is summed):
+
+{_table(["labels", *titles, "the rest"], spent)}
+
+From {first["labels"]:,} to {last["labels"]:,} labels ({wide:.0f}x) the time per row grows {batch:.2f}x in batch and
+{one:.2f}x one row at a time (bar: {GROWTH}x). The top rung took {last["train_cpu_s"] / 3600:.2f} CPU hours and
+{last["train_wall_s"] / 3600:.2f} hours of wall time (bar: {HOURS}) on {last["cores"]} cores, whose load was
+{last["load"]:.1f} when it began, and {last["train_gib"]:.1f} GiB.
+"""
+
+
+def _table(titles, rows):
+    lines = ["| " + " | ".join(titles) + " |", "|---:" * len(titles) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(_text(value) for value in row) + " |" for row in rows])
+
+
+def _text(value):
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}" if abs(value) >= 100 else f"{value:,.2f}"
+
+
+def draw(rows, path):
+    """Time per row, training time, memory and size against the number of labels."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    panels = {
+        "µs per row": {"batch_us": "batch", "one_us": "one row per call"},
+        "training seconds": {"train_cpu_s": "CPU", "train_wall_s": "wall"},
+        "GiB": {"train_gib": "training peak", "model_gb": "model"},
+        "precision": {"P@1": "P@1", "P@3": "P@3", "P@5": "P@5"},
+    }
+    shown = [row | {"model_gb": row["model_mb"] / 1073.741824} for row in rows]
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(14, 3.2), layout="constrained")
+    for axis, (title, curves) in zip(axes, panels.items(), strict=True):
+        for column, name in curves.items():
+            axis.plot([row["labels"] for row in shown], [row[column] for row in shown], marker="o", label=name)
+        axis.set(title=title, xlabel="labels", xscale="log")
+        axis.set(**({"yscale": "log"} if title in ("training seconds", "GiB") else {"ylim": (0, None)}))
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=110)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rungs", type=int, nargs="+", default=RUNGS, help="numbers of labels")
+    parser.add_argument("--rows", type=int, default=SHAPES[FAMILY].n_train, help="training rows; fewer for a rehearsal")
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    parser.add_argument("--step", choices=("train", "serve"), help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.step:
+        training = options.step == "train"
+        row = train(options.rungs[0], options.rows, options.folder) if training else serve(options.folder)
+        print(json.dumps(row))
+        return
+    options.out.mkdir(parents=True, exist_ok=True)
+    store = options.out / "growth.json"
+    cells = json.loads(store.read_text()) if store.exists() else {}
+    about = {"blockxmc": blockxmc.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
+    for n_labels in options.rungs:
+        key = f"{options.rows} rows, {n_labels} labels"
+        if key not in cells:
+            cells[key] = climb(n_labels, options.rows) | about
+            store.write_text(json.dumps(cells, indent=1) + "\n")
+        row = cells[key]
+        print(f"{key}: {row['train_cpu_s']:.0f} CPU s, {row['batch_us']:.1f} µs, P@1 {row['P@1']:.2f}", flush=True)
+    rows = sorted((row for row in cells.values() if row["rows"] == options.rows), key=lambda row: row["labels"])
+    (options.out / "growth.md").write_text(report(rows))
+    draw(rows, options.out / "growth.png")
+
+
+if __name__ == "__main__":
+    main()
