@@ -80,7 +80,9 @@ def fewest_products(
         tried.append({"n_blocks": n_blocks, **found})
     enough = FLOOR * max(t["captured"] for t in tried) if lam is not None else 0.0
     best = min((t for t in tried if t["captured"] >= enough), key=lambda t: (t["products"], t["n_blocks"]))
-    return Choice(int(best["n_blocks"]), "fewest products (blocks + labels of those visited) at the captured share", tried)
+    return Choice(
+        int(best["n_blocks"]), "fewest products (blocks + labels of those visited) at the captured share", tried
+    )
 
 
 def _products(
