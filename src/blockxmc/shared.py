@@ -148,11 +148,12 @@ def train_shared(
     n, m = Y.shape
     visits = _visits(assignment, routed, len(label_clusters))
     holds = _holds(label_clusters, m)
-    order = _by_home(Y, assignment, len(label_clusters))
+    expected = _expected_rows(visits, holds, Y)
+    order = _neighbours(Y, assignment, len(label_clusters), expected)
     parts: list[Any] = []
     pairs = 0
     with reporter.phase("train labels", m) as phase:
-        for labels in _batches(visits, holds, Y, order):
+        for labels in _batches(expected, order):
             rows = _rows_of_labels(visits, holds, Y, labels)
             pairs += rows.nnz
             job = Job(threads, seed, _Shifted(phase, sum(part.n_labels for part in parts)))
@@ -209,21 +210,28 @@ def _holds(label_clusters: Sequence[Ids], n_labels: int) -> sparse.csr_array:
     return sparse.csr_array((np.ones(ids.size, np.float32), ids, indptr), shape=(len(label_clusters), n_labels))
 
 
-def _by_home(Y: sparse.csr_array, assignment: I32, n_blocks: int) -> NDArray[np.intp]:
-    """Labels in the order of their home blocks: neighbours then learn from similar rows, which the solver likes."""
+def _expected_rows(visits: sparse.csr_array, holds: sparse.csr_array, Y: sparse.csr_array) -> NDArray[np.float64]:
+    """About how many rows each label learns from: rows of several of its blocks are counted more than once."""
+    rows_per_block = np.bincount(visits.indices, minlength=holds.shape[0]).astype(np.float64)
+    return np.asarray(rows_per_block @ holds) + np.bincount(Y.indices, minlength=Y.shape[1])
+
+
+def _neighbours(
+    Y: sparse.csr_array, assignment: I32, n_blocks: int, expected: NDArray[np.float64]
+) -> NDArray[np.intp]:
+    """Labels in the order of their home blocks, and then of their rows: neighbours learn from about the same rows.
+
+    The solver takes labels that do sixteen at a time.
+    """
     home = np.full(Y.shape[1], n_blocks, np.int64)
     labels, blocks = home_blocks(Y, assignment, n_blocks)
     home[labels] = blocks
-    return np.argsort(home, kind="stable")
+    return np.lexsort((expected, home))
 
 
-def _batches(
-    visits: sparse.csr_array, holds: sparse.csr_array, Y: sparse.csr_array, order: NDArray[np.intp]
-) -> Iterator[NDArray[np.intp]]:
+def _batches(expected: NDArray[np.float64], order: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
     """Stretches of labels whose training rows fit into memory together."""
-    rows_per_block = np.bincount(visits.indices, minlength=holds.shape[0]).astype(np.float64)
-    expected = (rows_per_block @ holds)[order] + np.bincount(Y.indices, minlength=Y.shape[1])[order]
-    stretch = (np.cumsum(expected) // PAIRS_AT_A_TIME).astype(np.int64)
+    stretch = (np.cumsum(expected[order]) // PAIRS_AT_A_TIME).astype(np.int64)
     yield from np.split(order, np.flatnonzero(np.diff(stretch)) + 1)
 
 

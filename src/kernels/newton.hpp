@@ -1,7 +1,8 @@
 // One-vs-all linear classifiers: many binary problems min_w 1/2 |w|^2 + C sum_i loss(s_i w.x_i) on shared rows.
 //
-// Labels are solved sixteen at a time (LaneNewton); one that is trained on few rows only is solved alone (LocalSvm). They
-// are grouped in a fixed order that does not depend on the number of threads, so neither do the results.
+// Labels are solved sixteen at a time (LaneNewton). Those that are trained on few rows only are solved on a copy of these:
+// sixteen neighbours on the union of their rows where they have most of them in common, else each one alone (LocalSvm).
+// Groups are made in a fixed order that does not depend on the number of threads, so neither do the results.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "lane_newton.hpp"
+#include "row_subset.hpp"
 #include "threads.hpp"
 
 // Lists of sorted row numbers, one list per label.
@@ -63,25 +65,28 @@ class OneVsAll {
     }
 
   private:
+    enum class Way { together, on_union, alone };
     struct Group {
-        bool alone;  // solved one by one on few rows, not side by side on all of them
+        Way way;
         std::vector<int64_t> labels;
     };
     // What a thread reuses from group to group, made when first needed.
     struct Worker {
         std::unique_ptr<LaneNewton> lanes;
         std::unique_ptr<LocalSvm> local;
+        std::unique_ptr<RowSubset> subset;
     };
 
     static constexpr int64_t kFewRows = 8;     // "few": less than one row of this many
     static constexpr int64_t kAloneGroup = 8;  // labels per work item when solved alone
+    static constexpr int64_t kInCommon = 4;    // neighbours go together when a row of their union serves this many of them
 
     // Groups of labels of similar frequency, frequent ones first. Labels without positives have the same weights when they
     // are trained on all rows: one is solved for all.
     void plan(int64_t n_labels, const RowLists &positives, const std::optional<RowLists> &members) {
         const int64_t n = rows_.x.n_rows;
         source_.resize(n_labels);
-        std::vector<int64_t> together, alone;
+        std::vector<int64_t> together, few;
         int64_t empty = -1;
         for (int64_t j = 0; j < n_labels; ++j) {
             const int64_t size = members ? static_cast<int64_t>((*members)[j].size()) : n;
@@ -91,22 +96,41 @@ class OneVsAll {
                 source_[j] = empty;
             }
             if (source_[j] != j) continue;
-            (size * kFewRows < n && objective_.loss == Loss::squared_hinge ? alone : together).push_back(j);
+            (size * kFewRows < n && objective_.loss == Loss::squared_hinge ? few : together).push_back(j);
         }
         std::stable_sort(together.begin(), together.end(),
                          [&](int64_t a, int64_t b) { return positives[a].size() > positives[b].size(); });
         groups_.clear();
-        for (const auto &[labels, size] : {std::pair{&together, int64_t{kLanes}}, std::pair{&alone, kAloneGroup}})
-            for (auto at = labels->begin(); at != labels->end();) {
-                const auto stop = at + std::min<int64_t>(size, labels->end() - at);
-                groups_.push_back({labels == &alone, {at, stop}});
-                at = stop;
+        for (size_t at = 0; at < together.size(); at += kLanes) add_group(Way::together, together, at, kLanes);
+        std::vector<int64_t> last(n, -1);  // group that has last seen a row
+        for (size_t at = 0; at < few.size(); at += kLanes) {
+            int64_t pairs = 0, rows = 0;
+            for (size_t j = at; j < std::min(at + kLanes, few.size()); ++j)
+                for (int32_t i : (*members)[few[j]]) {
+                    rows += last[i] != static_cast<int64_t>(at);
+                    last[i] = static_cast<int64_t>(at);
+                    ++pairs;
+                }
+            if (pairs >= kInCommon * rows) {
+                add_group(Way::on_union, few, at, kLanes);
+            } else {
+                add_group(Way::alone, few, at, kAloneGroup);
+                add_group(Way::alone, few, at + kAloneGroup, kAloneGroup);
             }
+        }
+    }
+
+    void add_group(Way way, const std::vector<int64_t> &labels, size_t from, int64_t size) {
+        const size_t to = std::min(from + size, labels.size());
+        if (from < to) groups_.push_back({way, {labels.begin() + from, labels.begin() + to}});
     }
 
     void solve(const Group &group, const RowLists &positives, const std::optional<RowLists> &members, const MeanRow &mean,
                Worker &worker) {
-        if (group.alone) {
+        if (group.way == Way::on_union) {
+            if (!worker.subset) worker.subset = std::make_unique<RowSubset>(rows_);
+            solve_on_union(group, positives, *members, *worker.subset);
+        } else if (group.way == Way::alone) {
             if (!worker.local) worker.local = std::make_unique<LocalSvm>(rows_);
             for (int64_t j : group.labels) solve_alone(j, positives[j], (*members)[j], *worker.local);
         } else {
@@ -130,9 +154,39 @@ class OneVsAll {
         for (size_t f = 0; f < w.size(); ++f) keep(j, {local.features()[f], w[f]});
     }
 
+    void solve_on_union(const Group &group, const RowLists &positives, const RowLists &members, RowSubset &subset) {
+        std::vector<int32_t> rows;
+        for (int64_t j : group.labels) rows.insert(rows.end(), members[j].begin(), members[j].end());
+        std::sort(rows.begin(), rows.end());
+        rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+        subset.take(rows);
+        std::vector<LaneMask> positive(rows.size(), 0), member(rows.size(), 0);
+        for (size_t lane = 0; lane < group.labels.size(); ++lane) {
+            mark(rows, positives[group.labels[lane]], lane, positive);
+            mark(rows, members[group.labels[lane]], lane, member);
+        }
+        const MeanRow mean(subset.rows());
+        LaneNewton lanes(subset.rows(), objective_, mean);
+        lanes.solve(lanes_in(group), positive.data(), member.data(), false);
+        for (size_t f = 0; f < lanes.weights().size(); ++f)
+            for (size_t lane = 0; lane < group.labels.size(); ++lane)
+                keep(group.labels[lane], {subset.feature(f), lanes.weights()[f][static_cast<int>(lane)]});
+    }
+
+    // Sets the bit of the lane for each of `some`, which ascend like the rows and are among them.
+    static void mark(const std::vector<int32_t> &rows, std::span<const int32_t> some, size_t lane, std::vector<LaneMask> &out) {
+        size_t at = 0;
+        for (int32_t i : some) {
+            while (rows[at] < i) ++at;
+            out[at] |= 1u << lane;
+        }
+    }
+
+    static LaneMask lanes_in(const Group &group) { return static_cast<LaneMask>((1u << group.labels.size()) - 1); }
+
     void solve_together(const Group &group, const RowLists &positives, const std::optional<RowLists> &members,
                         LaneNewton &lanes) {
-        const LaneMask all = static_cast<LaneMask>((1u << group.labels.size()) - 1);
+        const LaneMask all = lanes_in(group);
         std::vector<LaneMask> positive(rows_.x.n_rows, 0), member(rows_.x.n_rows, members ? 0 : all);
         for (size_t lane = 0; lane < group.labels.size(); ++lane) {
             for (int32_t i : positives[group.labels[lane]]) positive[i] |= 1u << lane;

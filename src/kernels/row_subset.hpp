@@ -1,0 +1,56 @@
+// Some rows of X copied out with their own numbering of the features, so that what is computed on them costs in proportion to
+// them and nothing to the size of X.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lanes.hpp"
+
+class RowSubset {
+  public:
+    explicit RowSubset(const Rows &all) : all_(all), slot_(all.x.n_cols, -1) {}
+
+    // Takes the listed rows in place of those held before.
+    void take(std::span<const int32_t> rows) {
+        for (int32_t f : features_) slot_[f] = -1;
+        features_.clear();
+        columns_.clear();
+        values_.clear();
+        indptr_.assign(1, 0);
+        for (int32_t i : rows) {
+            for (int64_t k = all_.x.indptr[i]; k < all_.x.indptr[i + 1]; ++k) columns_.push_back(number(all_.x.indices[k]));
+            values_.insert(values_.end(), all_.x.data + all_.x.indptr[i], all_.x.data + all_.x.indptr[i + 1]);
+            indptr_.push_back(static_cast<int64_t>(columns_.size()));
+        }
+    }
+
+    Rows rows() const {
+        return {{indptr_.data(), columns_.data(), values_.data(), static_cast<int64_t>(indptr_.size()) - 1,
+                 static_cast<int64_t>(features_.size())},
+                all_.bias};
+    }
+
+    // The feature of all rows behind a feature of these; the bias comes last in both.
+    int32_t feature(size_t local) const {
+        return local < features_.size() ? features_[local] : static_cast<int32_t>(all_.x.n_cols);
+    }
+
+  private:
+    int32_t number(int32_t feature) {
+        int32_t &slot = slot_[feature];
+        if (slot < 0) {
+            slot = static_cast<int32_t>(features_.size());
+            features_.push_back(feature);
+        }
+        return slot;
+    }
+
+    const Rows all_;
+    std::vector<int32_t> slot_;  // feature -> local number, -1: in none of the rows
+    std::vector<int32_t> features_, columns_;
+    std::vector<float> values_;
+    std::vector<int64_t> indptr_{0};
+};
