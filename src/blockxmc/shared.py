@@ -39,7 +39,7 @@ CAPTURED_FLOOR = 0.9
 COMMON_BLOCKS = 4
 COMMON_SHARE = 16
 # Weights of the router below this are dropped: it only has to rank blocks.
-ROUTER_PRUNE = 0.05
+ROUTER_PRUNE = 0.1
 # Random rows that tell a block of the router what is not its own, beside the rows of a few other blocks.
 ROUTER_SAMPLE = 8192
 
@@ -50,7 +50,8 @@ def partition_for_shared(
     """Many small blocks that start from clusters of labels; lambda keeps nine tenths of the positives where it is open."""
     n_blocks, lam = options.n_blocks, options.lam
     if n_blocks in ("auto", "cost"):
-        n_blocks = choice.fewest_products(X, Y, None, "quadratic", seed=seed, threads=threads).n_blocks
+        cheapest = choice.fewest_products(X, Y, None, "quadratic", seed=seed, threads=threads, visited=AUTO_ROUTE)
+        n_blocks = cheapest.n_blocks
     start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)._fit(
         X, Y, reporter
     )

@@ -198,6 +198,16 @@ class TestChoice:
         part = choice.fewest_products(X, Y, None, "quadratic", seed=0, threads=1)
         assert whole.n_blocks / 2 <= part.n_blocks <= whole.n_blocks * 2
 
+    def test_rows_that_visit_several_blocks_want_smaller_ones(self):
+        X, Y, _ = planted(n=4000, groups=16, d=160, m=800)
+        once, often = (
+            choice.fewest_products(X, Y, None, "quadratic", seed=0, threads=1, visited=visited) for visited in (1, 8)
+        )
+        assert often.n_blocks > once.n_blocks
+        for t in often.tried:
+            expected = t["n_blocks"] + min(8, t["n_blocks"]) * t["labels_per_row"]
+            assert t["products"] == pytest.approx(expected)
+
     def test_a_lambda_that_binds_is_respected(self):
         X, Y, _ = planted(n=2000, groups=8, d=160, m=400)
         chosen = choice.fewest_products(X, Y, 5.0, "quadratic", seed=0, threads=1)

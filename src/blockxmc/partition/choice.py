@@ -41,24 +41,34 @@ def lam_at_floor(ranking: Ranking, objective: ObjectiveName, floor: float = FLOO
 
 
 def fewest_products(
-    X: sparse.csr_array, Y: sparse.csr_array, lam: float | None, objective: ObjectiveName, *, seed: int, threads: int
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    lam: float | None,
+    objective: ObjectiveName,
+    *,
+    seed: int,
+    threads: int,
+    visited: int = 1,
 ) -> Choice:
-    """The number of blocks q with the smallest q + E|L| among those that capture enough.
+    """The number of blocks q with the smallest q + visited * E|L| among those that capture enough.
+
+    A row that visits several blocks meets the labels of them all, so the more it visits, the smaller they should be.
 
     One balanced tree gives the partitions into 1, 2, 4, ... blocks, and the closed-form path the labels each of them
     needs: at the given lambda, or, where that is open too, at the lambda that captures ``FLOOR`` of the positives. With
     lambda given, captured must reach ``FLOOR`` times the best of the grid. On very many rows a sample is used whose blocks
     have as many rows as those of the full data would have, since that is what the labels in a block depend on most.
     """
-    whole = _products(Y, np.zeros(Y.shape[0], np.int32), 1, lam, objective, threads)
+    whole = _products(Y, np.zeros(Y.shape[0], np.int32), 1, lam, objective, threads, n_blocks=1, visited=1)
     tried = [{"n_blocks": 1, **whole}]
     n_rows = Y.shape[0]
     share = 1.0
     if n_rows > SAMPLE_ROWS:
         rows = np.sort(np.random.default_rng(seed).choice(n_rows, SAMPLE_ROWS, replace=False))
         X, Y, share = sparse.csr_array(X[rows]), sparse.csr_array(Y[rows]), SAMPLE_ROWS / n_rows
-    # With every label in one block only, sqrt(labels) blocks would be best; overlap moves that up, but not by more than 8.
-    limit = min(Y.shape[0] // MIN_ROWS, int(8 * whole["products"] ** 0.5 * share))
+    # With every label in one block only, sqrt(visited * labels) blocks would be best; overlap moves that up, but not by
+    # more than 8.
+    limit = min(Y.shape[0] // MIN_ROWS, int(8 * (visited * whole["products"]) ** 0.5 * share))
     depth = max(limit, 1).bit_length() - 1
     with Reporter().phase("") as silent:
         leaves = balanced_tree(X, 2**depth, seed=seed, threads=threads, phase=silent)
@@ -66,30 +76,35 @@ def fewest_products(
         n_blocks = round(2**level / share)
         assignment = leaves >> np.int32(depth - level)
         # lambda is per row count of a block, which the sample keeps: no rescaling.
-        found = _products(Y, assignment, 2**level, lam, objective, threads, router=n_blocks)
+        found = _products(Y, assignment, 2**level, lam, objective, threads, n_blocks=n_blocks, visited=visited)
         tried.append({"n_blocks": n_blocks, **found})
     enough = FLOOR * max(t["captured"] for t in tried) if lam is not None else 0.0
     best = min((t for t in tried if t["captured"] >= enough), key=lambda t: (t["products"], t["n_blocks"]))
-    return Choice(int(best["n_blocks"]), "fewest products (blocks + labels of a block) at the captured share", tried)
+    return Choice(
+        int(best["n_blocks"]), "fewest products (blocks + labels of those visited) at the captured share", tried
+    )
 
 
 def _products(
     Y: sparse.csr_array,
     assignment: I32,
-    n_blocks: int,
+    n_groups: int,
     lam: float | None,
     objective: ObjectiveName,
     threads: int,
-    router: int = 1,
+    *,
+    n_blocks: int,
+    visited: int,
 ) -> dict[str, float]:
-    ranking = Ranking.of(Y, assignment, n_blocks, threads=threads)
+    """What it costs to serve from a partition into ``n_groups``, of which all rows would give ``n_blocks``."""
+    ranking = Ranking.of(Y, assignment, n_groups, threads=threads)
     at = lam_at_floor(ranking, objective) if lam is None else lam
     path = ranking.path(objective, Y.nnz, [at])
     return {
         "lam": at,
         "captured": float(path.captured[0]),
         "labels_per_row": float(path.cost[0]),
-        "products": router + float(path.cost[0]),
+        "products": n_blocks + min(visited, n_blocks) * float(path.cost[0]),
     }
 
 
