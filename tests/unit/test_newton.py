@@ -119,7 +119,7 @@ def test_same_bits_for_any_number_of_threads(loss):
         assert np.array_equal(one.bias, other.bias)
 
 
-@pytest.mark.parametrize("share, in_common", [(0.05, False), (0.5, False), (0.05, True)])
+@pytest.mark.parametrize(("share", "in_common"), [(0.05, False), (0.5, False), (0.05, True)])
 @pytest.mark.parametrize("bias", [1.0, None])
 def test_training_on_some_rows_equals_training_on_a_slice(share, in_common, bias):
     X, Y = make_text(800, 150, 19, seed=9)
