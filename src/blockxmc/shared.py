@@ -35,9 +35,9 @@ TAUGHT_BLOCKS = 2
 PAIRS_AT_A_TIME = 2**26
 # Share of the positives that the label clusters of the start keep where lambda is left open.
 CAPTURED_FLOOR = 0.9
-# A label is common when it lives in more blocks than this, and in more than this part of all blocks.
-COMMON_BLOCKS = 4
-COMMON_SHARE = 16
+# A label that lives in more blocks than this is common: with fewer copies a model is smaller, with fewer common labels
+# it is faster; here both are near their best.
+COMMON_BLOCKS = 8
 # Weights of the router below this are dropped: it only has to rank blocks.
 ROUTER_PRUNE = 0.1
 # Random rows that tell a block of the router what is not its own, beside the rows of a few other blocks.
@@ -104,7 +104,7 @@ def common_labels(label_clusters: Sequence[Ids], n_labels: int) -> NDArray[np.in
     visited ones does, it is scored, but stands far below all others.
     """
     counts = np.bincount(np.concatenate([np.asarray(ids, np.int64) for ids in label_clusters]), minlength=n_labels)
-    return np.flatnonzero(counts > max(COMMON_BLOCKS, len(label_clusters) / COMMON_SHARE))
+    return np.flatnonzero(counts > COMMON_BLOCKS)
 
 
 def pack_shared(
