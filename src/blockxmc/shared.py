@@ -41,7 +41,7 @@ COMMON_BLOCKS = 8
 # Weights of the router below this are dropped: it only has to rank blocks.
 ROUTER_PRUNE = 0.1
 # Random rows that tell a block of the router what is not its own, beside the rows of a few other blocks.
-ROUTER_SAMPLE = 8192
+ROUTER_SAMPLE = 4096
 
 
 def partition_for_shared(
@@ -108,14 +108,18 @@ def common_labels(label_clusters: Sequence[Ids], n_labels: int) -> NDArray[np.in
 
 
 def pack_shared(
-    weights: LinearWeights | OpaqueWeights, label_clusters: Sequence[Ids], *, n_features: int, n_labels: int
+    weights: LinearWeights | OpaqueWeights,
+    label_clusters: Sequence[Ids],
+    *,
+    n_features: int,
+    n_labels: int,
+    half: bool = True,
 ) -> Scorer:
-    """Weights packed per block; those of the common labels stand in one last block only."""
+    """Weights packed per block, in half precision; those of the common labels stand in one last block only."""
+    options: Any = {"n_features": n_features, "n_labels": n_labels, "half": half}
     common = common_labels(label_clusters, n_labels)
     if not common.size or isinstance(weights, OpaqueWeights):
-        return Scorer.pack(
-            list(weights.split(label_clusters)), label_clusters, n_features=n_features, n_labels=n_labels
-        )
+        return Scorer.pack(list(weights.split(label_clusters)), label_clusters, **options)
     listed = np.zeros(n_labels, bool)
     listed[common] = True
     # In its blocks a common label is an empty name: no weights, and a score that never counts.
@@ -124,7 +128,7 @@ def pack_shared(
     own = LinearWeights(sparse.csr_array(weights.coef @ keep), bias, weights.mass, weights.features)
     own.coef.eliminate_zeros()
     parts = [*own.split(label_clusters), *weights.split([common])]
-    return Scorer.pack(parts, [*label_clusters, common], n_features=n_features, n_labels=n_labels)
+    return Scorer.pack(parts, [*label_clusters, common], **options)
 
 
 @dataclass(frozen=True)
