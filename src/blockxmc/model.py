@@ -13,20 +13,12 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner
-from blockxmc.merging import fit_merging
 from blockxmc.partition import Partitioner
 from blockxmc.progress import Reporter
 from blockxmc.routing import Router, assess_routing
 from blockxmc.scoring import Scorer
-from blockxmc.shared import (
-    AUTO_ROUTE,
-    cover_all_labels,
-    make_router,
-    outside_violations,
-    pack_shared,
-    partition_for_shared,
-    train_shared,
-)
+from blockxmc.shared import AUTO_ROUTE, partition_for_shared
+from blockxmc.shared_fit import fit_shared
 from blockxmc.weights import Weights
 
 WEIGHTS = ("auto", "shared", "per-block", "global")
@@ -42,7 +34,7 @@ class BlockwiseClassifier(BlocksEstimator):
     Parameters
     ----------
     base : a blockxmc learner or any scikit-learn classifier; None means ``DiSMEC()``, with shared weights
-        ``DiSMEC(prune=0.1, tol=0.1)``: a model an order of magnitude smaller at the same precision.
+        ``DiSMEC(C=0.5, prune=0.1, tol=0.1)``: a model an order of magnitude smaller at the same or better precision.
     partitioner : a :class:`Partitioner` with further options of the partition; None means its defaults.
     n_blocks : number of blocks, ``"paper"`` (the paper's search), ``"cost"`` (fewest products) or ``"auto"`` (= cost).
     lam : the paper's lambda (larger: fewer labels per block), or ``"auto"``.
@@ -119,19 +111,9 @@ class BlockwiseClassifier(BlocksEstimator):
     ) -> Blocks:
         """One vector per label for all blocks, block probabilities merged in, scores calibrated."""
         options: Any = {"threads": self._threads, "seed": self.random_state or 0}
-        assignment = self.partition_.assignment_
-        clusters = cover_all_labels(Y, assignment, self.partition_.label_clusters_)
-        merging = fit_merging(learner, X, Y, assignment, clusters, route, reporter, **options)
-        reporter.say(_expectation(self.partition_, merging.held_out, f"block probabilities count {merging.slope:g}"))
-        router = make_router().fit(X, assignment, n_blocks=len(clusters), threads=self._threads, reporter=reporter)
-        routed = router.blocks(X, route, threads=self._threads)
-        shared = train_shared(learner, X, Y, assignment, routed, clusters, reporter, **options)
-        self.cost_ = merging.held_out | {
-            "trained_pairs": shared.share_of_pairs,
-            "outside_violations": outside_violations(shared, X, Y, assignment, routed, clusters),
-        }
-        scorer = pack_shared(shared.weights, clusters, n_features=X.shape[1], n_labels=Y.shape[1])
-        return Blocks(router, scorer, route, merging.slope, merging.calibration)
+        blocks, self.cost_ = fit_shared(learner, X, Y, self.partition_, route, reporter, **options)
+        reporter.say(_expectation(self.partition_, self.cost_, f"block probabilities count {blocks.slope:g}"))
+        return blocks
 
     def _fit_apart(
         self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, route: int, reporter: Reporter
@@ -206,8 +188,8 @@ class BlockwiseClassifier(BlocksEstimator):
 
 
 def lean_dismec() -> DiSMEC:
-    """The default base of shared weights: pruned harder and solved less tightly than DiSMEC's own defaults."""
-    return DiSMEC(prune=0.1, tol=0.1)
+    """The default base of shared weights: held back, pruned and solved less tightly than DiSMEC's own defaults."""
+    return DiSMEC(C=0.5, prune=0.1, tol=0.1)
 
 
 def _expectation(partition: Partitioner, held_out: dict[str, float], scores: str) -> str:

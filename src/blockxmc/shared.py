@@ -18,7 +18,7 @@ from scipy import sparse
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.learners.sklearn_adapter import OpaqueWeights, constants
 from blockxmc.partition import Partitioner, choice
-from blockxmc.progress import Reporter
+from blockxmc.progress import Reporter, Shifted
 from blockxmc.routing import Router
 from blockxmc.scoring import Scorer
 from blockxmc.weights import Ids, LinearWeights
@@ -28,6 +28,9 @@ I32 = NDArray[np.int32]
 # Blocks a row visits where the user leaves it open: a few small blocks find nearly every label that eight would, at half
 # the cost.
 AUTO_ROUTE = 4
+# Of the blocks a row would visit, those whose labels learn from it. Half of what serving visits is enough: block
+# probabilities, merged into the scores, hold back labels that overrate rows they have not seen.
+TAUGHT_BLOCKS = 2
 # (label, row) pairs listed at a time while labels are trained (a quarter of a gigabyte).
 PAIRS_AT_A_TIME = 2**26
 # Share of the positives that the label clusters of the start keep where lambda is left open.
@@ -75,7 +78,8 @@ def cover_all_labels(Y: sparse.csr_array, assignment: I32, label_clusters: Seque
     """
     covered = np.zeros(Y.shape[1], bool)
     covered[np.concatenate([np.asarray(ids) for ids in label_clusters])] = True
-    labels, homes = home_blocks(Y, assignment, len(label_clusters))
+    nowhere_else = np.empty((assignment.size, 0), np.int32)
+    labels, homes = home_blocks(Y, visits_of(assignment, nowhere_else, len(label_clusters)))
     lost = ~covered[labels]
     extra = [labels[lost & (homes == block)] for block in range(len(label_clusters))] if lost.any() else None
     if extra is None:
@@ -83,15 +87,14 @@ def cover_all_labels(Y: sparse.csr_array, assignment: I32, label_clusters: Seque
     return [np.sort(np.concatenate([ids, more])) for ids, more in zip(label_clusters, extra, strict=True)]
 
 
-def home_blocks(Y: sparse.csr_array, assignment: I32, n_blocks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Labels with positives, and the block that holds most of each one's positives (ties to the lower block)."""
-    pairs = Y.indices.astype(np.int64) * n_blocks + np.repeat(assignment, np.diff(Y.indptr))
-    keys, counts = np.unique(pairs, return_counts=True)
-    labels, blocks = keys // n_blocks, keys % n_blocks
-    order = np.lexsort((blocks, -counts, labels))
+def home_blocks(Y: sparse.csr_array, visits: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Labels with positives that visit a block, and the block most of them visit (ties to the lower block)."""
+    counts = sparse.csr_array(Y.T @ visits)
+    labels = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    order = np.lexsort((counts.indices, -counts.data, labels))
     first = np.ones(labels.size, bool)
-    first[1:] = labels[order][1:] != labels[order][:-1]
-    return labels[order][first], blocks[order][first]
+    first[1:] = labels[1:] != labels[:-1]
+    return labels[first], counts.indices[order][first].astype(np.int64)
 
 
 def common_labels(label_clusters: Sequence[Ids], n_labels: int) -> NDArray[np.int64]:
@@ -132,33 +135,54 @@ class SharedWeights:
     share_of_pairs: float
 
 
+def visits_of(assignment: I32, routed: I32, n_blocks: int, rows: NDArray[np.bool_] | None = None) -> sparse.csr_array:
+    """Rows x blocks: the block a row is assigned to and those it is routed to; nothing where ``rows`` is false."""
+    n, t = routed.shape
+    columns = np.column_stack([assignment, routed])
+    sizes = np.full(n, t + 1) if rows is None else np.where(rows, t + 1, 0)
+    blocks = columns.ravel() if rows is None else columns[rows].ravel()
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    out = sparse.csr_array((np.ones(blocks.size, np.float32), blocks, indptr), shape=(n, n_blocks))
+    out.sum_duplicates()
+    return out
+
+
 def train_shared(
     learner: Learner,
     X: sparse.csr_array,
     Y: sparse.csr_array,
-    assignment: I32,
-    routed: I32,
+    visits: sparse.csr_array,
     label_clusters: Sequence[Ids],
     reporter: Reporter,
     *,
     threads: int,
     seed: int,
+    labels: NDArray[np.intp] | None = None,
 ) -> SharedWeights:
-    """Train every label once on the rows of its blocks (assigned or routed there) and its own positives."""
-    n, m = Y.shape
-    visits = _visits(assignment, routed, len(label_clusters))
-    holds = _holds(label_clusters, m)
-    expected = _expected_rows(visits, holds, Y)
-    order = _neighbours(Y, assignment, len(label_clusters), expected)
+    """Train ``labels`` (None: all) once on the rows that visit their blocks and their own positives."""
+    labels = np.arange(Y.shape[1]) if labels is None else labels
+    holds = sparse.csr_array(_holds(label_clusters, Y.shape[1])[:, labels])
+    own = sparse.csr_array(Y[:, labels])
+    expected = _expected_rows(visits, holds, own)
+    order = _neighbours(own, visits, expected)
     parts: list[Any] = []
     pairs = 0
-    with reporter.phase("train labels", m) as phase:
-        for labels in _batches(expected, order):
-            rows = _rows_of_labels(visits, holds, Y, labels)
+    with reporter.phase("train labels", labels.size) as phase:
+        for some in _batches(expected, order):
+            rows = _rows_of_labels(visits, holds, own, some)
             pairs += rows.nnz
-            job = Job(threads, seed, _Shifted(phase, sum(part.n_labels for part in parts)))
-            parts.append(learner._train(X, sparse.csr_array(Y[:, labels]), job, rows=rows))  # type: ignore[call-arg]
-    return SharedWeights(_joined(parts, np.argsort(order)), pairs / max(n * m, 1))
+            job = Job(threads, seed, Shifted(phase, sum(part.n_labels for part in parts)))
+            parts.append(learner._train(X, sparse.csr_array(own[:, some]), job, rows=rows))  # type: ignore[call-arg]
+    return SharedWeights(_joined(parts, np.argsort(order)), pairs / max(X.shape[0] * labels.size, 1))
+
+
+def with_labels(
+    weights: LinearWeights | OpaqueWeights, labels: NDArray[np.intp], new: LinearWeights | OpaqueWeights
+) -> LinearWeights | OpaqueWeights:
+    """The weights with those of ``labels`` replaced by ``new``, which has them in this order."""
+    position = np.arange(weights.n_labels)
+    position[labels] = weights.n_labels + np.arange(labels.size)
+    return _joined([weights, new], position)
 
 
 def _joined(parts: list[Any], back: NDArray[np.intp]) -> LinearWeights | OpaqueWeights:
@@ -177,31 +201,21 @@ def outside_violations(
     shared: SharedWeights,
     X: sparse.csr_array,
     Y: sparse.csr_array,
-    assignment: I32,
-    routed: I32,
+    visits: sparse.csr_array,
     label_clusters: Sequence[Ids],
 ) -> float:
     """Share of (row, label) pairs outside the training rows whose margin would have taught the label much.
 
     A row outside a label's rows changes the label's solution only if its score lies above -1, and much only if it lies
-    well above: -0.5 here. Measured on a sample of rows; near zero means that training on the union lost nothing.
+    well above: -0.5 here. Measured on a sample of the rows that teach any label; near zero means that training on the
+    union lost nothing.
     """
-    rows = np.linspace(0, X.shape[0] - 1, min(X.shape[0], 256)).astype(int)
-    visits = _visits(assignment, routed, len(label_clusters))[rows]
-    inside = sparse.csr_array(visits @ _holds(label_clusters, Y.shape[1]) + Y[rows]).toarray() > 0
+    teaching = np.flatnonzero(np.diff(visits.indptr))
+    rows = teaching[np.linspace(0, teaching.size - 1, min(teaching.size, 256)).astype(int)]
+    inside = sparse.csr_array(visits[rows] @ _holds(label_clusters, Y.shape[1]) + Y[rows]).toarray() > 0
     scores = shared.weights.scores(sparse.csr_array(X[rows]))
     outside = ~inside
     return float((scores[outside] > -0.5).mean()) if outside.any() else 0.0
-
-
-def _visits(assignment: I32, routed: I32, n_blocks: int) -> sparse.csr_array:
-    n, t = routed.shape
-    columns = np.column_stack([assignment, routed]).ravel()
-    out = sparse.csr_array(
-        (np.ones(columns.size, np.float32), columns, np.arange(n + 1) * (t + 1)), shape=(n, n_blocks)
-    )
-    out.sum_duplicates()
-    return out
 
 
 def _holds(label_clusters: Sequence[Ids], n_labels: int) -> sparse.csr_array:
@@ -216,15 +230,13 @@ def _expected_rows(visits: sparse.csr_array, holds: sparse.csr_array, Y: sparse.
     return np.asarray(rows_per_block @ holds) + np.bincount(Y.indices, minlength=Y.shape[1])
 
 
-def _neighbours(
-    Y: sparse.csr_array, assignment: I32, n_blocks: int, expected: NDArray[np.float64]
-) -> NDArray[np.intp]:
-    """Labels in the order of their home blocks, and then of their rows: neighbours learn from about the same rows.
+def _neighbours(Y: sparse.csr_array, visits: sparse.csr_array, expected: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Labels in the order of the block that most of their positives visit, and then of their number of rows.
 
-    The solver takes labels that do sixteen at a time.
+    Neighbours then learn from about the same rows: the solver takes labels that do sixteen at a time.
     """
-    home = np.full(Y.shape[1], n_blocks, np.int64)
-    labels, blocks = home_blocks(Y, assignment, n_blocks)
+    home = np.full(Y.shape[1], visits.shape[1])
+    labels, blocks = home_blocks(Y, visits)
     home[labels] = blocks
     return np.lexsort((expected, home))
 
@@ -241,13 +253,3 @@ def _rows_of_labels(
     """labels x rows, ascending: the rows each label learns from."""
     pairs = sparse.csr_array(visits @ sparse.csr_array(holds[:, labels])) + sparse.csr_array(Y[:, labels])
     return sparse.csr_array(sparse.csc_array(pairs).T)
-
-
-class _Shifted:
-    """A phase that goes on where the batches before it ended."""
-
-    def __init__(self, phase: Any, done: int) -> None:
-        self._phase, self._done = phase, done
-
-    def update(self, done: int) -> None:
-        self._phase.update(self._done + done)

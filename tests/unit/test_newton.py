@@ -119,16 +119,18 @@ def test_same_bits_for_any_number_of_threads(loss):
         assert np.array_equal(one.bias, other.bias)
 
 
-@pytest.mark.parametrize("share", [0.05, 0.5])
-def test_training_on_some_rows_equals_training_on_a_slice(share):
-    X, Y = make_text(800, 150, 12, seed=9)
+@pytest.mark.parametrize(("share", "in_common"), [(0.05, False), (0.5, False), (0.05, True)])
+@pytest.mark.parametrize("bias", [1.0, None])
+def test_training_on_some_rows_equals_training_on_a_slice(share, in_common, bias):
+    X, Y = make_text(800, 150, 19, seed=9)
     rng = np.random.default_rng(0)
-    member = (rng.random((Y.shape[1], X.shape[0])) < share) | (Y.T.toarray() > 0) & (rng.random(X.shape[0]) < 2 * share)
+    drawn = rng.random((1, X.shape[0])).repeat(Y.shape[1], 0) if in_common else rng.random((Y.shape[1], X.shape[0]))
+    member = (drawn < share) | (Y.T.toarray() > 0) & (rng.random(X.shape[0]) < 2 * share)
     Y = as_indicator(Y.toarray() * member.T)
-    weights = train(X, Y, rows=sparse.csr_array(member.astype(np.float32)))
+    weights = train(X, Y, rows=sparse.csr_array(member.astype(np.float32)), bias=bias)
     for j in range(Y.shape[1]):
         rows = np.flatnonzero(member[j])
-        alone = train(as_csr(X[rows]), as_indicator(Y[rows][:, [j]]))
+        alone = train(as_csr(X[rows]), as_indicator(Y[rows][:, [j]]), bias=bias)
         np.testing.assert_allclose(weights.coef[:, [j]].toarray(), alone.coef.toarray(), atol=1e-3)
         np.testing.assert_allclose(weights.bias[j], alone.bias[0], atol=1e-3)
 

@@ -6,13 +6,14 @@ from scipy import sparse
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, PPDSparse, load, metrics
+from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, PPDSparse, load, metrics, shared_fit
 from blockxmc import shared as shared_module
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
+from blockxmc.learners.sklearn_adapter import as_learner
 from blockxmc.progress import Reporter
 from blockxmc.scoring import Routed, Scorer
-from blockxmc.shared import common_labels, cover_all_labels, pack_shared, train_shared
+from blockxmc.shared import common_labels, cover_all_labels, pack_shared, train_shared, visits_of, with_labels
 from blockxmc.weights import LinearWeights
 
 
@@ -109,7 +110,8 @@ def test_labels_learn_from_the_union_of_their_rows():
     routed = ((np.arange(120)[:, None] + [1, 5]) % 3).astype(np.int32)
     clusters = cover_all_labels(Y, assignment, [np.array([0, 2, 4]), np.array([1, 2]), np.array([3])])
     learner = DiSMEC(tol=1e-6, prune=0.0)
-    found = train_shared(learner, X, Y, assignment, routed, clusters, Reporter(), threads=1, seed=0)
+    visits = visits_of(assignment, routed, len(clusters))
+    found = train_shared(learner, X, Y, visits, clusters, Reporter(), threads=1, seed=0)
     for label in range(Y.shape[1]):
         blocks = [block for block, ids in enumerate(clusters) if label in ids]
         rows = np.isin(assignment, blocks) | np.isin(routed, blocks).any(axis=1)
@@ -178,3 +180,53 @@ def test_scores_are_calibrated():
     for low, high in ((0.0, 0.2), (0.5, 1.0)):
         inside = (scores.data >= low) & (scores.data < high)
         assert abs(right[inside].mean() - scores.data[inside].mean()) < 0.12
+
+
+@pytest.mark.parametrize("base", [DiSMEC(tol=1e-6, prune=0.0), DecisionTreeClassifier(max_depth=2, random_state=0)])
+def test_some_labels_can_be_trained_again(base):
+    X, Y = blocky(n=120, n_labels=14)
+    assignment = (np.arange(120) % 3).astype(np.int32)
+    clusters = cover_all_labels(Y, assignment, [np.arange(14)] * 3)
+    visits = visits_of(assignment, assignment[:, None], 3)
+    learner, options = as_learner(base, DiSMEC), {"threads": 1, "seed": 0}
+    whole = train_shared(learner, X, Y, visits, clusters, Reporter(), **options).weights
+    some = np.array([1, 5, 13])
+    none = train_shared(learner, X, Y * 0, visits, clusters, Reporter(), **options).weights
+    again = train_shared(learner, X, Y, visits, clusters, Reporter(), labels=some, **options).weights
+    mixed = with_labels(none, some, again).scores(X)
+    others = np.setdiff1d(np.arange(14), some)
+    np.testing.assert_allclose(mixed[:, some], whole.scores(X)[:, some], atol=2e-3)
+    assert_array_equal(mixed[:, others], none.scores(X)[:, others])
+
+
+def test_rows_left_out_visit_nothing():
+    assignment, routed = np.array([0, 1, 1], np.int32), np.array([[1], [1], [0]], np.int32)
+    visits = visits_of(assignment, routed, 2, np.array([True, False, True]))
+    assert_array_equal(visits.toarray() > 0, [[True, True], [False, False], [True, True]])
+
+
+def test_held_out_rows_teach_no_label_before_merging(monkeypatch):
+    X, Y = blocky(n=600, n_labels=20)
+    seen = []
+    fit_merging = shared_fit.fit_merging
+
+    def spy(router, scorer, route, new_X, new_Y, threads):
+        seen.append((scorer, new_X))
+        return fit_merging(router, scorer, route, new_X, new_Y, threads)
+
+    monkeypatch.setattr(shared_fit, "fit_merging", spy)
+    monkeypatch.setattr(shared_fit, "LEAST", 20)
+    clf = BlockwiseClassifier(n_blocks=3).fit(X, Y)
+    held_out = shared_fit.held_out_rows(600, 0)
+    assert_array_equal(seen[0][1].toarray(), X[held_out].toarray())
+    assert robbed(Y, held_out) == shared_fit.robbed_labels(Y, held_out).tolist()
+    # Labels that were robbed of few positives keep the weights that the held-out rows judged.
+    kept = np.setdiff1d(np.arange(20), robbed(Y, held_out))
+    assert kept.size
+    before = seen[0][0].scores(X, None).toarray()[:, kept]
+    assert_array_equal(clf.blocks_.scorer.scores(X, None).toarray()[:, kept], before)
+
+
+def robbed(Y, held_out):
+    dense = Y.toarray() > 0
+    return [j for j in range(Y.shape[1]) if dense[held_out, j].sum() > 0.1 * dense[:, j].sum()]

@@ -1,0 +1,120 @@
+"""From a partition to a served model with shared weights: router, labels, merging.
+
+Some rows are held out while router and labels learn, show how to merge block probabilities into the scores and what a
+score means, and then teach the labels that missed them most. Nothing is trained twice but those.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blockxmc import metrics
+from blockxmc._matrix import take_rows
+from blockxmc.blocks import Blocks
+from blockxmc.learners._learner import Learner
+from blockxmc.merging import UNFITTED, fit_merging
+from blockxmc.partition import Partitioner
+from blockxmc.progress import Reporter
+from blockxmc.routing import assess_routing
+from blockxmc.shared import (
+    TAUGHT_BLOCKS,
+    cover_all_labels,
+    make_router,
+    outside_violations,
+    pack_shared,
+    train_shared,
+    visits_of,
+    with_labels,
+)
+
+# With fewer rows nothing is held out.
+MIN_ROWS = 200
+# One row in twenty is held out, but no more than the one and, where a fifth of the rows allows, no fewer than the other.
+SHARE, MOST, LEAST = 20, 4096, 512
+# A label that has lost more than this part of its positives to the held-out rows learns again with them.
+LOST = 0.1
+
+
+def fit_shared(
+    learner: Learner,
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    partition: Partitioner,
+    route: int,
+    reporter: Reporter,
+    *,
+    threads: int,
+    seed: int,
+) -> tuple[Blocks, dict[str, float]]:
+    """Router and labels of one partition, and what its training and the held-out rows say about it."""
+    options: Any = {"threads": threads, "seed": seed}
+    sizes = {"n_features": X.shape[1], "n_labels": Y.shape[1]}
+    assignment = partition.assignment_
+    clusters = cover_all_labels(Y, assignment, partition.label_clusters_)
+    held_out = held_out_rows(X.shape[0], seed)
+    router = make_router().fit(
+        X, assignment, n_blocks=len(clusters), mask=~held_out, threads=threads, reporter=reporter
+    )
+    routed = router.blocks(X, route, threads=threads)
+    taught = routed[:, :TAUGHT_BLOCKS]
+    visits = visits_of(assignment, taught, len(clusters), ~held_out)
+    shown = sparse.csr_array(sparse.diags_array((~held_out).astype(np.float32)) @ Y)
+    shown.eliminate_zeros()
+    shared = train_shared(learner, X, shown, visits, clusters, reporter, **options)
+    cost = {
+        "trained_pairs": shared.share_of_pairs,
+        "outside_violations": outside_violations(shared, X, shown, visits, clusters),
+    }
+    scorer = pack_shared(shared.weights, clusters, **sizes)
+    if not held_out.any():
+        cost |= _too_few_rows(X, Y, assignment, clusters, route, threads)
+        return Blocks(router, scorer, route, *UNFITTED), cost
+    rows = np.flatnonzero(held_out)
+    new_X, new_Y = take_rows(X, rows), take_rows(Y, rows)
+    cost["candidate_recall"] = metrics.candidate_recall(new_Y, (routed[rows], clusters))
+    cost["router_accuracy"] = float((routed[rows, 0] == assignment[rows]).mean())
+    slope, calibration = fit_merging(router, scorer, route, new_X, new_Y, threads)
+    labels = robbed_labels(Y, held_out)
+    visits = visits_of(assignment, taught, len(clusters))
+    again = train_shared(learner, X, Y, visits, clusters, reporter, labels=labels, **options)
+    weights = with_labels(shared.weights, labels, again.weights)
+    return Blocks(router, pack_shared(weights, clusters, **sizes), route, slope, calibration), cost
+
+
+def held_out_rows(n: int, seed: int) -> NDArray[np.bool_]:
+    """Which of n rows are kept from training until merging is fitted.
+
+    >>> int(held_out_rows(20_000, 0).sum()), int(held_out_rows(100, 0).sum())
+    (1000, 0)
+    """
+    out = np.zeros(n, bool)
+    if n >= MIN_ROWS:
+        size = min(max(n // SHARE, min(n // 5, LEAST)), MOST)
+        out[np.random.default_rng(seed).permutation(n)[:size]] = True
+    return out
+
+
+def robbed_labels(Y: sparse.csr_array, held_out: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Labels of whose positives too many are held out.
+
+    >>> Y = sparse.csr_array(np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]]))
+    >>> robbed_labels(Y, np.array([True, False, False])).tolist()
+    [0, 1]
+    """
+    in_held_out = np.repeat(held_out, np.diff(Y.indptr))
+    lost = np.bincount(Y.indices[in_held_out], minlength=Y.shape[1])
+    return np.flatnonzero(lost > LOST * np.bincount(Y.indices, minlength=Y.shape[1]))
+
+
+def _too_few_rows(
+    X: sparse.csr_array, Y: sparse.csr_array, assignment: Any, clusters: Any, route: int, threads: int
+) -> dict[str, float]:
+    """What to expect where no row was held out: a router of its own is fitted to tell."""
+    if X.shape[0] < 2:
+        return {"candidate_recall": 1.0, "router_accuracy": 1.0}
+    found = assess_routing(X, Y, assignment, clusters, route, router=make_router(), threads=threads)
+    return {key: found[key] for key in ("candidate_recall", "router_accuracy")}
