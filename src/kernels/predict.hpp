@@ -252,13 +252,13 @@ inline void topk_one(const PackedModel &model, const RowView &x, const Visits &v
                      int64_t *labels, float *scores) {
     const int64_t keep = std::min({k, model.n_labels, max_chunk_labels});
     if (visits.weights) {
-        scratch.weighed.start_row(model.n_labels);
+        scratch.weighed.start_row(model.n_labels, k, visits.slope, visits.total_weight());
         model.for_each_chunk(visits, 0, [&](int64_t c, float weight) {
             const ChunkView chunk = model.chunk(c);
             score_chunk(chunk, x, scratch);
             scratch.weighed.add(chunk.labels, scratch.scores.data(), chunk.n_labels, weight);
         });
-        scratch.weighed.best(k, visits.slope, visits.total_weight(), labels, scores);
+        scratch.weighed.best(labels, scores);
         return;
     }
     int64_t n_chunks = 0;
@@ -341,7 +341,7 @@ inline void score_candidates(const PackedModel &model, const CsrView &X, const V
     const auto by_label = [](const Scored &a, const Scored &b) { return a.label < b.label; };
     for_each_row(X.n_rows, threads, [&](int64_t i, Scratch &scratch) {
         if (visits.weights) {
-            scratch.weighed.start_row(model.n_labels);
+            scratch.weighed.start_row(model.n_labels, 0, visits.slope, visits.row(i).total_weight());
             model.for_each_chunk(visits, i, [&](int64_t c, float weight) {
                 const ChunkView chunk = model.chunk(c);
                 score_chunk(chunk, row_of(X, i), scratch);
@@ -349,7 +349,7 @@ inline void score_candidates(const PackedModel &model, const CsrView &X, const V
             });
             if (scratch.weighed.size() != indptr[i + 1] - indptr[i])
                 throw std::invalid_argument("indptr does not match the number of candidates");
-            scratch.weighed.all(visits.slope, labels + indptr[i], scores + indptr[i]);
+            scratch.weighed.all(labels + indptr[i], scores + indptr[i]);
             return;
         }
         std::vector<Scored> &found = scratch.best;

@@ -104,12 +104,12 @@ class BatchTopK {
             const int64_t first = begin + t * rows_per_item, last = std::min(first + rows_per_item, end);
             for (int64_t i = first; i < last; ++i) {
                 int64_t slot = slots_[i - begin];
-                scratch.weighed.start_row(model_.n_labels);
+                scratch.weighed.start_row(model_.n_labels, k_, visits_.slope, visits_.row(i).total_weight());
                 model_.for_each_chunk(visits_, i, [&](int64_t c, float weight) {
                     const ChunkView chunk = model_.chunk(c);
                     scratch.weighed.add(chunk.labels, all_.data() + starts_[slot++], chunk.n_labels, weight);
                 });
-                scratch.weighed.best(k_, visits_.slope, visits_.row(i).total_weight(), labels + i * k_, scores + i * k_);
+                scratch.weighed.best(labels + i * k_, scores + i * k_);
             }
         });
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -87,20 +88,33 @@ class SeenLabels {
 };
 
 // Candidates of one row when blocks have weights: a label's score gains slope * log(weight of the blocks that hold it).
+//
+// What a label has gained so far is a lower bound of its final score, and no label can gain more than slope * log(weight of
+// all blocks): one that falls short of the k best lower bounds even so is passed over, as nearly all are.
 class WeighedLabels {
   public:
-    void start_row(int64_t n_labels) {
+    // Of the candidates to come only the best k are wanted; 0: all of them.
+    void start_row(int64_t n_labels, int64_t k, float slope, float total_weight) {
         seen_.start_row(n_labels);
         if (static_cast<int64_t>(place_.size()) < n_labels) place_.resize(n_labels);
         found_.clear();
+        bounds_.clear();
+        wanted_ = static_cast<size_t>(k);
+        slope_ = slope;
+        most_ = slope * std::log(total_weight) + 1e-5f;
+        threshold_ = -std::numeric_limits<float>::infinity();
     }
 
-    // The labels of one visited block. A label that an earlier block had already keeps its score: blocks score alike.
+    // The labels of one visited block. A label that an earlier block had already keeps its score: blocks score alike, or
+    // name a label that has been scored elsewhere (-inf).
     void add(const int32_t *labels, const float *scores, int64_t n, float weight) {
+        const float gain = slope_ * std::log(weight);
         for (int64_t j = 0; j < n; ++j) {
+            if (scores[j] + most_ < threshold_ && scores[j] != -std::numeric_limits<float>::infinity()) continue;
             if (seen_.insert(labels[j])) {
                 place_[labels[j]] = static_cast<int32_t>(found_.size());
                 found_.push_back({scores[j], weight, labels[j]});
+                raise_threshold(scores[j] + gain);
             } else {
                 found_[place_[labels[j]]].weight += weight;
             }
@@ -109,14 +123,14 @@ class WeighedLabels {
 
     int64_t size() const { return static_cast<int64_t>(found_.size()); }
 
-    // The k best, padded with -1 / -inf. No label can gain more than slope * log(total): most need no logarithm.
-    void best(int64_t k, float slope, float total, int64_t *labels, float *scores) {
+    // The best, as many as were wanted, padded with -1 / -inf.
+    void best(int64_t *labels, float *scores) {
+        const auto k = static_cast<int64_t>(wanted_);
         heap_.clear();
-        const float most = slope * std::log(total) + 1e-5f;
         for (const Weighed &item : found_) {
             const bool full = static_cast<int64_t>(heap_.size()) == k;
-            if (full && item.score + most < heap_[0].score) continue;
-            const Scored candidate{final_score(item, slope), item.label};
+            if (full && item.score + most_ < heap_[0].score) continue;
+            const Scored candidate{final_score(item), item.label};
             if (!full) {
                 heap_.push_back(candidate);
                 std::push_heap(heap_.begin(), heap_.end(), better);
@@ -133,11 +147,11 @@ class WeighedLabels {
     }
 
     // All of them by ascending label.
-    void all(float slope, int32_t *labels, float *scores) {
+    void all(int32_t *labels, float *scores) {
         std::sort(found_.begin(), found_.end(), [](const Weighed &a, const Weighed &b) { return a.label < b.label; });
         for (size_t j = 0; j < found_.size(); ++j) {
             labels[j] = found_[j].label;
-            scores[j] = final_score(found_[j], slope);
+            scores[j] = final_score(found_[j]);
         }
     }
 
@@ -146,12 +160,30 @@ class WeighedLabels {
         float score, weight;
         int32_t label;
     };
-    static float final_score(const Weighed &item, float slope) { return item.score + slope * std::log(item.weight); }
+    float final_score(const Weighed &item) const { return item.score + slope_ * std::log(item.weight); }
+
+    // bounds_ is a min-heap of the best lower bounds of different labels; once there are k, the k-th best final score is no
+    // lower than the least of them.
+    void raise_threshold(float bound) {
+        if (bounds_.size() < wanted_) {
+            bounds_.push_back(bound);
+        } else if (wanted_ == 0 || !(bound > bounds_.front())) {
+            return;
+        } else {
+            std::pop_heap(bounds_.begin(), bounds_.end(), std::greater<>());
+            bounds_.back() = bound;
+        }
+        std::push_heap(bounds_.begin(), bounds_.end(), std::greater<>());
+        if (bounds_.size() == wanted_) threshold_ = bounds_.front();
+    }
 
     SeenLabels seen_;
     std::vector<int32_t> place_;
     std::vector<Weighed> found_;
     std::vector<Scored> heap_;
+    std::vector<float> bounds_;
+    size_t wanted_ = 0;
+    float slope_ = 0, most_ = 0, threshold_ = 0;
 };
 
 // A sorted list of scored labels (best first) that is being consumed.

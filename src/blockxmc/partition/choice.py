@@ -20,7 +20,7 @@ FLOOR = 0.98
 # Fewer rows per block than this teach neither a router nor the labels of a block anything.
 MIN_ROWS = 16
 # Rows on which the number of blocks is chosen.
-SAMPLE_ROWS = 2**20
+SAMPLE_ROWS = 2**17
 # Seeds that must all lose a block before the paper's search gives up on a number of blocks.
 PAPER_SEEDS = 3
 
