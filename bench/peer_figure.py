@@ -11,7 +11,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-from peer_report import OURS, TITLES, Row
+from matplotlib.transforms import Bbox
+from peer_report import OURS, Row
 
 COLOURS = {
     "blockxmc default": "#c1121f",
@@ -21,18 +22,25 @@ COLOURS = {
     "omikuji bonsai-3": "#6a8d2f",
     "napkinxc plt": "#e09f3e",
 }
+SHORT = {
+    "blockxmc default": "blockxmc",
+    "pecos xr-linear": "PECOS",
+    "omikuji parabel-1": "Parabel 1",
+    "omikuji parabel-3": "Parabel 3",
+    "omikuji bonsai-3": "Bonsai 3",
+    "napkinxc plt": "napkinXC",
+}
 FRAME = 5.0  # points of P@5 below the best that are drawn to scale
-# Where a label may stand beside its point: offset in points, and how it is anchored.
-PLACES = [
-    (dx, dy, "left" if dx > 0 else "right", "center")
-    for dy in (0, 9, -9, 18, -18, 27, -27, 36, -36, 45, -45)
-    for dx in (7, -7)
+# Where a label may stand: pixels from its point to the label's centre, in heights of the label, and widths across.
+PLACES = [(0.0, 0.5), (0.0, -0.5), (1.2, 0.0), (-1.2, 0.0)]
+PLACES += [
+    (up, across) for up in (1.2, -1.2, 2.2, -2.2, 3.2, -3.2, 4.4, -4.4, 6, -6, 8, -8) for across in (0.5, -0.5, 0.0)
 ]
 
 
 def draw(data: str, rows: Sequence[Row], path: Path) -> None:
     """Settings of one model are joined by a line; a point far below stands on the lower edge with its value."""
-    figure, axes = plt.subplots(figsize=(9.5, 5.6), dpi=150)
+    figure, axes = plt.subplots(figsize=(10, 5.8), dpi=150)
     best = max(row["P@5"] for row in rows)
     floor = best - FRAME
     points = []
@@ -47,8 +55,7 @@ def draw(data: str, rows: Sequence[Row], path: Path) -> None:
             alpha=0.9, zorder=3 if system == OURS else 2,
         )  # fmt: skip
         for row, height in zip(own, heights, strict=True):
-            below = f" ({row['P@5']:.1f}, below the frame)" if row["P@5"] < floor else ""
-            points.append((row["batch_us"], height, f"{TITLES[system]}, {row['setting']}{below}", colour))
+            points.append((row["batch_us"], height, _name(row, floor), colour))
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
@@ -57,7 +64,8 @@ def draw(data: str, rows: Sequence[Row], path: Path) -> None:
     axes.set_xlim(min(times) / 1.7, max(times) * 1.7)
     axes.set_ylim(floor - 0.25, best + 0.45)
     axes.set(xlabel="batch time, CPU µs per row on one thread", ylabel="P@5, points")
-    axes.set_title(f"{data}: precision against the time of a prediction (up and left is better)", loc="left", fontsize=10)
+    title = f"{data}: precision against the time of a prediction (up and left is better; Parabel, Bonsai: omikuji)"
+    axes.set_title(title, loc="left", fontsize=10)
     axes.grid(True, which="major", color="#e9ecef", linewidth=0.7)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
@@ -68,22 +76,39 @@ def draw(data: str, rows: Sequence[Row], path: Path) -> None:
     plt.close(figure)
 
 
+def _name(row: Row, floor: float) -> str:
+    name = f"{SHORT[row['system']]}, {row['setting']}"
+    if row["system"].startswith("omikuji"):
+        name = name.replace(", beam 10", "")  # it has no other beam here
+    return f"{name} ({row['P@5']:.1f}, below the frame)" if row["P@5"] < floor else name
+
+
 def _label(figure: Any, axes: Any, points: Sequence[tuple[float, float, str, str]]) -> None:
-    """Put each text at the first place where it meets no other text, no point and no edge."""
+    """Put each text where it covers least: other texts, points, and what lies beyond the edges."""
     figure.canvas.draw()
     frame = axes.get_window_extent()
-    marks = [axes.transData.transform((x, y)) for x, y, *_ in points]
-    taken: list[Any] = []
-    for x, y, text, colour in points:
-        for dx, dy, across, up in PLACES:
-            note = axes.annotate(
-                text, (x, y), (dx, dy), textcoords="offset points", ha=across, va=up, fontsize=7, color=colour,
-                arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkB": 2} if dy else None,
-            )  # fmt: skip
-            box = note.get_window_extent()
-            free = not any(box.overlaps(other) for other in taken) and not any(box.contains(*mark) for mark in marks)
-            if free and frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1:
-                break
-            if (dx, dy, across, up) != PLACES[-1]:
-                note.remove()
-        taken.append(box)
+    marks = [tuple(axes.transData.transform((x, y))) for x, y, *_ in points]
+    taken = [Bbox.from_bounds(x - 6, y - 6, 12, 12) for x, y in marks]
+    for (x, y), (*_, text, colour) in zip(marks, points, strict=True):
+        note = axes.text(0, 0, text, fontsize=7.5, color=colour, ha="center", va="center", zorder=4, transform=None)
+        size = note.get_window_extent()
+        width, height = size.width, size.height
+
+        def box(place: tuple[float, float], x: float = x, y: float = y, w: float = width, h: float = height) -> Bbox:
+            side = (place[1] > 0) - (place[1] < 0)
+            return Bbox.from_bounds(x + place[1] * w + 8 * side - w / 2, y + place[0] * h - h / 2, w, h)
+
+        best = box(min(PLACES, key=lambda place: _covered(box(place), taken, frame)))
+        taken.append(best)
+        centre = (best.x0 + best.x1) / 2, (best.y0 + best.y1) / 2
+        note.set_position(centre)
+        if abs(centre[1] - y) > 1.5 * height:
+            end = min(max(x, best.x0), best.x1), best.y0 if centre[1] > y else best.y1
+            axes.plot(*zip((x, y), end, strict=True), color=colour, linewidth=0.5, transform=None, clip_on=False)
+
+
+def _covered(box: Bbox, taken: Sequence[Bbox], frame: Bbox) -> float:
+    inside = Bbox.intersection(box, frame)
+    lost = box.width * box.height - (inside.width * inside.height if inside else 0.0)
+    shared = (Bbox.intersection(box, other) for other in taken)
+    return float(lost + sum(both.width * both.height for both in shared if both))

@@ -232,9 +232,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, metavar="DIR")
     parser.add_argument("--systems", nargs="+", default=[], help=f"among {', '.join([*PEERS, *SYSTEMS])}; default all")
-    parser.add_argument("--fresh", nargs="+", default=[], help="systems to measure again although their cells are there")
+    parser.add_argument(
+        "--fresh", nargs="+", default=[], help="systems to measure again although their cells are there"
+    )
     parser.add_argument("--repeats", type=int, default=3, help="trainings of each system, of which medians are taken")
-    parser.add_argument("--long", type=float, default=60.0, help="CPU seconds of training above which it is not repeated")
+    parser.add_argument(
+        "--long", type=float, default=60.0, help="CPU seconds of training above which it is not repeated"
+    )
     parser.add_argument("--threads", type=int, default=2, help="threads of training")
     parser.add_argument("--out", type=Path, default=HERE / "out" / "peers", help="where cells are kept")
     parser.add_argument("--results", type=Path, default=HERE / "out" / "peers", help="where the page is written")

@@ -23,7 +23,7 @@ from scipy import sparse
 
 TOP = 5
 WARM_UP = 50
-LONG = 60.0  # CPU seconds after which a batch is not repeated
+LONG = 20.0  # CPU seconds after which a batch is not repeated
 
 
 @dataclass
