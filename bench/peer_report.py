@@ -224,7 +224,8 @@ def _method(about: Row) -> list[str]:
         "the resident memory of the process up to the end of training, its rows included.",
         "- Models are saved, measured in MB on disk, and served from disk. Batch: CPU microseconds per row of the whole "
         "test set on one thread, median of three, fewer where that takes more than 20 s of CPU; omikuji has no batch "
-        "call and is called row by row.",
+        "call and is called row by row, with sparse weights for up to 5,000 rows (the labels of the others are those of "
+        "densified weights).",
         "- One row: CPU microseconds of a call with one row through the Python API, in the form that API takes; median and "
         "99th percentile over up to 1,000 rows. For blockxmc: `predict_one`; `predict_topk`.",
         f"- Numbers are medians over up to {about['repeats']} trainings; over one where a training takes more than "

@@ -101,8 +101,8 @@ def environment(peer: str, environments: Path) -> tuple[str, str]:
     return str(python), subprocess.check_output([python, "-c", asked], text=True).strip()
 
 
-def cell_file(out: Path, data: str, system: str, version: str, run: int) -> Path:
-    return out / "cells" / data / f"{system.replace(' ', '-')}-{version}-run{run}.json"
+def cell_file(out: Path, data: str, system: str, version: str, turn: int) -> Path:
+    return out / "cells" / data / f"{system.replace(' ', '-')}-{version}-run{turn}.json"
 
 
 def stored(file: Path, digest: str) -> dict[str, Any] | None:
@@ -113,11 +113,9 @@ def stored(file: Path, digest: str) -> dict[str, Any] | None:
     return cell if cell["digest"] == digest else None
 
 
-def needed(first: dict[str, Any] | None, run: int, repeats: int, long_s: float) -> bool:
-    """Whether a system is trained once more: long trainings are not repeated, nor those whose first run failed."""
-    if run == 0 or repeats <= run:
-        return run < repeats
-    return first is not None and first["train_cpu_s"] <= long_s
+def needed(first: dict[str, Any] | None, turn: int, long_s: float) -> bool:
+    """Whether a system takes this turn: long trainings are not repeated, nor those whose first run failed."""
+    return turn == 0 or (first is not None and first["train_cpu_s"] <= long_s)
 
 
 def measure(rows: Rows, system: str, python: str, version: str, file: Path, threads: int) -> dict[str, Any] | None:
@@ -172,7 +170,7 @@ def run(options: argparse.Namespace) -> bool:
         for turn in range(options.repeats):
             for system in systems:
                 python, version = found[system.split()[0]]
-                if not needed(first.get(system), turn, options.repeats, options.long):
+                if not needed(first.get(system), turn, options.long):
                     continue
                 file = cell_file(options.out, rows.name, system, version, turn)
                 cell = None if system in fresh else stored(file, rows.digest)

@@ -23,7 +23,7 @@ def serve(_, model, X):
     loaded = load(model)
     loaded.n_jobs = 1
     default = loaded.blocks_
-    single = [sparse.csr_array(row) for row in single_rows(sparse.csr_matrix(X), 1000)]
+    single = [sparse.csr_array(row) for row in single_rows(sparse.csr_matrix(X))]
     arrays = [(row.indices, row.data) for row in single]
     most = loaded.partition_.n_blocks_
     routes = {"default": default.route} | {f"route {b}": b for b in ROUTES if b != default.route and b <= most}
@@ -33,7 +33,7 @@ def serve(_, model, X):
             "one_us": (lambda row: loaded.predict_one(*row, TOP), arrays),
             "one_topk_us": (lambda row: loaded.predict_topk(row, TOP), single),
         }
-        yield Setting(name, lambda: loaded.predict_topk(X, TOP), lambda answer: answer[0], calls)
+        yield Setting(name, lambda: loaded.predict_topk(X, TOP), X.shape[0], lambda answer: answer[0], calls)
 
 
 if __name__ == "__main__":

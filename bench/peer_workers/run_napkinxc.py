@@ -17,7 +17,7 @@ def train(_, rows, model, threads):
 
 
 def serve(_, model, X):
-    single = single_rows(X, 1000)
+    single = single_rows(X)
     for name, options in {"beam 10": {"tree_search_type": "beam", "beam_search_width": 10}, "exact": {}}.items():
         loaded = PLT(str(model), threads=1, **options)
         loaded.load()
@@ -25,7 +25,7 @@ def serve(_, model, X):
         def predict(rows, loaded=loaded):
             return loaded.predict(rows, top_k=TOP)
 
-        yield Setting(name, lambda predict=predict: predict(X), pad, {"one_us": (predict, single)})
+        yield Setting(name, lambda predict=predict: predict(X), X.shape[0], pad, {"one_us": (predict, single)})
 
 
 if __name__ == "__main__":

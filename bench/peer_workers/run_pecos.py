@@ -32,7 +32,7 @@ def best_labels(scores):
 
 
 def serve(_, model, X):
-    single = single_rows(X, 1000)
+    single = single_rows(X)
     for layout, beams in LAYOUTS.items():
         loaded = XLinearModel.load(str(model), is_predict_only=True, weight_matrix_type=layout)
         for beam in beams:
@@ -41,7 +41,9 @@ def serve(_, model, X):
                 return loaded.predict(rows, beam_size=beam, only_topk=TOP, threads=1)
 
             name = f"beam {beam}" + (", hash chunks" if layout == "HASH_CHUNKED" else "")
-            yield Setting(name, lambda predict=predict: predict(X), best_labels, {"one_us": (predict, single)})
+            yield Setting(
+                name, lambda predict=predict: predict(X), X.shape[0], best_labels, {"one_us": (predict, single)}
+            )
 
 
 if __name__ == "__main__":

@@ -32,7 +32,8 @@ class Setting:
 
     name: str
     batch: Callable[[], Any]
-    top: Callable[[Any], Any]  # what a batch gives -> labels, best first, padded with -1
+    rows: int  # rows of a batch
+    top: Callable[[Any], Any]  # what a batch gives -> labels of all test rows, best first, padded with -1
     calls: dict[str, tuple[Callable[[Any], Any], Sequence[Any]]]  # name of the number -> function and its rows
 
 
@@ -46,9 +47,14 @@ def read(folder: Path, part: str) -> tuple[sparse.csr_matrix, sparse.csr_matrix]
     return X, Y
 
 
-def single_rows(X: sparse.csr_matrix, most: int) -> list[sparse.csr_matrix]:
-    """Evenly spread rows, each a matrix of its own."""
-    return [X[i] for i in np.linspace(0, X.shape[0] - 1, min(X.shape[0], most)).astype(int)]
+def spread(rows: int, most: int) -> np.ndarray:
+    """At most so many of the rows, evenly spread."""
+    return np.linspace(0, rows - 1, min(rows, most)).astype(int)
+
+
+def single_rows(X: sparse.csr_matrix) -> list[sparse.csr_matrix]:
+    """The rows of single calls, each a matrix of its own."""
+    return [X[i] for i in spread(X.shape[0], 1000)]
 
 
 def pad(lists: Sequence[Sequence[int]]) -> np.ndarray:
@@ -79,14 +85,14 @@ def peak_rss_mb() -> float | None:
     return next(int(line.split()[1]) * 1024 / 1e6 for line in status.read_text().splitlines() if "VmHWM" in line)
 
 
-def batch_microseconds(setting: Setting, rows: int) -> tuple[Any, dict[str, float]]:
+def batch_microseconds(setting: Setting) -> tuple[Any, dict[str, float]]:
     """CPU time of three batches, fewer where they take long; and what a batch gave."""
     spent: list[float] = []
     while not spent or (len(spent) < 3 and sum(spent) < LONG):
         with Clock() as clock:
             answer = setting.batch()
         spent.append(clock.cpu)
-    return answer, {"batch_us": float(np.median(spent)) / rows * 1e6, "batch_runs": len(spent)}
+    return answer, {"batch_us": float(np.median(spent)) / setting.rows * 1e6, "batch_runs": len(spent)}
 
 
 def call_microseconds(name: str, call: Callable[[Any], Any], rows: Sequence[Any]) -> dict[str, float]:
@@ -132,7 +138,7 @@ def main(
         X, _ = read(options.rows, "test")
         settings, tops = {}, {}
         for setting in serve(options.training, model, X):
-            answer, numbers = batch_microseconds(setting, X.shape[0])
+            answer, numbers = batch_microseconds(setting)
             for name, (call, rows) in setting.calls.items():
                 numbers |= call_microseconds(name, call, rows)
             settings[setting.name] = numbers
