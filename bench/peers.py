@@ -39,6 +39,8 @@ PEERS = {
     "napkinxc": ("napkinxc", ("plt",)),
     "blockxmc": ("blockxmc", ("default",)),
 }
+# BLAS stays out of the way, and a thread that waits for another does not burn CPU time that would count as training.
+SURROUNDINGS = {"OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
 SYSTEMS = [f"{peer} {training}" for peer, (_, trainings) in PEERS.items() for training in trainings]
 
 
@@ -125,7 +127,7 @@ def measure(rows: Rows, system: str, python: str, version: str, file: Path, thre
     raw = file.with_name(f"{file.name}.raw.json")
     command = [python, HERE / "peer_workers" / f"run_{peer}.py", "--training", training, "--rows", rows.folder]
     command += ["--cell", raw, "--threads", str(threads)]
-    done = subprocess.run(command, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}, capture_output=True, text=True)
+    done = subprocess.run(command, env=os.environ | SURROUNDINGS, capture_output=True, text=True)
     if done.returncode:
         print(f"{rows.name}: {system} failed: {done.stderr[-2000:]}", file=sys.stderr, flush=True)
         return None
