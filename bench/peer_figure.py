@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -88,7 +89,11 @@ def _label(figure: Any, axes: Any, points: Sequence[tuple[float, float, str, str
     figure.canvas.draw()
     frame = axes.get_window_extent()
     marks = [tuple(axes.transData.transform((x, y))) for x, y, *_ in points]
-    taken = [Bbox.from_bounds(x - 6, y - 6, 12, 12) for x, y in marks]
+    taken = [Bbox.from_bounds(x - 8, y - 8, 16, 16) for x, y in marks]
+    for i in range(1, len(points)):
+        if points[i - 1][-1] == points[i][-1]:  # the line between two settings of one model, as a chain of small boxes
+            chain = np.linspace(marks[i - 1], marks[i], 40)
+            taken += [Bbox.from_bounds(x - 2, y - 2, 4, 4) for x, y in chain]
     for (x, y), (*_, text, colour) in zip(marks, points, strict=True):
         note = axes.text(0, 0, text, fontsize=7.5, color=colour, ha="center", va="center", zorder=4, transform=None)
         size = note.get_window_extent()
@@ -96,7 +101,7 @@ def _label(figure: Any, axes: Any, points: Sequence[tuple[float, float, str, str
 
         def box(place: tuple[float, float], x: float = x, y: float = y, w: float = width, h: float = height) -> Bbox:
             side = (place[1] > 0) - (place[1] < 0)
-            return Bbox.from_bounds(x + place[1] * w + 8 * side - w / 2, y + place[0] * h - h / 2, w, h)
+            return Bbox.from_bounds(x + place[1] * w + 16 * side - w / 2, y + place[0] * h - h / 2, w, h)
 
         best = box(min(PLACES, key=lambda place: _covered(box(place), taken, frame)))
         taken.append(best)
