@@ -14,7 +14,7 @@ def experiment(
     name: Annotated[
         str,
         typer.Argument(
-            help="table-data, table-precision, table-time, table-router, table-recall, table-systems, figure-blocks, "
+            help="table-data, table-precision, table-time, table-router, table-recall, table-systems, table-published, figure-blocks, "
             "figure-lambda, figure-q, figure-alps, or all."
         ),
     ],

@@ -92,7 +92,7 @@ class LEML(Learner):
     ) -> Weights:
         """``warm`` = (W, H) of a related problem, on the same features and labels, starts the search there.
 
-        The bias starts from zero in any case.
+        The bias starts from zero in any case, and ridge regression needs no start.
         """
         return self._factorise(X, Y, job, warm).weights(job.threads)
 
@@ -102,9 +102,13 @@ class LEML(Learner):
         features = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
         seen = _take_columns(X, features)
         seen = _with_constant(seen, self.bias) if self.bias else seen
-        rank = min(self.rank, *Y.shape) if warm is None else warm[1].shape[1]
+        rank = min(self.rank, *Y.shape)
         # Without a bottleneck, and from orthonormal directions, the first W-step is ridge regression of every label.
-        ridge = self.init == "svd" and warm is None and rank == min(Y.shape)
+        ridge = self.init == "svd" and rank == min(Y.shape)
+        if ridge:
+            warm = None
+        if warm is not None:
+            rank = warm[1].shape[1]
         n_iter = 1 if ridge else self.n_iter
         with one_blas_thread():
             design = SparseDesign(seen, job.threads) if warm else design_for(seen, rank, n_iter, job.threads)
