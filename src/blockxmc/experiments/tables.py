@@ -145,8 +145,8 @@ def table_systems(results: Results) -> list[Table]:
     names = [Column("Data", TEXT), Column("System", TEXT)]
     rows = [_line(results, [Entry(cell.data), Entry(cell.title)], cell, [*ranking, *costs]) for cell in cells]
     note = (
-        f"Batch: one thread, CPU time; single: one row per call; training: {results.settings.n_threads} threads, all of it, "
-        "of which partitioning, router and blocks are parts (CPU seconds, the processors together). Speed-ups are over "
+        f"Batch: one thread, CPU time; single: one row per call; training: {results.settings.n_threads} threads, all of "
+        "it, of which partitioning, router and blocks are parts (CPU seconds, the processors together). Speed-ups are over "
         "scoring all labels, by products counted; FastXML's leaves are not candidates to score. "
         "BP: the number of blocks by the paper's search, lambda where one split of the training rows puts precision "
         f"highest; neither search is part of training ({_searches(results)})."
@@ -164,7 +164,9 @@ def _searches(results: Results) -> str:
             bases = [base for base in BASE_TITLES if results.row(Cell(data, "quick", base))]
             spent = [(BASE_TITLES[base], results.row(Cell(data, "quick", base)) or {}) for base in bases]
             lams = ", ".join(f"{title} {row['tune_cpu_seconds']:.1f}" for title, row in spent)
-            parts.append(f"{data}: {found['n_blocks']} blocks in {found['search_cpu_seconds']:.1f} CPU s, lambda {lams}")
+            parts.append(
+                f"{data}: {found['n_blocks']} blocks in {found['search_cpu_seconds']:.1f} CPU s, lambda {lams}"
+            )
     return "; ".join(parts)
 
 
