@@ -107,6 +107,7 @@ class TurnedDesign:
         """Exact, wherever W stands."""
         solved: F32 = times(np.ascontiguousarray(self.rows.T), T, self.threads)
         solved /= self.squares[:, None] * np.maximum(s, 0) + lam
+        phase.update(s.size)
         return solved
 
     def on_features(self, W: F32) -> F32:
