@@ -12,7 +12,7 @@ from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc._matrix import csr_args
-from blockxmc.learners._tall import gram, inner, inverse_root, orthonormal, solve_rows, spmm, times, transpose
+from blockxmc.learners._tall import gram, half, inner, inverse_root, orthonormal, solve_rows, spmm, times, transpose
 from blockxmc.progress import Phase, watched
 
 F32 = NDArray[np.float32]
@@ -192,12 +192,10 @@ def balance(W: F32, H: F32, gram_H: F64, threads: int) -> tuple[F32, F32, F64]:
     >>> [abs(part).round(5).tolist() for part in balance(W, H, np.array([[4.0]]), threads=1)]
     [[[4.0]], [[4.0]], [16.0]]
     """
-    values, vectors = scipy.linalg.eigh(gram_H)
-    values = np.maximum(values, 0)
-    root = vectors * np.sqrt(values)  # H = Q root' for a Q with orthonormal columns, so W H' = (W root) Q'
+    root, inverse = half(gram_H)  # H = Q root' for Q = H inverse with orthonormal columns, so W H' = (W root) Q'
     squares, turn = scipy.linalg.eigh(root.T @ gram(W, threads) @ root)
     s = np.sqrt(np.maximum(squares, 0))
     scale = inverse_root(s**2) ** 0.5  # directions lost in rounding become zero columns
     W = times(W, root @ (turn * scale), threads)
-    H = times(H, (vectors * inverse_root(values)) @ (turn / np.where(scale > 0, scale, np.inf)), threads)
+    H = times(H, inverse @ (turn / np.where(scale > 0, scale, np.inf)), threads)
     return W, H, np.where(scale > 0, s, 0.0)

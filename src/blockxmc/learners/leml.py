@@ -128,9 +128,9 @@ class LEML(Learner):
                     break
                 H = problem.h_step(view)
                 gram_H = gram(H, job.threads)
-                loss = problem.loss(H, gram_H, view)
-                W, H, s = balance(W, H, gram_H, job.threads)
-                trace.append(loss + self.lam * float(s.sum()))  # balancing leaves the product as it is
+                trace.append(problem.objective(W, H, gram_H, view))
+                if iteration + 1 < n_iter:  # balancing leaves the product as it is
+                    W, H, s = balance(W, H, gram_H, job.threads)
             W = design.on_features(W)
             bias = np.float32(self.bias) * (H @ W[-1]) if self.bias else np.zeros(Y.shape[1], np.float32)
         nnz_per_row = X.nnz / max(1, X.shape[0])

@@ -35,6 +35,7 @@ class PPDSparse(Learner):
     certified_ : share of the labels whose solution was proved optimal to ``tol``.
     n_iter_ : most rounds any label took.
 
+    >>> import numpy as np
     >>> X = np.array([[1, 0], [1, 0.1], [0, 1], [0.1, 1]])
     >>> clf = PPDSparse().fit(X, [["a"], ["a"], ["b"], ["b", "c"]])
     >>> clf.predict_topk(X, k=1)[0].ravel().tolist()
