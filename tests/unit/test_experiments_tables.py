@@ -74,12 +74,31 @@ def test_time_router_and_recall_tables(results):
 
 
 def test_systems_show_what_failed_and_where_hits_come_from(results):
-    whole, deciles = tables.table_systems(results)
+    whole, training, deciles = tables.table_systems(results)
     assert any(entry.value == "failed: not computed" for row in whole.rows for entry in row)
     shares = next(row for row in deciles.rows if row[1].value == "LEML")[3:]
     assert [entry.value for entry in shares] == [10.0] * 10
     assert shares[2].key == "deciles.precision[2]"
-    assert all(len(row) == len(deciles.columns) for row in deciles.rows)
+    for table in (whole, training, deciles):
+        assert all(len(row) == len(table.columns) for row in table.rows)
+
+
+def test_training_of_bp_stands_beside_its_base():
+    spent = {f"{part}_cpu_seconds": value for part, value in (("partition", 1.0), ("router", 0.5), ("blocks", 2.0))}
+    rows = ROWS | {
+        "bibtex/bp-quick/leml": ROWS["bibtex/full/leml"] | {"candidates": 40.0, "train_cpu_seconds": 4.0, **spent},
+        "bibtex/full/leml": ROWS["bibtex/full/leml"] | {"train_cpu_seconds": 9.0},
+        "bibtex/paper-blocks": {"search_cpu_seconds": 3.0},
+        "bibtex/quick/leml": {"tune_cpu_seconds": 5.0},
+    }
+    text = as_markdown(tables.table_systems(made_results(rows))[1])
+    assert "| bibtex | LEML | 40.0 | 1.00 | 0.50 | 2.00 | 4.00 | 9.00 | 3.00 | 5.00 |" in text
+
+
+def test_systems_as_published_stand_beside_published_figures():
+    figures = {"P@1": 61.0, "P@3": 36.0, "P@5": 26.0}
+    (table,) = tables.table_published(made_results(ROWS | {"bibtex/published/lpsr": figures}))
+    assert "| bibtex | LPSR-NB as published | 61.00 (62.11, −1.11) |" in as_markdown(table)
 
 
 def test_csv_and_json_hold_raw_numbers_and_their_cells(results):

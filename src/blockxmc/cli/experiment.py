@@ -14,8 +14,8 @@ def experiment(
     name: Annotated[
         str,
         typer.Argument(
-            help="table-data, table-precision, table-time, table-router, table-recall, table-systems, figure-blocks, "
-            "figure-lambda, figure-q, figure-alps, or all."
+            help="table-data, table-precision, table-time, table-router, table-recall, table-systems, table-published, "
+            "figure-blocks, figure-lambda, figure-q, figure-alps, or all."
         ),
     ],
     data: Annotated[list[Path], typer.Argument(metavar="DATA_DIR...", help="Folders with a training and a test set.")],

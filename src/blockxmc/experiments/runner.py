@@ -9,7 +9,7 @@ from pathlib import Path
 from blockxmc.errors import BlockXMCError
 from blockxmc.experiments import figures, pictures, tables
 from blockxmc.experiments.canvas import Figure
-from blockxmc.experiments.cells import MAKERS, Bench, Cell, CellFailedError, compared, every_system
+from blockxmc.experiments.cells import MAKERS, Bench, Cell, CellFailedError, compared, every_system, published_systems
 from blockxmc.experiments.page import as_html
 from blockxmc.experiments.results import Results
 from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
@@ -49,6 +49,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "figure-q": Experiment(_alone("q"), figures=figures.figure_q),
     "figure-alps": Experiment(_kinds("bp-speed"), figures=figures.figure_alps),
     "table-systems": Experiment(every_system, tables.table_systems),
+    "table-published": Experiment(published_systems, tables.table_published),
 }
 
 
@@ -66,6 +67,10 @@ def plan(names: Sequence[str], data: Sequence[str], bases: Bases) -> list[Cell]:
             wanted.update(EXPERIMENTS[name].cells(folder, bases))
         tuned = {cell.base for cell in wanted if cell.system in ("bp-accuracy", "bp-speed", "cbmlc")}
         wanted.update(Cell(folder, "tune", base) for base in tuned)
+        quick = {cell.base for cell in wanted if cell.system == "bp-quick"}
+        wanted.update(Cell(folder, "quick", base) for base in quick)
+        if quick:
+            wanted.add(Cell(folder, "paper-blocks"))
         cells += sorted(wanted, key=lambda cell: (order.index(cell.system), cell.id))
     return cells
 
