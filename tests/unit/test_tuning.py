@@ -8,8 +8,11 @@ from scipy import sparse
 from tiny_learner import TinyRidge
 
 from blockxmc import LEML, BlockwiseClassifier, NaiveBayes, Partitioner, PDSparse, metrics
+from blockxmc.blocks import Blocks
+from blockxmc.data import make_synthetic
 from blockxmc.errors import BlockXMCError
 from blockxmc.progress import Reporter
+from blockxmc.scoring import Scorer
 from blockxmc.tuning import TuningResult, evaluation, fit_tuned, protocol, quick_lambda, selection, tune_lambda
 from blockxmc.tuning.cache import Notebook, digest
 from blockxmc.tuning.evaluation import FixedBlocks, Split, Task
@@ -48,8 +51,12 @@ def decided(folds, tolerance=2.0, lams=(1.0, 2.0, 4.0, 8.0)):
     records = [{"base": base, "precision": rows} | costs for base, rows in folds]
     return TuningResult.decide(
         records, lams=lams, lam_rel=lams * 3 / 100, n_blocks=3, n_labels=80, ks=(1, 3), tolerance=tolerance,
-        saving={"trainings": 2.0, "naive_trainings": 5.0, "seconds": 1.0, "naive_seconds_estimate": 4.0},
-        setting={"weights": "per-block", "route": 1, "reference": "the base", "assignment": "fixed"},
+        saving={
+            "trainings": 2.0, "warm_trainings": 0.0, "naive_trainings": 5.0, "seconds": 1.0, "naive_seconds_estimate": 4.0,
+        },
+        setting={
+            "weights": "per-block", "route": 1, "reference": "the base", "assignment": "fixed", "evaluated_base": "it()",
+        },
     )  # fmt: skip
 
 
@@ -123,7 +130,7 @@ def naive(X, Y, base, lams, q, folds, tolerance, seed=0):
 def test_protocol_equals_refitting_everything(base):
     X, Y = small()
     P0, P, candidates, feasible = naive(X, Y, base, LAMS, q=3, folds=3, tolerance=3.0)
-    result = tune_lambda(X, Y, base(), n_blocks=3, lams=LAMS, folds=3, tolerance=3.0)
+    result = tune_lambda(X, Y, base(), n_blocks=3, lams=LAMS, folds=3, tolerance=3.0, fold_tol=None)
     assert_array_equal([fold.base for fold in result.folds], P0)
     assert_array_equal([fold.precision for fold in result.folds], P)  # bit-equal
     assert_array_equal([fold.candidates for fold in result.folds], candidates)
@@ -216,8 +223,49 @@ def test_coupled_base_starts_warm():
     result = tune_lambda(X, Y, LEML(rank=6), n_blocks=3, folds=2)
     assert len(result.lams) <= 6
     assert result.saving["trainings"] == result.saving["naive_trainings"]
+    assert result.saving["warm_trainings"] > 0
     cold = [naive(X, Y, lambda: LEML(rank=6), result.lams, 3, 2, 2.0)[1]]
     assert_allclose(result.mean_precision, np.mean(cold[0], axis=0), atol=6)
+
+
+def overfitting():
+    """Blocks of a few hundred rows with more features than that: rounds and starts of a solver show here."""
+    return make_synthetic(n_train=1500, n_test=1500, n_features=800, n_labels=60, seed=1)
+
+
+def test_warm_starts_lead_where_cold_ones_do():
+    train, _ = overfitting()
+    split = split_of(train.X, train.Y, LEML())
+    blocks, gains = FixedBlocks(split, 3, 0.02), []
+    for lam in (0.07, 0.24, 0.8, 2.5):
+        warm = blocks.measure(lam)
+        assert (warm["trainings"], warm["warm_trainings"]) == (1 + (lam == 0.07), 1)
+        layout = blocks.layout(lam)
+        cold = evaluation.train_per_block(split, layout)
+        scorer = Scorer.pack(cold, layout.clusters, n_features=split.X.shape[1], n_labels=split.Y.shape[1])
+        answers = Blocks(layout.router, scorer, 1).topk(split.X_held_out, 5, 1)[0]
+        gains.append(np.subtract(warm["precision"], split.precision(answers)))
+    assert np.abs(gains).max() < 1.5
+    assert np.abs(np.mean(gains, axis=0)).max() < 0.75
+
+
+def test_what_is_found_for_a_lambda_does_not_depend_on_the_others_tried():
+    X, Y = small(400)
+    split = split_of(X, Y, LEML(rank=6))
+    alone = FixedBlocks(split, 3, 0.2).measure(1.0)
+    blocks = FixedBlocks(split, 3, 0.2)
+    assert [blocks.measure(lam) for lam in (0.2, 0.5, 1.0)][-1]["precision"] == alone["precision"]
+
+
+@pytest.mark.parametrize("base", [LEML(), PDSparse()])
+def test_the_final_fit_keeps_what_tuning_promised(base):
+    train, test = overfitting()
+    result = tune_lambda(train.X, train.Y, base, n_blocks=3, folds=3)
+    for choice in ("speed", "accuracy"):
+        model = fit_tuned(result, train.X, train.Y, choice, base=base)
+        labels, _ = model.predict_topk(test.X, 5)
+        delivered = [100 * metrics.precision_at_k(test.Y, labels, k) for k in result.ks]
+        assert_allclose(delivered, result.choice(choice).precision, atol=2.0)
 
 
 # ---- the whole ----

@@ -132,6 +132,8 @@ class Bench:
         common["train"] = known["train_digest"]
         if cell.system in ("blocks", "q"):
             return common
+        if cell.system == "n-blocks":
+            return common | {"blocks": chosen.blocks}
         if cell.system != "tune":
             common["test"] = known["test_digest"]
         common["threads"] = chosen.n_threads
@@ -205,10 +207,16 @@ def _trained(bench: Bench, cell: Cell, model: Any) -> dict[str, Any]:
     return systems.train_and_measure(lambda: fit_dataset(model, train), test, cell.data)
 
 
+def _n_blocks(bench: Bench, cell: Cell) -> dict[str, Any]:
+    return partitions.choose_blocks(bench.datasets(cell)[0], bench.settings)
+
+
 def _tune(bench: Bench, cell: Cell) -> dict[str, Any]:
+    blocks = bench.row(Cell(cell.data, "n-blocks"))["n_blocks"]  # one choice for all bases
     train, _ = bench.datasets(cell)
     cache = bench.store.folder / "tuning" / cell.id.replace("/", "--")
-    return systems.tune(train, systems.make_base(cell.base, bench.settings), bench.settings, cache)
+    settings = replace(bench.settings, blocks=blocks)
+    return systems.tune(train, systems.make_base(cell.base, settings), settings, cache)
 
 
 def _tuned(bench: Bench, cell: Cell) -> dict[str, Any]:
@@ -284,6 +292,7 @@ def _q(bench: Bench, cell: Cell) -> dict[str, Any]:
 MAKERS: dict[str, Callable[[Bench, Cell], dict[str, Any]]] = {
     "data": _data,
     "full": _full,
+    "n-blocks": _n_blocks,
     "tune": _tune,
     "bp-accuracy": _tuned,
     "bp-speed": _tuned,

@@ -205,9 +205,11 @@ class TuningResult:
             f"{reference} has {_points(self.base_precision)}."
         )
         saving = self.saving
+        warm = f", {saving['warm_trainings']:.0f} of them warm" if saving["warm_trainings"] else ""
         third = (
-            f"Evaluated: {self.setting['assignment']}, {self.setting['weights']} weights, {self.n_blocks} blocks, of "
-            f"which a row visits {self.setting['route']}; {saving['trainings']:.0f} trainings ({saving['seconds']:.1f} s) "
+            f"Evaluated: {self.setting['evaluated_base']}, {self.setting['assignment']}, {self.setting['weights']} "
+            f"weights, {self.n_blocks} blocks, of which a row visits {self.setting['route']}; "
+            f"{saving['trainings']:.0f} trainings{warm} ({saving['seconds']:.1f} s) "
             f"instead of {saving['naive_trainings']:.0f} (an estimated {saving['naive_seconds_estimate']:.1f} s)."
         )
         return " ".join([first, second, third])
