@@ -106,8 +106,13 @@ class BlockwiseClassifier(BlocksEstimator):
         partitioner = self._partitioner()
         if kind == "shared" and self.partitioner is None and self.n_blocks != "paper":
             self.partition_ = partition_for_shared(X, Y, partitioner, reporter, seed=seed, threads=self._threads)
-        else:
+        elif kind == "shared" or partitioner.lam != "auto":
             self.partition_ = partitioner._fit(X, Y, reporter)
+        else:
+            from blockxmc.tuning.quick import partition_at_quick_lambda  # it stands downstream, and trains trial models
+
+            options: Any = {"weights": kind, "route": self._route(kind), "seed": seed, "threads": self._threads}
+            self.partition_ = partition_at_quick_lambda(X, Y, learner, partitioner, reporter, **options)
         route = min(self._route(kind), self.partition_.n_blocks_)
         fit = self._fit_shared if kind == "shared" else self._fit_apart
         self.blocks_ = fit(learner, X, Y, route, reporter)

@@ -120,7 +120,6 @@ def draw_lambda(result: TuningResult, path: Path, title: str = "") -> None:
             axes.fill_between(lams, *band, color=colour, alpha=0.15, linewidth=0)
         axes.axhline(result.base_precision[i], color=colour, linewidth=0.8, linestyle=(0, (4, 3)), alpha=0.7)
     right.plot(lams, result.speedup, color="#adb5bd", marker="s", markersize=3, linewidth=1.4, label="speed-up")
-    reference = "no blocks" if result.setting["reference"] == "the base" else "best of the grid"
     choices = {"speed-driven": (result.speed_driven, "v", 9), "accuracy-driven": (result.accuracy_driven, "^", 6)}
     for name, (point, marker, size) in choices.items():
         axes.axvline(point.lam or zero, color="#495057", linewidth=0.7, linestyle=":")
@@ -129,7 +128,7 @@ def draw_lambda(result: TuningResult, path: Path, title: str = "") -> None:
             [point.lam or zero] * len(heights), heights, marker, color="#212529", markersize=size, linestyle="none",
             label=name, markeredgecolor="white", markeredgewidth=0.7,
         )  # fmt: skip
-    axes.plot([], [], color="#6c757d", linewidth=0.8, linestyle=(0, (4, 3)), label=reference)
+    axes.plot([], [], color="#6c757d", linewidth=0.8, linestyle=(0, (4, 3)), label="no blocks")
     axes.set_xscale("log")
     right.set_yscale("log")
     for axis in (axes.xaxis, right.yaxis):

@@ -2,7 +2,8 @@
 
 from blockxmc.tuning.budget import tune_budget
 from blockxmc.tuning.final import fit_tuned
-from blockxmc.tuning.protocol import quick_lambda, tune_lambda
+from blockxmc.tuning.protocol import tune_lambda
+from blockxmc.tuning.quick import quick_lambda
 from blockxmc.tuning.result import BudgetResult, FoldRecord, Point, TuningResult
 
 __all__ = [

@@ -45,7 +45,7 @@ class Point:
 class FoldRecord:
     """One fold: the base without blocks, and every lambda."""
 
-    base: tuple[float, ...]  # P@k in points of what losses are counted from
+    base: tuple[float, ...]  # P@k in points
     precision: tuple[tuple[float, ...], ...]  # lambdas x ks, in points
     candidates: tuple[float, ...]
     products: tuple[float, ...]
@@ -150,7 +150,7 @@ class TuningResult:
 
     @property
     def base_precision(self) -> F64:
-        """P@k of what losses are counted from, mean over the folds."""
+        """P@k of the base without blocks, mean over the folds."""
         return np.asarray(np.mean([fold.base for fold in self.folds], axis=0))
 
     @property
@@ -191,18 +191,18 @@ class TuningResult:
 
     def explain(self) -> str:
         """What was chosen and why, in a few sentences."""
-        reference = self.setting["reference"]
+        where = f"in all {len(self.folds)} folds" if len(self.folds) > 1 else "on the held-out rows"
         if self.interval is None:
             first = f"Warning: {self.warning}."
         else:
             first = (
                 f"lambda from {self.interval[0]:.4g} to {self.interval[1]:.4g} keeps {self._named_ks()} within "
-                f"{self.tolerance:g} points of {reference} in all {len(self.folds)} fold(s)."
+                f"{self.tolerance:g} points of the base {where}."
             )
         second = (
             f"Speed-driven: lam {self.speed_driven.lam:.4g} with {self._described(self.speed_driven)}; "
             f"accuracy-driven: lam {self.accuracy_driven.lam:.4g} with {self._described(self.accuracy_driven)}; "
-            f"{reference} has {_points(self.base_precision)}."
+            f"the base has {_points(self.base_precision)}."
         )
         saving = self.saving
         warm = f", {saving['warm_trainings']:.0f} of them warm" if saving["warm_trainings"] else ""
