@@ -235,7 +235,7 @@ def synthetic(n_features):
 
 def test_warm_starts_lead_where_cold_ones_do():
     train, _ = synthetic(800)  # blocks of about as many rows as features: rounds and starts of a solver show most
-    split = split_of(train.X, train.Y, LEML())
+    split = split_of(train.X, train.Y, LEML(rank=15))
     blocks, gains = FixedBlocks(split, 3, 0.02), []
     for lam in (0.07, 0.24, 0.8, 2.5):
         warm = blocks.measure(lam)

@@ -86,7 +86,7 @@ class CandidateWeights:
         if isinstance(weights, LinearWeights):
             return cls(as_csr(sparse.csr_array(weights.coef.T)), weights.bias, weights.mass)
         if isinstance(weights, LowRankWeights):
-            return cls(as_csr(weights.H), W=weights.W)
+            return cls(as_csr(weights.H), weights.bias, W=weights.W)
         raise BlockXMCError("LabelFilters needs a base with linear or low-rank weights; this base has neither")
 
     @cached_property

@@ -11,7 +11,6 @@ from blockxmc.partition import Partitioner
 
 if TYPE_CHECKING:
     from blockxmc.data import Dataset
-    from blockxmc.experiments.settings import Settings
 
 # As in the paper's pictures.
 PICTURE_BLOCKS = 3
@@ -23,13 +22,6 @@ STRIP_POINTS = 400
 Q_GRID = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
 Q_FLOORS = (0.98, 0.8, 0.5)
 MIN_ROWS_PER_BLOCK = 16
-
-
-def choose_blocks(train: Dataset, settings: Settings) -> dict[str, Any]:
-    """The number of blocks for all bases of a data set, by the rule the settings name, and what spoke for it."""
-    options: Any = {"n_blocks": settings.blocks, "random_state": settings.seed, "n_jobs": settings.n_threads}
-    choice = Partitioner(**options).fit(train.X, train.Y).choice_
-    return {"n_blocks": int(choice["n_blocks"]["start"]), "choice": choice}
 
 
 def lam_at(partition: Partitioner, floor: float) -> float:

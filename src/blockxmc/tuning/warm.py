@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
+from blockxmc.learners._bilinear import balance
 from blockxmc.learners._learner import Job, Learner
-from blockxmc.learners._tall import one_blas_thread
-from blockxmc.learners.leml import balance
-from blockxmc.weights import F32, LinearWeights, LowRankWeights, Weights
+from blockxmc.learners._tall import gram, one_blas_thread
+from blockxmc.weights import F32, LowRankWeights, Weights
 
 # From balanced factors of a smaller lambda one outer round ends where five rounds from nothing do, within noise.
 _ROUNDS = 1
@@ -29,26 +29,21 @@ def takes_warm_start(learner: Learner) -> bool:
     return "warm" in inspect.signature(learner._train).parameters
 
 
-def warm_start(weights: Weights, kept: NDArray[np.intp], rank: int, threads: int) -> tuple[F32, F32] | None:
-    """Factors (W, H) of the kept labels, or None where a product of the two is all there is and the rank is too small.
+def warm_start(weights: Weights, kept: NDArray[np.intp], threads: int) -> tuple[F32, F32] | None:
+    """Factors (W, H) of the kept labels, or None where they leave no bottleneck: ridge regression needs no start.
 
-    They are balanced, as the learner leaves its own after each round. From (W H', I) a round would be the first of a new
-    training instead, and an evaluation after it would speak of a model trained for one round.
+    They are balanced, as the learner leaves its own after each round.
 
     >>> weights = LowRankWeights(np.ones((2, 1), np.float32), np.full((3, 1), 4, np.float32))
-    >>> [abs(factor).round(3).ravel().tolist() for factor in warm_start(weights, np.array([0, 2]), 1, threads=1)]
+    >>> [abs(factor).round(3).ravel().tolist() for factor in warm_start(weights, np.array([0, 2]), threads=1)]
     [[2.0, 2.0], [2.0, 2.0]]
     """
-    if isinstance(weights, LowRankWeights):
-        W, H = weights.W, weights.H[kept]
-        if H.shape[1] > kept.size:
-            W, H = W @ H.T, np.eye(kept.size, dtype=np.float32)
-    elif isinstance(weights, LinearWeights) and kept.size <= rank:
-        W, H = weights.coef[:, kept].toarray(), np.eye(kept.size, dtype=np.float32)
-    else:
+    if not isinstance(weights, LowRankWeights) or weights.H.shape[1] >= kept.size:
         return None
+    H = weights.H[kept]
     with one_blas_thread():
-        return balance(W, H, threads)
+        W, H, _ = balance(weights.W, H, gram(H, threads), threads)
+    return W, H
 
 
 class WarmLearner:
@@ -56,7 +51,7 @@ class WarmLearner:
 
     def __init__(self, learner: Learner, previous: Weights, kept: NDArray[np.intp], threads: int) -> None:
         self._learner: Any = clone(learner)
-        self._start = warm_start(previous, kept, self._learner.rank, threads)
+        self._start = warm_start(previous, kept, threads)
         if self._start is not None:
             self._learner.set_params(n_iter=min(self._learner.n_iter, _ROUNDS))
 
