@@ -86,8 +86,8 @@ def draw_blocks(
         axes.axhline(offset, color="#8d99ae", linewidth=0.6)
     axes.set(xlim=(0, columns.size), ylim=(offsets[-1], 0), xlabel="labels, by block", ylabel="training rows, by block")
     axes.set_title(title, loc="left", fontsize=10)
-    legend = axes.legend(loc="upper right", framealpha=0.9, fontsize=8, markerscale=8 / np.sqrt(size) / 2)
-    legend.set_zorder(5)
+    place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.1}
+    axes.legend(ncols=2, frameon=False, fontsize=8, markerscale=8 / np.sqrt(size) / 2, **place)
     figure.tight_layout()
     figure.savefig(path)
     plt.close(figure)
