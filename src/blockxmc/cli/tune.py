@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,8 +66,10 @@ def tune(
     from blockxmc.data import read_dataset
     from blockxmc.progress import reporter_for
     from blockxmc.tuning import tune_budget, tune_knobs, tune_lambda
+    from blockxmc.tuning.limits import checked_limits
 
-    limits = _limits({"--budget": budget, "--latency-us": latency_us, "--size-mb": size_mb, "--recall": recall})
+    typed = {"--budget": budget, "--latency-us": latency_us, "--size-mb": size_mb, "--recall": recall}
+    limits: dict[str, Any] = {_NAMES[option]: limit for option, limit in checked_limits(typed).items()}
     learner = None if base is None else make_base(base)
     shared = _is_shared(weights, learner, limits)
     _refuse_strangers(shared, limits, {"--lams": lams, "--plot": plot, "--prune": prune, "--cache": cache})
@@ -105,15 +106,6 @@ def tune(
 
 # Options of limits, and the names that Python has for them.
 _NAMES = {"--budget": "products", "--latency-us": "latency_us", "--size-mb": "size_mb", "--recall": "recall"}
-
-
-def _limits(given: dict[str, float | None]) -> dict[str, Any]:
-    """The limits that were typed, by their names in Python."""
-    for option, value in given.items():
-        if value is not None and (not 0 < value < math.inf or (option == "--recall" and value > 1)):
-            span = "a share between 0 and 1" if option == "--recall" else "a positive number"
-            raise BlockXMCError(f"{option} must be {span}, got {value:g}")
-    return {_NAMES[option]: value for option, value in given.items() if value is not None}
 
 
 def _is_shared(weights: str, learner: Any, limits: dict[str, float]) -> bool:

@@ -21,18 +21,12 @@ from blockxmc.learners._learner import Job, Learner
 from blockxmc.partition import Partitioner
 from blockxmc.timing import _single_calls
 from blockxmc.tuning.evaluation import Split, measure_blocks
+from blockxmc.tuning.limits import UNITS, bound, checked_limits
 from blockxmc.tuning.protocol import Problem, one_split
 from blockxmc.weights import LinearWeights
 
 ROUTES = (1, 2, 4, 8)
 PRUNES = (0.05, 0.1, 0.2, 0.3)
-# Limits that a setting must keep to, with their units; recall is a floor, the others are ceilings.
-LIMITS = {
-    "products": "products per row",
-    "latency_us": "microseconds per single row",
-    "size_mb": "megabytes of weights",
-    "recall": "candidate recall",
-}
 
 
 @dataclass(frozen=True)
@@ -72,7 +66,7 @@ class KnobsResult:
         """What was chosen and why, in a few sentences."""
         best, chosen = _best(self.settings), self.chosen
         if self.limits:
-            asked = " and ".join(f"{_bound(name)} {limit:g} {LIMITS[name]}" for name, limit in self.limits.items())
+            asked = " and ".join(f"{bound(name)} {limit:g} {UNITS[name]}" for name, limit in self.limits.items())
             rule = "the fewest products" if set(self.limits) == {"recall"} else "the best held-out precision"
             first = f"Asked for {asked}: {chosen.describe()} has {rule} of what keeps to it"
         else:
@@ -122,7 +116,7 @@ def tune_knobs(
     """
     from blockxmc.model import BlockwiseClassifier, lean_dismec  # here, since the model asks tuning for its lambda
 
-    limits = _checked(products=products, latency_us=latency_us, size_mb=size_mb, recall=recall)
+    limits = checked_limits({"products": products, "latency_us": latency_us, "size_mb": size_mb, "recall": recall})
     routes = sorted({int(route) for route in routes})
     if not routes or routes[0] < 1:
         raise BlockXMCError(f"routes must be whole numbers of at least 1, got {routes}")
@@ -241,21 +235,12 @@ def pruned(weights: LinearWeights, level: float) -> LinearWeights:
     return replace(weights, coef=coef, bias=np.where(np.abs(weights.bias) < np.float32(level), 0, weights.bias))
 
 
-def _checked(**given: float | None) -> dict[str, float]:
-    limits = {name: float(value) for name, value in given.items() if value is not None}
-    for name, limit in limits.items():
-        if not (np.isfinite(limit) and limit > 0) or (name == "recall" and limit > 1):
-            span = "a share between 0 and 1" if name == "recall" else "a positive number"
-            raise BlockXMCError(f"{name} must be {span}, got {limit!r}")
-    return limits
-
-
 def _choose(settings: Sequence[Knobs], limits: dict[str, float], tolerance: float) -> Knobs:
     within = [knobs for knobs in settings if all(_excess(knobs, *limit) <= 0 for limit in limits.items())]
     if not within:
         nearest = min(settings, key=lambda knobs: max(_excess(knobs, *limit) for limit in limits.items()))
-        asked = " and ".join(f"{_bound(name)} {limit:g} {LIMITS[name]}" for name, limit in limits.items())
-        has = ", ".join(f"{getattr(nearest, name):.4g} {LIMITS[name]}" for name in limits)
+        asked = " and ".join(f"{bound(name)} {limit:g} {UNITS[name]}" for name, limit in limits.items())
+        has = ", ".join(f"{getattr(nearest, name):.4g} {UNITS[name]}" for name in limits)
         raise BlockXMCError(f"no setting has {asked}: the nearest has {has} ({nearest.describe()})")
     if not limits:
         enough = float(np.mean(_best(settings).precision)) - tolerance
@@ -273,10 +258,6 @@ def _excess(knobs: Knobs, name: str, limit: float) -> float:
 
 def _best(settings: Sequence[Knobs]) -> Knobs:
     return max(settings, key=lambda knobs: (float(np.mean(knobs.precision)), -knobs.products, -knobs.size_mb))
-
-
-def _bound(name: str) -> str:
-    return "at least" if name == "recall" else "at most"
 
 
 def _points(knobs: Knobs) -> str:

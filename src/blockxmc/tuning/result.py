@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockxmc.tuning import selection
+from blockxmc.tuning.limits import UNITS, bound
 
 F64 = NDArray[np.float64]
-# What a budget is counted in.
-UNITS = {"products": "products per row", "latency_us": "microseconds per row", "recall": "candidate recall"}
 
 
 @dataclass(frozen=True)
@@ -259,10 +258,9 @@ class BudgetResult:
     def explain(self) -> str:
         """What was chosen and why, in a few sentences."""
         point = self.chosen
-        bound = "at least" if self.mode == "recall" else "at most"
         rule = "the fewest products" if self.mode == "recall" else "the best held-out precision"
         text = (
-            f"Asked for {bound} {self.limit:g} {UNITS[self.mode]}: {point.describe()} has {rule} among "
+            f"Asked for {bound(self.mode)} {self.limit:g} {UNITS[self.mode]}: {point.describe()} has {rule} among "
             f"{len(self.points)} settings, {_points(point.precision)} with "
             f"{point.products:.1f} products per row and candidate recall {point.recall:.3f}."
         )
