@@ -207,7 +207,7 @@ def train_blocks(
     inner = 1 if len(label_clusters) >= 2 * threads else threads
 
     def train(block: int, phase: Phase) -> None:
-        job = Job(inner, seed + block, phase)
+        job = learner._job(inner, phase, seed + block)
         results[block] = train_block(learner, X, Y, rows_of[block], label_clusters[block], job)
 
     if inner > 1 or threads == 1:
@@ -253,7 +253,7 @@ def train_global(
 ) -> Any:
     """Global weights: every label trained on all rows; split over blocks, which then only choose candidates."""
     with reporter.phase("train all labels", Y.shape[1]) as phase:
-        return learner._train(X, Y, Job(threads, seed, phase))
+        return learner._train(X, Y, learner._job(threads, phase, seed))
 
 
 def _group_rows(assignment: NDArray[np.integer], n_blocks: int) -> list[NDArray[np.intp]]:

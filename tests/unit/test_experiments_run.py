@@ -73,6 +73,13 @@ def test_every_system_is_trained_as_it_comes(tmp_path, tuner, trained):
     assert sorted(trained) == sorted([*bases, *["CBMLC"] * 5, *others])
 
 
+def test_published_systems_are_trained_as_others_ran_them(tmp_path, trained):
+    results = run("table-published", [write_folder(tmp_path)], tmp_path / "out", QUICK)
+    assert not [cell for cell, content in results.contents.items() if "error" in content]
+    as_they_come = ["FastXML", "LEML", "NaiveBayes", "PDSparse"]
+    assert sorted(trained) == sorted([*as_they_come, "FastXML", "LPSR", "LPSR", "PDSparse"])
+
+
 def test_a_stopped_run_goes_on_where_it_was(tmp_path, tuner, trained, monkeypatch):
     folder = write_folder(tmp_path)
 

@@ -91,12 +91,13 @@ class TurnedDesign:
         kept = squares > max(squares.max(initial=0.0), 1e-30) * 1e-5  # the rest is rounding
         self.squares, vectors = squares[kept], np.ascontiguousarray(vectors[:, kept])
         self.threads, self.width = threads, int(kept.sum())
+        self._Xt: sparse.csr_array | None
         if few_rows:
             self.rows = vectors * np.sqrt(self.squares)
-            self._back = transpose(X), vectors / np.sqrt(self.squares)
+            self._Xt, self._back = transpose(X), vectors / np.sqrt(self.squares)
         else:
             self.rows = spmm(X, vectors, threads)
-            self._back = None, vectors
+            self._Xt, self._back = None, vectors
 
     def product(self, W: F32) -> F32:
         """X W."""
@@ -104,14 +105,14 @@ class TurnedDesign:
 
     def ridge(self, s: F64, lam: float, T: F32, W: F32, phase: Phase) -> F32:
         """Exact, wherever W stands."""
-        solved = times(np.ascontiguousarray(self.rows.T), T, self.threads)
-        return (solved / (self.squares[:, None] * np.maximum(s, 0) + lam)).astype(np.float32)
+        solved: F32 = times(np.ascontiguousarray(self.rows.T), T, self.threads)
+        solved /= self.squares[:, None] * np.maximum(s, 0) + lam
+        return solved
 
     def on_features(self, W: F32) -> F32:
         """W, features x rank."""
-        Xt, vectors = self._back
-        turned_back = times(vectors, W, self.threads)
-        return turned_back if Xt is None else spmm(Xt, turned_back, self.threads)
+        turned_back = times(self._back, W, self.threads)
+        return turned_back if self._Xt is None else spmm(self._Xt, turned_back, self.threads)
 
 
 def design_for(X: sparse.csr_array, rank: int, n_iter: int, threads: int) -> Design:

@@ -81,7 +81,7 @@ class LEML(Learner):
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
         self._check_params()
         with reporter.phase(f"train {type(self).__name__}", Y.shape[1]) as phase:
-            factors = self._factorise(X, Y, Job(self._threads, self.random_state or 0, phase))
+            factors = self._factorise(X, Y, self._job(self._threads, phase))
             weights = factors.weights(self._threads)
         self.rank_ = factors.H.shape[1]
         self.objective_trace_ = factors.objective_trace
