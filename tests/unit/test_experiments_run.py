@@ -50,6 +50,9 @@ def test_all_trains_every_model_once_and_a_second_run_trains_none(tmp_path, tune
         for figure in experiment.figures(results):
             for kind in ("png", "svg", "csv"):
                 assert (tmp_path / "out" / f"{figure.name}.{kind}").stat().st_size > 0
+    report = (tmp_path / "out" / "report.md").read_text()
+    for part in ("## What to conclude\n\nOn tiny, accuracy-driven BP", "## R@k", "![", "cells, computed in"):
+        assert part in report
     made = json.loads((tmp_path / "out" / "table-recall.json").read_text())
     assert made["made"]["cores"] >= 1
     assert made["settings"]["seed"] == 0

@@ -11,6 +11,29 @@ from blockxmc.experiments.settings import BASE_TITLES
 _FASTER = 1.1
 
 
+def facts(results: Results) -> list[str]:
+    """When, where and how the numbers were made, and how long that took."""
+    from blockxmc.tuning.protocol import FOLD_TOL
+
+    made, chosen = results.made, results.settings
+    machine = (
+        f"{made.get('cpu', '')}, {made.get('cores', '')} cores, {chosen.n_threads} threads, {made.get('system', '')}"
+    )
+    names = ("blockxmc", "python", "numpy", "scipy", "scikit-learn")
+    versions = ", ".join(f"{name} {made[name]}" for name in names if name in made)
+    scored = "all test rows" if chosen.max_test_rows is None else f"at most {chosen.max_test_rows:,} test rows"
+    rows = "rows of unit length (as given for Naive Bayes)" if chosen.normalise else "rows as given"
+    how = (
+        f"{chosen.folds}-fold cross-validation (solved to {FOLD_TOL:g}), tolerance {chosen.tolerance:g} points, blocks "
+        f"{chosen.blocks}, LEML rank {chosen.rank}, FastXML {chosen.trees} trees, {rows}, {scored}, seed {chosen.seed}"
+    )
+    took = [content.get("seconds", 0.0) for content in results.contents.values()]
+    cpu = [content["cpu_seconds"] for content in results.contents.values() if "cpu_seconds" in content]
+    spent = f", {sum(cpu) / 60:.0f} minutes of processor time" if len(cpu) == len(took) else ""
+    cells = f"{len(took)} cells, computed in {sum(took) / 60:.0f} minutes{spent}"
+    return [line for line in (made.get("date", ""), machine, versions, how, cells) if line]
+
+
 def conclude(results: Results, data: str) -> str:
     """Two sentences: how far BP is from its bases, and what follows from that; as far as it was computed."""
     told = []

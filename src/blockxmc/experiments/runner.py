@@ -15,7 +15,7 @@ from blockxmc.experiments.results import Results
 from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
 from blockxmc.experiments.store import Store, write_atomically
 from blockxmc.experiments.tables import Table
-from blockxmc.experiments.writing import write_experiment
+from blockxmc.experiments.writing import as_report, write_experiment
 from blockxmc.progress import Reporter
 
 Bases = Sequence[str]
@@ -78,7 +78,7 @@ def plan(names: Sequence[str], data: Sequence[str], bases: Bases) -> list[Cell]:
 
 
 def run(name: str, folders: Sequence[Path], out: Path, settings: Settings, reporter: Reporter | None = None) -> Results:
-    """Compute what is missing, and write tables, figures and ``report.html`` to ``out``."""
+    """Compute what is missing, and write tables, figures, ``report.md`` and ``report.html`` to ``out``."""
     names = [name for name in EXPERIMENTS if name not in APART] if name == "all" else [name]
     by_name = _check(names, folders, settings)
     reporter = reporter or Reporter()
@@ -104,6 +104,7 @@ def write_all(names: Sequence[str], out: Path, results: Results) -> None:
         made = experiment.tables(results), experiment.figures(results)
         write_experiment(out, name, *made, results)
         sections.append((name, *made))
+    write_atomically(out / "report.md", as_report(sections, results))
     write_atomically(out / "report.html", as_html(sections, results))
 
 
