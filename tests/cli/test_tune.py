@@ -99,9 +99,9 @@ def test_the_command_of_a_tuned_lambda_runs(capsys, train, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--budget", "1", *APART), "no setting has at most 1 products per row: the nearest has"),
-        (("--budget", "1"), "no setting has at most 1 products per row: the nearest has"),
-        (("--size-mb", "1e-9"), "no setting has at most 1e-09 megabytes of weights: the nearest has"),
+        (("--budget", "1", *APART), "--budget 1: no setting has at most 1 products per row: the nearest has"),
+        (("--budget", "1"), "--budget 1: no setting has at most 1 products per row: the nearest has"),
+        (("--size-mb", "1e-9"), "--size-mb 1e-09: no setting has at most 1e-09 megabytes of weights: the nearest has"),
         (("--budget", "10", "--recall", "0.5", *APART), "--budget and --recall: give exactly one"),
         (("--recall", "2"), "--recall must be a share between 0 and 1"),
         (("--budget", "-3"), "--budget must be a positive number"),

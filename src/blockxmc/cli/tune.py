@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,12 +88,14 @@ def tune(
     if shared:
         levels = None if prune is None else _numbers("--prune", prune)
         options = limits | {"tolerance": tolerance, "routes": routes, "prunes": levels}
-        _show_knobs(tune_knobs(dataset.X, dataset.Y, learner, **options, **common), command, json)
+        with _naming(typed):
+            table = tune_knobs(dataset.X, dataset.Y, learner, **options, **common)
+        _show_knobs(table, command, json)
     elif limits:
         kinds = ("per-block", "global") if weights == "auto" else (weights,)
-        found = tune_budget(
-            dataset.X, dataset.Y, learner, **limits, routes=routes, weights=kinds, cache=cache, **common
-        )
+        options = limits | {"routes": routes, "weights": kinds, "cache": cache}
+        with _naming(typed):
+            found = tune_budget(dataset.X, dataset.Y, learner, **options, **common)
         _show_budget(found, command, json)
     else:
         result = tune_lambda(
@@ -106,6 +110,18 @@ def tune(
 
 # Options of limits, and the names that Python has for them.
 _NAMES = {"--budget": "products", "--latency-us": "latency_us", "--size-mb": "size_mb", "--recall": "recall"}
+
+
+@contextmanager
+def _naming(typed: dict[str, float | None]) -> Iterator[None]:
+    """Say which options cannot be met."""
+    from blockxmc.tuning.limits import NoSettingError
+
+    try:
+        yield
+    except NoSettingError as error:
+        asked = " ".join(f"{option} {limit:g}" for option, limit in typed.items() if limit is not None)
+        raise BlockXMCError(f"{asked}: {error}") from None
 
 
 def _is_shared(weights: str, learner: Any, limits: dict[str, float]) -> bool:

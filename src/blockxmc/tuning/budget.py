@@ -21,7 +21,7 @@ from blockxmc.partition.choice import MIN_ROWS
 from blockxmc.timing import _single_calls
 from blockxmc.tuning.cache import Notebook, digest
 from blockxmc.tuning.evaluation import KINDS, Split
-from blockxmc.tuning.limits import UNITS, bound, checked_limits
+from blockxmc.tuning.limits import UNITS, NoSettingError, bound, checked_limits
 from blockxmc.tuning.protocol import Problem, one_split
 from blockxmc.tuning.result import BudgetResult, Point
 from blockxmc.tuning.scout import Scout
@@ -134,12 +134,12 @@ class Search:
         budget = self._calibrate(scouts) if self.mode == "latency_us" else self.limit
         plans = [plan for plan in (self._plan(scout, budget) for scout in scouts) if plan.pairs]
         if not plans:
-            raise BlockXMCError(self._refusal(self._nearest(scouts)))
+            raise NoSettingError(self._refusal(self._nearest(scouts)))
         plans.sort(key=lambda plan: -plan.promise)
         points = list(self._evaluate(plans[:_TRAINED]))
         meeting = [point for point in points if self._meets(point)]
         if not meeting:
-            raise BlockXMCError(self._refusal(min(points, key=self._distance)))
+            raise NoSettingError(self._refusal(min(points, key=self._distance)))
         return BudgetResult(
             mode=self.mode,
             limit=self.limit,

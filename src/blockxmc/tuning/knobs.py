@@ -21,7 +21,7 @@ from blockxmc.learners._learner import Job, Learner
 from blockxmc.partition import Partitioner
 from blockxmc.timing import _single_calls
 from blockxmc.tuning.evaluation import Split, measure_blocks
-from blockxmc.tuning.limits import UNITS, bound, checked_limits
+from blockxmc.tuning.limits import UNITS, NoSettingError, bound, checked_limits
 from blockxmc.tuning.protocol import Problem, one_split
 from blockxmc.weights import LinearWeights
 
@@ -241,7 +241,7 @@ def _choose(settings: Sequence[Knobs], limits: dict[str, float], tolerance: floa
         nearest = min(settings, key=lambda knobs: max(_excess(knobs, *limit) for limit in limits.items()))
         asked = " and ".join(f"{bound(name)} {limit:g} {UNITS[name]}" for name, limit in limits.items())
         has = ", ".join(f"{getattr(nearest, name):.4g} {UNITS[name]}" for name in limits)
-        raise BlockXMCError(f"no setting has {asked}: the nearest has {has} ({nearest.describe()})")
+        raise NoSettingError(f"no setting has {asked}: the nearest has {has} ({nearest.describe()})")
     if not limits:
         enough = float(np.mean(_best(settings).precision)) - tolerance
         within = [knobs for knobs in within if float(np.mean(knobs.precision)) >= enough]

@@ -14,6 +14,10 @@ UNITS = {
 }
 
 
+class NoSettingError(BlockXMCError):
+    """Nothing that was tried keeps to the limits."""
+
+
 def checked_limits(given: dict[str, float | None]) -> dict[str, float]:
     """What was given, by the same names; they appear in the error where a value makes no sense.
 
