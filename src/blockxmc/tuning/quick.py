@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
+from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.partition import Partitioner
 from blockxmc.progress import Reporter
@@ -81,9 +82,12 @@ def partition_at_quick_lambda(
     task = Task(loosened(learner, FOLD_TOL), options, (1, 3, 5), seed, threads, reporter)
     problem = Problem(X, Y, learner, task)
     lams = default_grid(whole.path(), grid_size(learner), low=whole.lam_)
-    result = tune_parts(
-        problem, [_sample(problem)], whole.n_blocks_, lams, TOLERANCE, None, weights=weights, route=route
-    )
+    served: Any = {"weights": weights, "route": route}
+    try:
+        result = tune_parts(problem, [_sample(problem)], whole.n_blocks_, lams, TOLERANCE, None, **served)
+    except BlockXMCError as error:  # a sample may lack what all rows have, labels to begin with
+        reporter.say(f"lam stays where the path puts it: a sample of the rows cannot be evaluated ({error})")
+        return whole
     chosen = result.speed_driven.lam
     final = whole
     if chosen > whole.lam_:
