@@ -158,14 +158,15 @@ class Bench:
         return common
 
     def _computed(self, cell: Cell) -> dict[str, Any]:
-        start = time.perf_counter()
+        start = time.perf_counter(), time.process_time()
         content: dict[str, Any]
         try:
             content = {"row": MAKERS[cell.system](self, cell)}
         except Exception as error:  # whatever a system does must not end the run: it is recorded and shown
             line = str(error) if isinstance(error, CellFailedError) else f"{type(error).__name__}: {error}"
             content = {"error": " ".join(line.split()), "traceback": traceback.format_exc()}
-        return content | {"seconds": time.perf_counter() - start, "made": provenance()}
+        spent = {"seconds": time.perf_counter() - start[0], "cpu_seconds": time.process_time() - start[1]}
+        return content | spent | {"made": provenance()}
 
 
 def _version() -> str:
@@ -218,9 +219,11 @@ def _trained(bench: Bench, cell: Cell, model: Any) -> dict[str, Any]:
 
 
 def _tune(bench: Bench, cell: Cell) -> dict[str, Any]:
+    blocks = int(bench.row(Cell(cell.data, "paper-blocks"))["n_blocks"])  # one choice for all bases
     train, _ = bench.datasets(cell)
     cache = bench.store.folder / "tuning" / cell.id.replace("/", "--")
-    return systems.tune(train, systems.make_base(cell.base, bench.settings), bench.settings, cache)
+    settings = replace(bench.settings, blocks=blocks)
+    return systems.tune(train, systems.make_base(cell.base, settings), settings, cache)
 
 
 def _tuned(bench: Bench, cell: Cell) -> dict[str, Any]:
