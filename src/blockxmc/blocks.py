@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -158,10 +158,40 @@ def common_terms(weights: Sequence[Weights], n_features: int) -> sparse.csr_arra
     return sparse.csr_array(sparse.hstack(columns, format="csr", dtype=np.float32)) if columns else None
 
 
-class BlocksEstimator(XMCEstimator):
-    """Serving and cost of a classifier whose fitted model is one :class:`Blocks`."""
+class Served(Protocol):
+    """A fitted model that answers rows: :class:`Blocks`, or several of them together."""
 
-    blocks_: Blocks
+    @property
+    def calibration(self) -> tuple[float, float] | None:
+        """How scores became probabilities; None: they are margins."""
+
+    @property
+    def slope(self) -> float:
+        """How much block probabilities count."""
+
+    def topk(self, X: sparse.csr_array, k: int, threads: int) -> TopK:
+        """Best k labels of each row."""
+
+    def one(self, indices: ArrayLike, values: ArrayLike, k: int) -> TopK:
+        """Best k labels of one sparse row."""
+
+    def scores(self, X: sparse.csr_array, threads: int) -> sparse.csr_array:
+        """Scores of all candidates of each row."""
+
+    def visited(self, X: sparse.csr_array, threads: int) -> NDArray[np.int32] | None:
+        """The blocks each row is sent to, best first; None: the only one."""
+
+    def cost(self, X: sparse.csr_array, threads: int) -> dict[str, float]:
+        """Mean work per row."""
+
+    def state(self) -> dict[str, Any]:
+        """Nested dict of arrays for the model directory."""
+
+
+class BlocksEstimator(XMCEstimator):
+    """Serving and cost of a classifier whose fitted model is one :class:`Blocks` or several."""
+
+    blocks_: Served
 
     def _topk(self, X: sparse.csr_array, k: int) -> TopK:
         return self.blocks_.topk(X, k, self._threads)

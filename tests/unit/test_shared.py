@@ -230,3 +230,30 @@ def test_held_out_rows_teach_no_label_before_merging(monkeypatch):
 def robbed(Y, held_out):
     dense = Y.toarray() > 0
     return [j for j in range(Y.shape[1]) if dense[held_out, j].sum() > 0.1 * dense[:, j].sum()]
+
+
+def test_several_partitions_answer_by_the_mean_of_their_probabilities(tmp_path):
+    X, Y = blocky(n=400, n_labels=30)
+    three = BlockwiseClassifier(n_blocks=4, n_partitions=3, random_state=5).fit(X, Y)
+    alone = [BlockwiseClassifier(n_blocks=4, random_state=5 + i).fit(X, Y) for i in range(3)]
+    mean = sum(clf.decision_function(X).toarray() for clf in alone) / 3
+    np.testing.assert_allclose(three.decision_function(X).toarray(), mean, atol=1e-6)
+    labels, scores = three.predict_topk(X, 4)
+    np.testing.assert_allclose(scores, -np.sort(-mean, axis=1)[:, :4], atol=1e-6)
+    np.testing.assert_allclose(np.take_along_axis(mean, labels, 1), scores, atol=1e-6)
+    row = X[[7]]
+    assert_array_equal(three.predict_one(row.indices, row.data, 4)[0], labels[7])
+    assert three.cost_["products"] > alone[0].cost_["products"]
+    three.save(tmp_path / "m")
+    assert_array_equal(load(tmp_path / "m").predict_topk(X, 4)[1], scores)
+
+
+@pytest.mark.parametrize("n_partitions", [0, -1, 1.5, "two"])
+def test_a_number_of_partitions_that_makes_no_sense(n_partitions):
+    with pytest.raises(BlockXMCError, match="n_partitions"):
+        BlockwiseClassifier(n_partitions=n_partitions).fit(*blocky(n=30))
+
+
+def test_several_partitions_need_shared_weights():
+    with pytest.raises(BlockXMCError, match="shared"):
+        BlockwiseClassifier(n_partitions=2, weights="per-block").fit(*blocky(n=30))

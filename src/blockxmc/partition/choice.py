@@ -18,7 +18,9 @@ from blockxmc.progress import Reporter
 # A choice may give up this much of the positives that could be captured.
 FLOOR = 0.98
 # Fewer rows per block than this teach neither a router nor the labels of a block anything.
-MIN_ROWS = 16
+MIN_ROWS = 32
+# The paper's search goes on until blocks have fewer rows than this.
+PAPER_ROWS = 16
 # Rows on which the number of blocks is chosen.
 SAMPLE_ROWS = 2**17
 # Seeds that must all lose a block before the paper's search gives up on a number of blocks.
@@ -131,7 +133,7 @@ def paper_search(run: Callable[[int, int], Blocks], n_rows: int, n_positives: in
         return False
 
     good, q = 1, 2
-    limit = max(n_rows // MIN_ROWS, 1)
+    limit = max(n_rows // PAPER_ROWS, 1)
     while q <= limit:
         if not survives(q):
             while q - good > 1:
