@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format bench test-sanitize clean
+.PHONY: demo test lint format bench bench-peers test-sanitize clean
 
 
 # Installed in editable mode, so Python edits need no reinstall; kernels are rebuilt when a source is newer.
@@ -42,6 +42,22 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/dismec.py $(DATA)
 	$(BIN)/python bench/predict.py $(DATA)
 	$(BIN)/python bench/leml.py
+
+# Beside PECOS, omikuji and napkinXC, each in an environment of its own; DATA="DIR..." takes other sets than the bundled
+# one, RESULTS=DIR says where the page goes, PEERS_ARGS adds options of bench/peers.py. PYTHON must be one that these
+# packages have wheels for (3.11, 3.12). PECOS wants torch: set TORCH_INDEX to an index of CPU builds to save gigabytes.
+ENVS := bench/out/envs
+TORCH ?= torch==2.13.0
+RESULTS ?= bench/out/peers
+$(ENVS)/%/stamp: bench/peer_workers/%.txt
+	$(PYTHON) -m venv $(ENVS)/$*
+	$(if $(filter pecos,$*),$(ENVS)/$*/bin/python -m pip install -q $(TORCH_INDEX:%=--index-url %) $(TORCH))
+	$(ENVS)/$*/bin/python -m pip install -q -r $<
+	touch $@
+
+bench-peers: $(VENV)/dev.stamp $(ENVS)/omikuji/stamp $(ENVS)/napkinxc/stamp $(ENVS)/pecos/stamp
+	@[ "$(DATA)" != bench/out/demo ] || [ -e $(DATA)/train.txt ] || $(BIN)/python bench/demo_folder.py $(DATA)
+	$(BIN)/python bench/peers.py $(DATA) --results $(RESULTS) $(PEERS_ARGS)
 
 # The kernels under AddressSanitizer and UBSan: 10,000 mutated files through the reader, then the tests of the kernels.
 SANITIZE := build/sanitize

@@ -6,6 +6,7 @@ from types import ModuleType
 
 from helpers import blocky
 
+import blockxmc.tuning
 from blockxmc import BlockwiseClassifier
 from blockxmc.data import write_xc
 from blockxmc.experiments import Results, Settings
@@ -27,6 +28,7 @@ class Tuner:
     speed: float = 0.5
     accuracy: float = 0.1
     tuned: list = field(default_factory=list)
+    quickly_tuned: list = field(default_factory=list)
     fitted: list = field(default_factory=list)
 
     def install(self, monkeypatch):
@@ -41,17 +43,25 @@ class Tuner:
 
         def tune_lambda(X, Y, base, **options):
             tuner.tuned.append(type(base).__name__)
+            return answer(Y, options["folds"])
+
+        def quick_lambda(X, Y, base, **options):
+            tuner.quickly_tuned.append((type(base).__name__, options["n_blocks"]))
+            return answer(Y, 1)
+
+        def answer(Y, folds):
             fold = {
                 "base": [60.0, 40.0, 30.0],
                 "precision": [[59.0, 39.0, 29.5], [58.5, 38.0, 28.0]],
                 "candidates": [10.0, 5.0],
             }
-            chosen = {"speed_driven": {"lam": tuner.speed}, "accuracy_driven": {"lam": tuner.accuracy}}
+            lams = {"speed_driven": tuner.speed, "accuracy_driven": tuner.accuracy}
+            chosen = {name: {"lam": lam, "precision": [58.5, 38.0, 28.0]} for name, lam in lams.items()}
             return TuningResult(
                 lams=[0.1, 0.5],
                 n_blocks=2,
                 n_labels=Y.shape[1],
-                folds=[fold] * options["folds"],
+                folds=[fold] * folds,
                 interval=[0.1, 0.5],
                 **chosen,
             )
@@ -62,7 +72,9 @@ class Tuner:
             return BlockwiseClassifier(base, n_blocks=2, lam=lam, n_jobs=n_jobs).fit(X, Y)
 
         module = ModuleType("blockxmc.tuning")
+        module.__path__ = blockxmc.tuning.__path__  # what lies inside is there as ever
         module.TuningResult, module.tune_lambda, module.fit_tuned = TuningResult, tune_lambda, fit_tuned
+        module.quick_lambda = quick_lambda
         monkeypatch.setitem(sys.modules, "blockxmc.tuning", module)
         return self
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
+from blockxmc import _kernels
 from blockxmc._base import TopK, XMCEstimator
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
@@ -85,7 +85,9 @@ class Blocks:
             found = self._routed.scores(X, threads=threads)
         if self.common is not None:
             found.data = found.data + np.repeat(self._common_of(X, threads), np.diff(found.indptr))
-        return sparse.csr_array((self._calibrated(found.data), found.indices, found.indptr), shape=found.shape)
+        if self.calibration is not None:
+            _kernels.calibrate_scores(found.data, *self.calibration)
+        return found
 
     def _common_of(self, X: sparse.csr_array, threads: int) -> F32:
         """What all labels of a row gain alike, in the block the row is sent to."""
@@ -97,20 +99,10 @@ class Blocks:
         return added[:, 0] if visited is None else np.take_along_axis(added, visited[:, :1], axis=1)[:, 0]
 
     def _answers(self, labels: NDArray[np.int64], scores: F32) -> TopK:
-        if self.calibration is None:
-            return labels, scores
-        scores = self._calibrated(scores)
-        # Margins that differ may be the same probability in single precision: then the lower label comes first.
-        if (scores[..., 1:] == scores[..., :-1]).any():
-            order = np.lexsort((np.where(labels < 0, np.iinfo(np.int64).max, labels), -scores), axis=-1)
-            labels, scores = np.take_along_axis(labels, order, -1), np.take_along_axis(scores, order, -1)
+        if self.calibration is not None:
+            width = labels.shape[-1]
+            _kernels.calibrate_topk(labels.reshape(-1, width), scores.reshape(-1, width), *self.calibration)
         return labels, scores
-
-    def _calibrated(self, scores: F32) -> F32:
-        if self.calibration is None:
-            return scores
-        probabilities = expit(self.calibration[0] * scores + self.calibration[1])
-        return np.where(np.isneginf(scores), scores, probabilities).astype(np.float32)
 
     def visited(self, X: sparse.csr_array, threads: int) -> NDArray[np.int32] | None:
         """The blocks each row is sent to, best first; None: the only one."""
@@ -207,7 +199,7 @@ def train_blocks(
     inner = 1 if len(label_clusters) >= 2 * threads else threads
 
     def train(block: int, phase: Phase) -> None:
-        job = Job(inner, seed + block, phase)
+        job = learner._job(inner, phase, seed + block)
         results[block] = train_block(learner, X, Y, rows_of[block], label_clusters[block], job)
 
     if inner > 1 or threads == 1:
@@ -253,7 +245,7 @@ def train_global(
 ) -> Any:
     """Global weights: every label trained on all rows; split over blocks, which then only choose candidates."""
     with reporter.phase("train all labels", Y.shape[1]) as phase:
-        return learner._train(X, Y, Job(threads, seed, phase))
+        return learner._train(X, Y, learner._job(threads, phase, seed))
 
 
 def _group_rows(assignment: NDArray[np.integer], n_blocks: int) -> list[NDArray[np.intp]]:

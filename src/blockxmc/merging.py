@@ -14,7 +14,7 @@ from blockxmc.scoring import PackedScorer, Scorer
 
 SLOPES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5)
 # Standard deviation over rows of how much better one slope ranks a row than another (as a share of P@k).
-NOISE = 0.1
+NOISE = 0.05
 # Where nothing is held out: margins count alone, and a margin of 0 means even odds.
 UNFITTED = (0.0, (2.0, 0.0))
 # Scored candidates that a curve with two parameters needs at most.

@@ -86,8 +86,8 @@ def draw_blocks(
         axes.axhline(offset, color="#8d99ae", linewidth=0.6)
     axes.set(xlim=(0, columns.size), ylim=(offsets[-1], 0), xlabel="labels, by block", ylabel="training rows, by block")
     axes.set_title(title, loc="left", fontsize=10)
-    legend = axes.legend(loc="upper right", framealpha=0.9, fontsize=8, markerscale=8 / np.sqrt(size) / 2)
-    legend.set_zorder(5)
+    place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.1}
+    axes.legend(ncols=2, frameon=False, fontsize=8, markerscale=8 / np.sqrt(size) / 2, **place)
     figure.tight_layout()
     figure.savefig(path)
     plt.close(figure)
@@ -120,7 +120,6 @@ def draw_lambda(result: TuningResult, path: Path, title: str = "") -> None:
             axes.fill_between(lams, *band, color=colour, alpha=0.15, linewidth=0)
         axes.axhline(result.base_precision[i], color=colour, linewidth=0.8, linestyle=(0, (4, 3)), alpha=0.7)
     right.plot(lams, result.speedup, color="#adb5bd", marker="s", markersize=3, linewidth=1.4, label="speed-up")
-    reference = "no blocks" if result.setting["reference"] == "the base" else "best of the grid"
     choices = {"speed-driven": (result.speed_driven, "v", 9), "accuracy-driven": (result.accuracy_driven, "^", 6)}
     for name, (point, marker, size) in choices.items():
         axes.axvline(point.lam or zero, color="#495057", linewidth=0.7, linestyle=":")
@@ -129,7 +128,7 @@ def draw_lambda(result: TuningResult, path: Path, title: str = "") -> None:
             [point.lam or zero] * len(heights), heights, marker, color="#212529", markersize=size, linestyle="none",
             label=name, markeredgecolor="white", markeredgewidth=0.7,
         )  # fmt: skip
-    axes.plot([], [], color="#6c757d", linewidth=0.8, linestyle=(0, (4, 3)), label=reference)
+    axes.plot([], [], color="#6c757d", linewidth=0.8, linestyle=(0, (4, 3)), label="no blocks")
     axes.set_xscale("log")
     right.set_yscale("log")
     for axis in (axes.xaxis, right.yaxis):

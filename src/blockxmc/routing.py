@@ -31,7 +31,7 @@ class Router:
     C, tol, prune, bias : as in :class:`blockxmc.DiSMEC`; without a bias by default, as in the paper.
     loss : "logistic" (LIBLINEAR's ``-s 0``, the paper) or "squared_hinge" (``-s 2``; much faster with many blocks).
     sample : None trains every block on all rows; a number trains it on its own rows, those of some other blocks and that
-        many random rows, wherever this halves the work: what tells a block from thousands of others is told by few of
+        many random rows, wherever this is less work: what tells a block from thousands of others is told by few of
         their rows, and the time no longer grows with rows times blocks.
 
     >>> import numpy as np
@@ -99,7 +99,7 @@ class Router:
         options: Any = {name: getattr(self, name) for name in ("loss", "C", "tol", "bias", "prune")}
         options["threads"] = threads
         n_groups = -(-self.n_blocks // GROUP)
-        if self.sample is None or 2 * (self.sample * n_groups + targets.nnz) > X.shape[0] * n_groups:
+        if self.sample is None or (self.sample * n_groups + targets.nnz) > X.shape[0] * n_groups:
             return train_one_vs_all(X, targets, phase=phase, **options)
         everywhere = np.random.default_rng(0).choice(X.shape[0], self.sample, replace=False)
         by_block = sparse.csc_array(targets)

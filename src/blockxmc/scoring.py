@@ -42,9 +42,17 @@ class Scorer:
 
     @staticmethod
     def pack(
-        weights: Sequence[Weights], label_ids: Sequence[NDArray[Any]], *, n_features: int, n_labels: int
+        weights: Sequence[Weights],
+        label_ids: Sequence[NDArray[Any]],
+        *,
+        n_features: int,
+        n_labels: int,
+        half: bool = False,
     ) -> Scorer:
-        """Pack the weights of each block; ``label_ids[l]`` are the global ids of block l's labels, ascending."""
+        """Pack the weights of each block; ``label_ids[l]`` are the global ids of block l's labels, ascending.
+
+        ``half`` keeps linear weights in half precision (the upper 16 bits of a float, rounded).
+        """
         from blockxmc._dense_scoring import DenseScorer
 
         clusters = [np.ascontiguousarray(ids, dtype=np.int32) for ids in label_ids]
@@ -57,7 +65,7 @@ class Scorer:
                 raise BlockXMCError(f"label ids of block {block} must ascend within 0..{n_labels - 1}")
         linear = [w for w in weights if isinstance(w, LinearWeights)]
         if len(linear) == len(weights):
-            return PackedScorer(pack_linear(linear, clusters, n_features), n_features, n_labels)
+            return PackedScorer(pack_linear(linear, clusters, n_features, half), n_features, n_labels, half)
         return DenseScorer(list(weights), clusters, n_features, n_labels)
 
     @staticmethod
@@ -129,11 +137,11 @@ ARRAYS = {
 class PackedScorer(Scorer):
     """Linear weights in one arena; all work is done by the compiled model."""
 
-    def __init__(self, arrays: dict[str, NDArray[Any]], n_features: int, n_labels: int) -> None:
+    def __init__(self, arrays: dict[str, NDArray[Any]], n_features: int, n_labels: int, half: bool) -> None:
         self.n_features, self.n_labels, self.n_blocks = n_features, n_labels, arrays["block_ptr"].size - 1
-        self._arrays = arrays
+        self._arrays, self.half = arrays, half
         optional: dict[str, Any] = {"mass": None}
-        self._model = _kernels.PackedModel(**(optional | arrays), n_labels=n_labels)
+        self._model = _kernels.PackedModel(**(optional | arrays), n_labels=n_labels, half=half)
 
     def topk(self, X: sparse.csr_array, blocks: I32 | None, k: int, *, threads: int = 1) -> TopK:
         """Best k candidates of each row: best first, ties to the lower label id, padded with -1 / -inf."""
@@ -185,7 +193,8 @@ class PackedScorer(Scorer):
 
     def state(self) -> dict[str, Any]:
         """Nested dict of arrays and JSON values for the model directory."""
-        return {"kind": "packed", "n_features": self.n_features, "n_labels": self.n_labels, **self._arrays}
+        facts = {"n_features": self.n_features, "n_labels": self.n_labels, "half": self.half}
+        return {"kind": "packed", **facts, **self._arrays}
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> PackedScorer:
@@ -196,7 +205,7 @@ class PackedScorer(Scorer):
                 raise ModelFormatError(
                     f"the model's array {name!r} has type {array.dtype}, not {ARRAYS[name].__name__}"
                 )
-        return cls(arrays, int(state["n_features"]), int(state["n_labels"]))
+        return cls(arrays, int(state["n_features"]), int(state["n_labels"]), bool(state.get("half", False)))
 
     def __getstate__(self) -> dict[str, Any]:
         return self.state()
@@ -272,7 +281,9 @@ class Routed:
         return blocks, None
 
 
-def pack_linear(weights: list[LinearWeights], clusters: list[I32], n_features: int) -> dict[str, NDArray[Any]]:
+def pack_linear(
+    weights: list[LinearWeights], clusters: list[I32], n_features: int, half: bool
+) -> dict[str, NDArray[Any]]:
     """The flat arrays of a packed scorer: each block is cut into chunks of labels, each chunk packed by features."""
     chunks: list[tuple[NDArray[Any], ...]] = []
     widths: list[int] = []
@@ -284,7 +295,7 @@ def pack_linear(weights: list[LinearWeights], clusters: list[I32], n_features: i
         coef = csr_args(sparse.csr_array(w.coef))
         for first in range(0, w.n_labels, _kernels.MAX_CHUNK_LABELS):
             widths.append(min(_kernels.MAX_CHUNK_LABELS, w.n_labels - first))
-            chunks.append(_kernels.pack_chunk(*coef, w.features, n_features, first, widths[-1]))
+            chunks.append(_kernels.pack_chunk(*coef, w.features, n_features, first, widths[-1], half))
         block_ptr[block + 1] = len(chunks)
     sizes = [[width, *(part.size for part in chunk)] for width, chunk in zip(widths, chunks, strict=True)]
     parts = list(zip(*chunks, strict=True)) or [(), (), (), ()]

@@ -35,13 +35,13 @@ TAUGHT_BLOCKS = 2
 PAIRS_AT_A_TIME = 2**26
 # Share of the positives that the label clusters of the start keep where lambda is left open.
 CAPTURED_FLOOR = 0.9
-# A label is common when it lives in more blocks than this, and in more than this part of all blocks.
-COMMON_BLOCKS = 4
-COMMON_SHARE = 16
+# A label that lives in more blocks than this is common: with fewer copies a model is smaller, with fewer common labels
+# it is faster; here both are near their best.
+COMMON_BLOCKS = 8
 # Weights of the router below this are dropped: it only has to rank blocks.
 ROUTER_PRUNE = 0.1
 # Random rows that tell a block of the router what is not its own, beside the rows of a few other blocks.
-ROUTER_SAMPLE = 8192
+ROUTER_SAMPLE = 4096
 
 
 def partition_for_shared(
@@ -104,18 +104,22 @@ def common_labels(label_clusters: Sequence[Ids], n_labels: int) -> NDArray[np.in
     visited ones does, it is scored, but stands far below all others.
     """
     counts = np.bincount(np.concatenate([np.asarray(ids, np.int64) for ids in label_clusters]), minlength=n_labels)
-    return np.flatnonzero(counts > max(COMMON_BLOCKS, len(label_clusters) / COMMON_SHARE))
+    return np.flatnonzero(counts > COMMON_BLOCKS)
 
 
 def pack_shared(
-    weights: LinearWeights | OpaqueWeights, label_clusters: Sequence[Ids], *, n_features: int, n_labels: int
+    weights: LinearWeights | OpaqueWeights,
+    label_clusters: Sequence[Ids],
+    *,
+    n_features: int,
+    n_labels: int,
+    half: bool = True,
 ) -> Scorer:
-    """Weights packed per block; those of the common labels stand in one last block only."""
+    """Weights packed per block, in half precision; those of the common labels stand in one last block only."""
+    options: Any = {"n_features": n_features, "n_labels": n_labels, "half": half}
     common = common_labels(label_clusters, n_labels)
     if not common.size or isinstance(weights, OpaqueWeights):
-        return Scorer.pack(
-            list(weights.split(label_clusters)), label_clusters, n_features=n_features, n_labels=n_labels
-        )
+        return Scorer.pack(list(weights.split(label_clusters)), label_clusters, **options)
     listed = np.zeros(n_labels, bool)
     listed[common] = True
     # In its blocks a common label is an empty name: no weights, and a score that never counts.
@@ -124,7 +128,7 @@ def pack_shared(
     own = LinearWeights(sparse.csr_array(weights.coef @ keep), bias, weights.mass, weights.features)
     own.coef.eliminate_zeros()
     parts = [*own.split(label_clusters), *weights.split([common])]
-    return Scorer.pack(parts, [*label_clusters, common], n_features=n_features, n_labels=n_labels)
+    return Scorer.pack(parts, [*label_clusters, common], **options)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def fit_shared(
 ) -> tuple[Blocks, dict[str, float]]:
     """Router and labels of one partition, and what its training and the held-out rows say about it."""
     options: Any = {"threads": threads, "seed": seed}
-    sizes = {"n_features": X.shape[1], "n_labels": Y.shape[1]}
+    sizes: Any = {"n_features": X.shape[1], "n_labels": Y.shape[1]}
     assignment = partition.assignment_
     clusters = cover_all_labels(Y, assignment, partition.label_clusters_)
     held_out = held_out_rows(X.shape[0], seed)

@@ -1,4 +1,5 @@
 #include "bindings.hpp"
+#include "candidate_scores.hpp"
 #include "checks.hpp"
 #include "filter_index.hpp"
 #include "filters.hpp"
@@ -123,25 +124,23 @@ class BoundFilterIndex {
 class LabelWeights {
   public:
     LabelWeights(In1<int64_t> ptr, In1<int32_t> idx, In1<float> val, int64_t n_features)
-        : ptr_(ptr), idx_(idx), val_(val), view_(checked_csr(ptr, idx, val.data(), val.size(), n_features)) {}
+        : ptr_(ptr), idx_(idx), val_(val), scores_(checked_csr(ptr, idx, val.data(), val.size(), n_features)) {}
 
     // out: one score per (row, candidate) pair.
     void score(In1<int64_t> x_ptr, In1<int32_t> x_idx, In1<float> x_val, In1<int64_t> cand_ptr, In1<int32_t> cand,
                Out1<float> out, int threads) const {
-        const CsrView x = checked_csr(x_ptr, x_idx, x_val.data(), x_val.size(), view_.n_cols);
-        const CsrView pairs = checked_csr(cand_ptr, cand, nullptr, 0, view_.n_rows);
+        const CsrView x = checked_csr(x_ptr, x_idx, x_val.data(), x_val.size(), scores_.n_features());
+        const CsrView pairs = checked_csr(cand_ptr, cand, nullptr, 0, scores_.n_labels());
         require(x.n_rows == pairs.n_rows, "rows and candidates differ in number");
         require(out.size() == cand.size(), "one score per candidate is needed");
         nb::gil_scoped_release unlocked;
         constexpr int64_t kChunk = 64;
-        std::vector<std::vector<float>> spread(std::max(threads, 1), std::vector<float>(view_.n_cols, 0.0f));
+        std::vector<CandidateScores::Scratch> scratch;
+        for (int t = 0; t < std::max(threads, 1); ++t) scratch.push_back(scores_.scratch());
         parallel_for((x.n_rows + kChunk - 1) / kChunk, threads, [&](int64_t chunk, int worker) {
-            auto &row = spread[worker];
             for (int64_t i = chunk * kChunk; i < std::min(x.n_rows, (chunk + 1) * kChunk); ++i) {
                 const int64_t start = pairs.indptr[i];
-                for (int64_t e = x.indptr[i]; e < x.indptr[i + 1]; ++e) row[x.indices[e]] = x.data[e];
-                score_labels(view_, row, pairs.indices + start, pairs.row_size(i), out.data() + start);
-                for (int64_t e = x.indptr[i]; e < x.indptr[i + 1]; ++e) row[x.indices[e]] = 0;
+                scores_.row(x, i, pairs.indices + start, pairs.row_size(i), out.data() + start, scratch[worker]);
             }
         });
     }
@@ -150,7 +149,7 @@ class LabelWeights {
     In1<int64_t> ptr_;
     In1<int32_t> idx_;
     In1<float> val_;
-    CsrView view_;
+    CandidateScores scores_;
 };
 
 void topk_of_pairs(In1<int64_t> ptr, In1<int32_t> cand, In1<float> scores, Out2<int64_t> labels, Out2<float> best,

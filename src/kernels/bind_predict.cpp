@@ -1,5 +1,6 @@
 // Python's view of predict.hpp: a model object that holds the packed arrays, and calls that take plain arrays.
 #include "bindings.hpp"
+#include "calibrate.hpp"
 #include "low_rank.hpp"
 #include "predict.hpp"
 #include "predict_batch.hpp"
@@ -30,13 +31,13 @@ CsrView csr_view(const I64 &indptr, const I32 &indices, const F32 &data, int64_t
 class BoundModel {
   public:
     BoundModel(I64 block_ptr, In2<int64_t> offsets, I32 labels, F32 bias, std::optional<F32> mass, I32 keys, U32 buckets,
-               U32 rows, U32 arena, int64_t n_labels)
+               U32 rows, U32 arena, int64_t n_labels, bool half)
         : block_ptr_(block_ptr), offsets_(offsets), labels_(labels), bias_(bias), mass_(mass), keys_(keys),
           buckets_(buckets), rows_(rows), arena_(arena) {
         check_pointers();
         model_ = std::make_unique<PackedModel>(
             PackedModel::Arrays{block_ptr.data(), offsets.data(), labels.data(), bias.data(),
-                                mass ? mass->data() : nullptr, keys.data(), buckets.data(), rows.data(), arena.data()},
+                                mass ? mass->data() : nullptr, keys.data(), buckets.data(), rows.data(), arena.data(), half},
             static_cast<int64_t>(block_ptr.size()) - 1, static_cast<int64_t>(offsets.shape(0)) - 1, n_labels);
     }
 
@@ -235,7 +236,8 @@ auto touched(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks b
     return to_numpy(std::move(counts));
 }
 
-auto pack(I64 indptr, I32 indices, F32 data, std::optional<I32> features, int64_t n_features, int64_t first, int64_t width) {
+auto pack(I64 indptr, I32 indices, F32 data, std::optional<I32> features, int64_t n_features, int64_t first, int64_t width,
+          bool half) {
     const int64_t n_rows = static_cast<int64_t>(indptr.size()) - 1;
     if (features) {
         const int32_t *ids = features->data();
@@ -250,7 +252,7 @@ auto pack(I64 indptr, I32 indices, F32 data, std::optional<I32> features, int64_
     {
         nb::gil_scoped_release release;
         chunk = pack_chunk(csr_view(indptr, indices, data, first + width), features ? features->data() : nullptr, n_features,
-                           first, width);
+                           first, width, half);
     }
     return std::make_tuple(to_numpy(std::move(chunk.keys)), to_numpy(std::move(chunk.buckets)),
                            to_numpy(std::move(chunk.rows)), to_numpy(std::move(chunk.arena)));
@@ -277,6 +279,19 @@ void dense_topk(In2<float> scores, I32 label_ids, Out2<int64_t> labels, Out2<flo
     }
 }
 
+void calibrate_all(Out1<float> scores, double scale, double shift) {
+    nb::gil_scoped_release release;
+    calibrate_scores({scale, shift}, static_cast<int64_t>(scores.size()), scores.data());
+}
+
+void calibrate_topk(Out2<int64_t> labels, Out2<float> scores, double scale, double shift) {
+    expect(labels.shape(0) == scores.shape(0) && labels.shape(1) == scores.shape(1), "labels and scores must be (rows, k)");
+    nb::gil_scoped_release release;
+    const auto k = static_cast<int64_t>(labels.shape(1));
+    for (int64_t i = 0; i < static_cast<int64_t>(labels.shape(0)); ++i)
+        calibrate_best({scale, shift}, k, labels.data() + i * k, scores.data() + i * k);
+}
+
 void low_rank(I64 indptr, I32 indices, F32 data, In2<float> W, In2<float> H, Out2<float> out) {
     nb::gil_scoped_release release;
     const CsrView X = csr_view(indptr, indices, data, static_cast<int64_t>(W.shape(0)));
@@ -300,9 +315,9 @@ void bind_predict(nb::module_ &m) {
     });
     const auto exact = [](const char *name) { return nb::arg(name).noconvert(); };
     nb::class_<BoundModel>(m, "PackedModel", "Packed blocks, ready to score; borrows the arrays it is made from.")
-        .def(nb::init<I64, In2<int64_t>, I32, F32, std::optional<F32>, I32, U32, U32, U32, int64_t>(), exact("block_ptr"),
+        .def(nb::init<I64, In2<int64_t>, I32, F32, std::optional<F32>, I32, U32, U32, U32, int64_t, bool>(), exact("block_ptr"),
              exact("offsets"), exact("labels"), exact("bias"), exact("mass").none(), exact("keys"), exact("buckets"),
-             exact("rows"), exact("arena"), "n_labels"_a)
+             exact("rows"), exact("arena"), "n_labels"_a, "half"_a)
         .def("one", &one, exact("indices"), exact("values"), exact("blocks").none(), "k"_a)
         .def("one_routed", &one_routed, "router"_a, exact("indices"), exact("values"), "b"_a, "slope"_a, "k"_a)
         .def("topk", &topk, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), exact("labels"),
@@ -315,7 +330,9 @@ void bind_predict(nb::module_ &m) {
              exact("weights").none(), "slope"_a, exact("out_indptr"), exact("labels"), exact("values"), "threads"_a)
         .def("touched", &touched, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), "threads"_a);
     m.def("pack_chunk", &pack, exact("indptr"), exact("indices"), exact("data"), "features"_a.noconvert().none(), "n_features"_a,
-          "first"_a, "width"_a);
+          "first"_a, "width"_a, "half"_a);
+    m.def("calibrate_scores", &calibrate_all, exact("scores"), "scale"_a, "shift"_a);
+    m.def("calibrate_topk", &calibrate_topk, exact("labels"), exact("scores"), "scale"_a, "shift"_a);
     m.def("dense_topk", &dense_topk, exact("scores"), exact("label_ids"), exact("labels"), exact("best"));
     m.def("low_rank_scores", &low_rank, exact("indptr"), exact("indices"), exact("data"), exact("W"), exact("H"),
           exact("out"));

@@ -3,6 +3,8 @@
 //
 //   arena    rows of weights, in 4-byte words. Sparse row: n floats, then n 16-bit local label numbers (padded to a
 //            word). Dense row: one float per label. One stream per row: a short row costs one cache line.
+//            In half precision a weight is the upper half of a float, rounded. Sparse row: n words, each a weight above its
+//            label number. Dense row: two weights per word, the first one below.
 //   rows     start of each row in the arena, times two, plus one where the row is dense; one more entry closes the last
 //   keys     feature of each row, grouped by hash bucket; empty where rows are indexed by the feature itself ("direct")
 //   buckets  first key of each bucket; keys are compared a window at a time, whatever bucket they belong to
@@ -39,6 +41,7 @@ struct ChunkView {
     const uint32_t *rows;
     const uint32_t *arena;
     int64_t n_labels, n_keys, n_buckets, n_rows, arena_words;
+    bool half; // weights in half precision
 
     bool direct() const { return n_keys == 0; }
 };
@@ -49,12 +52,26 @@ struct WeightRow {
     uint32_t n_words;
     bool dense;
 
-    int64_t n_sparse() const { return int64_t{n_words} * 2 / 3; }
+    int64_t n_sparse(bool half) const { return half ? int64_t{n_words} : int64_t{n_words} * 2 / 3; }
     const float *weights() const { return reinterpret_cast<const float *>(words); }
     const uint16_t *labels(int64_t n) const { return reinterpret_cast<const uint16_t *>(words + n); }
 };
 
-inline int64_t sparse_words(int64_t n) { return n + (n + 1) / 2; }
+inline int64_t sparse_words(int64_t n, bool half) { return half ? n : n + (n + 1) / 2; }
+inline int64_t dense_words(int64_t n, bool half) { return half ? (n + 1) / 2 : n; }
+
+// A weight in the upper half of a word, rounded to the nearest (ties to even).
+inline uint32_t upper_half(float weight) {
+    uint32_t bits;
+    std::memcpy(&bits, &weight, sizeof bits);
+    return (bits + 0x7FFFu + (bits >> 16 & 1)) & 0xFFFF0000u;
+}
+
+inline float weight_of(uint32_t upper) {
+    float weight;
+    std::memcpy(&weight, &upper, sizeof weight);
+    return weight;
+}
 
 inline uint32_t bucket_of(int32_t feature, int64_t n_buckets) {
     const uint32_t hash = static_cast<uint32_t>(feature) * 0x9E3779B1u;
@@ -121,17 +138,22 @@ inline std::vector<int32_t> group_by_bucket(const std::vector<int32_t> &features
 }
 
 // Appends one row of weights for labels first..first+width as a sparse or dense row; returns whether dense.
-inline bool append_row(const CsrView &coef, int64_t row, int64_t first, int64_t width, int64_t count,
+inline bool append_row(const CsrView &coef, int64_t row, int64_t first, int64_t width, int64_t count, bool half,
                        std::vector<uint32_t> &arena) {
     const bool dense = 4 * count > width;
     const size_t start = arena.size();
-    arena.resize(start + (dense ? width : sparse_words(count)), 0);
-    auto *weights = reinterpret_cast<float *>(arena.data() + start);
-    auto *labels = reinterpret_cast<uint16_t *>(arena.data() + start + count);
+    arena.resize(start + (dense ? dense_words(width, half) : sparse_words(count, half)), 0);
+    uint32_t *words = arena.data() + start;
+    auto *weights = reinterpret_cast<float *>(words);
+    auto *labels = reinterpret_cast<uint16_t *>(words + count);
     for (int64_t at = coef.indptr[row], i = 0; at < coef.indptr[row + 1]; ++at) {
         const int64_t label = coef.indices[at] - first;
         if (label < 0 || label >= width || coef.data[at] == 0) continue;
-        if (dense) {
+        if (half && dense) {
+            words[label / 2] |= upper_half(coef.data[at]) >> (label % 2 ? 0 : 16);
+        } else if (half) {
+            words[i++] = upper_half(coef.data[at]) | static_cast<uint32_t>(label);
+        } else if (dense) {
             weights[label] = coef.data[at];
         } else {
             weights[i] = coef.data[at];
@@ -144,7 +166,7 @@ inline bool append_row(const CsrView &coef, int64_t row, int64_t first, int64_t 
 // Packs columns first..first+width of a feature-major matrix; its row r holds the weights of features[r] (ascending), or of
 // feature r where `features` is null.
 inline PackedChunk pack_chunk(const CsrView &coef, const int32_t *features, int64_t n_features, int64_t first,
-                              int64_t width) {
+                              int64_t width, bool half) {
     std::vector<int64_t> counts(coef.n_rows, 0);
     std::vector<int32_t> used;
     for (int64_t r = 0; r < coef.n_rows; ++r) {
@@ -169,7 +191,7 @@ inline PackedChunk pack_chunk(const CsrView &coef, const int32_t *features, int6
         if (out.arena.size() >= (size_t{1} << 31) - static_cast<size_t>(2 * width))
             throw std::length_error("a chunk of " + std::to_string(width) + " labels has more than 8 GB of weights");
         const auto start = static_cast<uint32_t>(out.arena.size() * 2);
-        const bool dense = from >= 0 && counts[from] && append_row(coef, from, first, width, counts[from], out.arena);
+        const bool dense = from >= 0 && counts[from] && append_row(coef, from, first, width, counts[from], half, out.arena);
         out.rows.push_back(start + dense);
     }
     out.rows.push_back(static_cast<uint32_t>(out.arena.size() * 2));
@@ -202,12 +224,12 @@ inline void check_chunk(const ChunkView &chunk, int64_t n_labels) {
                 "weight rows out of order");
         const WeightRow row = weight_row(chunk, static_cast<uint32_t>(r));
         if (row.dense) {
-            require_intact(row.n_words == chunk.n_labels, "a dense weight row has the wrong length");
+            require_intact(row.n_words == dense_words(chunk.n_labels, chunk.half), "a dense weight row has the wrong length");
             continue;
         }
-        const int64_t n = row.n_sparse();
-        require_intact(sparse_words(n) == row.n_words, "a sparse weight row has the wrong length");
-        const uint16_t *labels = row.labels(n);
-        require_intact(std::all_of(labels, labels + n, [&](uint16_t l) { return l < chunk.n_labels; }), "a label is out of range");
+        const int64_t n = row.n_sparse(chunk.half);
+        require_intact(sparse_words(n, chunk.half) == row.n_words, "a sparse weight row has the wrong length");
+        for (int64_t i = 0; i < n; ++i)
+            require_intact((chunk.half ? row.words[i] & 0xFFFFu : row.labels(n)[i]) < chunk.n_labels, "a label is out of range");
     }
 }

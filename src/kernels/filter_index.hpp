@@ -1,4 +1,4 @@
-// Label filters, serving: the labels whose interval holds the row's projection in every filter, and their scores.
+// Label filters, serving: the labels whose interval holds the row's projection in every filter.
 #pragma once
 
 #include <algorithm>
@@ -78,14 +78,3 @@ class FilterIndex {
         }
     }
 };
-
-// score = row . weights of the label, for the listed labels only; `spread` holds the row's values at its columns.
-inline void score_labels(const CsrView &label_major, const std::vector<float> &spread, const int32_t *labels,
-                         int64_t n, float *out) {
-    for (int64_t s = 0; s < n; ++s) {
-        double sum = 0;
-        for (int64_t e = label_major.indptr[labels[s]]; e < label_major.indptr[labels[s] + 1]; ++e)
-            sum += static_cast<double>(label_major.data[e]) * spread[label_major.indices[e]];
-        out[s] = static_cast<float>(sum);
-    }
-}

@@ -58,13 +58,6 @@ struct LabelOrder {
         rank.resize(y.n_cols);
         for (int64_t r = 0; r < y.n_cols; ++r) rank[order[r]] = static_cast<int32_t>(r);
     }
-
-    // Labels of the row that lie left of label c.
-    int32_t left_of(const CsrView &y, int64_t row, int64_t c) const {
-        int32_t left = 0;
-        for (int64_t e = y.indptr[row]; e < y.indptr[row + 1]; ++e) left += rank[y.indices[e]] < rank[c];
-        return left;
-    }
 };
 
 inline double project_row(const CsrView &x, int64_t row, const double *w) {
@@ -124,6 +117,7 @@ class DirectionTrainer {
     std::vector<double> v_, correction_;
     double scale_ = 1, weight_sum_ = 0;
     std::vector<uint8_t> is_own_;
+    std::vector<int32_t> own_ranks_;
     // The labels that pull on the current row: for each, its bounds and the weight of either hinge.
     std::vector<int32_t> pull_label_;
     std::vector<float> pull_lower_, pull_upper_, pull_left_, pull_right_;
@@ -183,9 +177,11 @@ class DirectionTrainer {
     void gather_pulls(int64_t row) {
         for (auto *part : {&pull_lower_, &pull_upper_, &pull_left_, &pull_right_}) part->clear();
         pull_label_.clear();
+        own_ranks_.clear();
         const int64_t begin = y_.indptr[row], end = y_.indptr[row + 1];
         for (int64_t e = begin; e < end; ++e) {
             is_own_[y_.indices[e]] = 1;
+            own_ranks_.push_back(order_.rank[y_.indices[e]]);
             add_pull(y_.indices[e], static_cast<float>(options_.own), static_cast<float>(options_.own));
         }
         n_own_ = pull_label_.size();
@@ -195,7 +191,10 @@ class DirectionTrainer {
         for (int64_t s = 0; s < draws; ++s) {
             const auto c = static_cast<int32_t>(all ? s : random_.below(y_.n_cols));
             if (is_own_[c] || !order_.counts[c] || !earlier_.keeps(row, c)) continue;
-            const auto left = static_cast<float>(order_.left_of(y_, row, c));
+            const int32_t rank = order_.rank[c];
+            int32_t left_of_c = 0;
+            for (int32_t own : own_ranks_) left_of_c += own < rank;
+            const auto left = static_cast<float>(left_of_c);
             add_pull(c, weight * left, weight * (static_cast<float>(end - begin) - left));
         }
         for (int64_t e = begin; e < end; ++e) is_own_[y_.indices[e]] = 0;
@@ -261,16 +260,16 @@ class DirectionTrainer {
 // ---- the intervals: exact for a given direction ----
 
 // The largest minimiser over l of   own * sum_o (1 - o + l)_+  +  sum_f weight_f (1 - l + f)_+.
-// own_at and foreign_at are ascending; there is at least one own row. Ties and flat stretches are decided exactly
-// because the weights are whole numbers and `own` is compared, never accumulated.
-inline float best_lower(double own, const std::vector<float> &own_at, const std::vector<float> &foreign_at,
-                        const std::vector<int32_t> &weight) {
-    int64_t right = std::accumulate(weight.begin(), weight.end(), int64_t{0});  // foreign weight that still pulls l up
-    size_t o = 0, f = 0;
-    for (;;) {
-        const bool take_own = o < own_at.size() && (f == foreign_at.size() || own_at[o] - 1 <= foreign_at[f] + 1);
-        const float here = take_own ? own_at[o++] - 1 : foreign_at[f] + 1;
-        if (!take_own) right -= weight[f++];
+// own_at(o) and foreign_at(f) are ascending; there is at least one own row; `right` is the sum of all weights. Ties and
+// flat stretches are decided exactly because the weights are whole numbers and `own` is compared, never accumulated.
+template <typename Own, typename Foreign, typename Weight>
+float best_lower(double own, int64_t n_own, Own own_at, int64_t n_foreign, Foreign foreign_at, Weight weight,
+                 int64_t right) {
+    for (int64_t o = 0, f = 0;;) {
+        const bool take_own = o < n_own && (f == n_foreign || own_at(o) - 1 <= foreign_at(f) + 1);
+        const float here = take_own ? own_at(o) - 1 : foreign_at(f) + 1;
+        if (take_own) ++o;
+        else right -= weight(f++);  // no longer pulls l up
         if (own * static_cast<double>(o) > static_cast<double>(right)) return here;
     }
 }
@@ -285,20 +284,41 @@ class BoundsSolver {
   public:
     BoundsSolver(const CsrView &y, const CsrView &rows_of_label, const EarlierFilters &earlier, const float *projection,
                  std::vector<int64_t> sample, double own)
-        : y_(y), rows_of_label_(rows_of_label), earlier_(earlier), projection_(projection), sample_(std::move(sample)),
-          own_(own) {
-        std::stable_sort(sample_.begin(), sample_.end(),
-                         [&](int64_t a, int64_t b) { return projection_[a] < projection_[b]; });
-        order_.update(y, projection);
+        : rows_of_label_(rows_of_label), earlier_(earlier), projection_(projection), own_(own),
+          n_sample_(static_cast<int64_t>(sample.size())), place_(y.n_rows, -1) {
+        std::stable_sort(sample.begin(), sample.end(), [&](int64_t a, int64_t b) { return projection[a] < projection[b]; });
+        LabelOrder order;
+        order.update(y, projection);
+        by_rank_.resize(y.n_cols);
+        for (int64_t c = 0; c < y.n_cols; ++c) by_rank_[order.rank[c]] = static_cast<int32_t>(c);
+        rank_ = std::move(order.rank);
+        earlier_at_.resize(earlier.n_filters * n_sample_);
+        for (int64_t s = 0; s < n_sample_; ++s) {
+            const int64_t i = sample[s];
+            place_[i] = static_cast<int32_t>(s);
+            at_.push_back(projection[i]);
+            for (int64_t f = 0; f < earlier.n_filters; ++f)
+                earlier_at_[f * n_sample_ + s] = earlier.projections[f * earlier.n_rows + i];
+            for (int64_t e = y.indptr[i]; e < y.indptr[i + 1]; ++e) row_ranks_.push_back(rank_[y.indices[e]]);
+            row_ptr_.push_back(static_cast<int64_t>(row_ranks_.size()));
+        }
     }
 
+    // Labels are taken in the order of the line, a stretch at a time: the number of a row's labels on the left of the
+    // current one is then kept up to date by adding, where counting it anew would cost every label of every row.
     BoundsCount run(float *lower, float *upper, int n_threads, const Watch &watch) const {
+        constexpr int64_t kStretch = 64;
+        const auto n_labels = static_cast<int64_t>(by_rank_.size());
         std::vector<Scratch> scratch(std::max(n_threads, 1));
-        for (auto &s : scratch) s.is_own.assign(y_.n_rows, 0);
-        std::vector<BoundsCount> counts(y_.n_cols);
-        parallel_for(y_.n_cols, n_threads, [&](int64_t c, int worker) {
-            if (!watch.cancelled()) counts[c] = solve(c, scratch[worker], lower[c], upper[c]);
-            watch.advance();
+        std::vector<BoundsCount> counts(n_labels);
+        parallel_for((n_labels + kStretch - 1) / kStretch, n_threads, [&](int64_t stretch, int worker) {
+            const int64_t first = stretch * kStretch, last = std::min(n_labels, first + kStretch);
+            count_left(first, scratch[worker]);
+            for (int64_t r = first; r < last && !watch.cancelled(); ++r) {
+                const int32_t c = by_rank_[r];
+                counts[c] = solve(c, scratch[worker], lower[c], upper[c]);
+                watch.advance();
+            }
         });
         BoundsCount total;
         for (const auto &one : counts) total.before += one.before, total.after += one.after;
@@ -307,52 +327,73 @@ class BoundsSolver {
 
   private:
     struct Scratch {
-        std::vector<uint8_t> is_own;
+        std::vector<int32_t> n_left;       // per sampled row: its labels left of the current one
+        std::vector<uint8_t> is_foreign;   // per sampled row
         std::vector<float> own_at, foreign_at;
-        std::vector<int32_t> left, right;
+        std::vector<int32_t> left, right;  // of the foreign rows
     };
-    CsrView y_, rows_of_label_;
+    CsrView rows_of_label_;
     EarlierFilters earlier_;
     const float *projection_;
-    std::vector<int64_t> sample_;  // ascending in projection
     double own_;
-    LabelOrder order_;
+    int64_t n_sample_;
+    // Sampled rows, ascending in projection: where each row stands (-1: not sampled), projections, ranks of its labels.
+    std::vector<int32_t> place_;
+    std::vector<float> at_, earlier_at_;
+    std::vector<int64_t> row_ptr_{0};
+    std::vector<int32_t> row_ranks_;
+    std::vector<int32_t> rank_, by_rank_;  // of the labels on the line
 
-    BoundsCount solve(int64_t c, Scratch &s, float &lower, float &upper) const {
+    void count_left(int64_t rank, Scratch &s) const {
+        s.n_left.assign(n_sample_, 0);
+        for (int64_t i = 0; i < n_sample_; ++i)
+            for (int64_t e = row_ptr_[i]; e < row_ptr_[i + 1]; ++e) s.n_left[i] += row_ranks_[e] < rank;
+    }
+
+    BoundsCount solve(int32_t c, Scratch &s, float &lower, float &upper) const {
         lower = std::numeric_limits<float>::infinity();
         upper = -lower;
         const int32_t *own = rows_of_label_.indices + rows_of_label_.indptr[c];
         const int64_t n_own = rows_of_label_.row_size(c);
         if (!n_own) return {};
         s.own_at.clear();
-        s.foreign_at.clear();
-        s.left.clear();
-        s.right.clear();
-        for (int64_t e = 0; e < n_own; ++e) {
-            s.own_at.push_back(projection_[own[e]]);
-            s.is_own[own[e]] = 1;
-        }
+        for (int64_t e = 0; e < n_own; ++e) s.own_at.push_back(projection_[own[e]]);
         std::sort(s.own_at.begin(), s.own_at.end());
-        for (int64_t i : sample_) {
-            if (s.is_own[i] || !earlier_.keeps(i, c)) continue;
-            s.foreign_at.push_back(projection_[i]);
-            s.left.push_back(order_.left_of(y_, i, c));
-            s.right.push_back(static_cast<int32_t>(y_.row_size(i)) - s.left.back());
+        mark_foreign(c, own, n_own, s.is_foreign);
+        s.foreign_at.resize(n_sample_);
+        s.left.resize(n_sample_);
+        s.right.resize(n_sample_);
+        int64_t n_foreign = 0, left = 0, right = 0;
+        for (int64_t i = 0; i < n_sample_; ++i) {  // without a branch: a row that is not foreign is written over
+            s.foreign_at[n_foreign] = at_[i];
+            s.left[n_foreign] = s.n_left[i];
+            s.right[n_foreign] = static_cast<int32_t>(row_ptr_[i + 1] - row_ptr_[i]) - s.n_left[i];
+            left += s.is_foreign[i] ? s.left[n_foreign] : 0;
+            right += s.is_foreign[i] ? s.right[n_foreign] : 0;
+            n_foreign += s.is_foreign[i];
         }
-        for (int64_t e = 0; e < n_own; ++e) s.is_own[own[e]] = 0;
-        lower = best_lower(own_, s.own_at, s.foreign_at, s.left);
-        BoundsCount count{static_cast<int64_t>(s.foreign_at.size()), 0};
-        mirror(s);  // the upper bound is the lower bound of the mirrored line
-        upper = -best_lower(own_, s.own_at, s.foreign_at, s.right);
-        for (float p : s.foreign_at) count.after += lower < -p && -p <= upper;
+        for (int64_t e = 0; e < n_own; ++e)
+            if (place_[own[e]] >= 0) ++s.n_left[place_[own[e]]];  // this label lies left of the next
+        lower = best_lower(own_, n_own, [&](int64_t o) { return s.own_at[o]; }, n_foreign,
+                           [&](int64_t f) { return s.foreign_at[f]; }, [&](int64_t f) { return s.left[f]; }, left);
+        // The upper bound is the lower bound of the mirrored line.
+        upper = -best_lower(own_, n_own, [&](int64_t o) { return -s.own_at[n_own - 1 - o]; }, n_foreign,
+                            [&](int64_t f) { return -s.foreign_at[n_foreign - 1 - f]; },
+                            [&](int64_t f) { return s.right[n_foreign - 1 - f]; }, right);
+        BoundsCount count{n_foreign, 0};
+        for (int64_t f = 0; f < n_foreign; ++f) count.after += lower < s.foreign_at[f] && s.foreign_at[f] <= upper;
         return count;
     }
 
-    static void mirror(Scratch &s) {
-        for (auto *values : {&s.own_at, &s.foreign_at}) {
-            std::reverse(values->begin(), values->end());
-            for (float &value : *values) value = -value;
+    // Foreign: without the label, and let through by the earlier filters.
+    void mark_foreign(int32_t c, const int32_t *own, int64_t n_own, std::vector<uint8_t> &is_foreign) const {
+        is_foreign.assign(n_sample_, 1);
+        for (int64_t f = 0; f < earlier_.n_filters; ++f) {
+            const float low = earlier_.lower[f * earlier_.n_labels + c], high = earlier_.upper[f * earlier_.n_labels + c];
+            const float *p = earlier_at_.data() + f * n_sample_;
+            for (int64_t i = 0; i < n_sample_; ++i) is_foreign[i] &= static_cast<uint8_t>((low < p[i]) & (p[i] <= high));
         }
-        std::reverse(s.right.begin(), s.right.end());
+        for (int64_t e = 0; e < n_own; ++e)
+            if (place_[own[e]] >= 0) is_foreign[place_[own[e]]] = 0;
     }
 };

@@ -57,6 +57,7 @@ class PackedModel {
         const float *bias, *mass; // mass may be nullptr
         const int32_t *keys;
         const uint32_t *buckets, *rows, *arena;
+        bool half; // weights in half precision
     };
 
     PackedModel(Arrays arrays, int64_t n_blocks, int64_t n_chunks, int64_t n_labels)
@@ -104,7 +105,8 @@ class PackedModel {
                 end[key_at] - at[key_at],
                 end[bucket_at] - at[bucket_at] - 1,
                 end[row_at] - at[row_at] - 1,
-                end[arena_at] - at[arena_at]};
+                end[arena_at] - at[arena_at],
+                arrays_.half};
     }
 
     Arrays arrays_;
@@ -157,6 +159,28 @@ inline void add_sparse(float *__restrict scores, const float *__restrict weights
     for (; j < n; ++j) scores[labels[j]] += value * weights[j];
 }
 
+BLOCKXMC_SIMD static void add_dense_half(float *__restrict scores, const uint16_t *__restrict weights, int64_t n, float value) {
+    for (int64_t j = 0; j < n; ++j) {
+        const uint32_t upper = static_cast<uint32_t>(weights[j]) << 16;
+        float weight;
+        __builtin_memcpy(&weight, &upper, sizeof weight);
+        scores[j] += value * weight;
+    }
+}
+
+inline void add_sparse_half(float *__restrict scores, const uint32_t *__restrict words, int64_t n, float value) {
+    int64_t j = 0;
+    for (; j + 4 <= n; j += 4) { // as in add_sparse
+        float *at[4], sums[4];
+        for (int64_t i = 0; i < 4; ++i) {
+            at[i] = scores + (words[j + i] & 0xFFFFu);
+            sums[i] = *at[i] + value * weight_of(words[j + i] & 0xFFFF0000u);
+        }
+        for (int64_t i = 0; i < 4; ++i) *at[i] = sums[i];
+    }
+    for (; j < n; ++j) scores[words[j] & 0xFFFFu] += value * weight_of(words[j] & 0xFFFF0000u);
+}
+
 // Finds the weight rows of x's features, in two sweeps that each ask for the memory the next one reads: a row waits for
 // the slowest of many searches at once, not for one after the other.
 template <typename Find>
@@ -202,8 +226,12 @@ inline void score_chunk(const ChunkView &chunk, const RowView &x, Scratch &scrat
     if (chunk.mass) add_dense(scores, chunk.mass, chunk.n_labels, l1_norm(x));
     const int64_t n_hits = find_hits(chunk, x, scratch);
     for (const Hit *hit = scratch.hits.data(), *end = hit + n_hits; hit != end; ++hit) {
-        const int64_t n = hit->row.n_sparse();
-        if (hit->row.dense)
+        const int64_t n = hit->row.n_sparse(chunk.half);
+        if (chunk.half && hit->row.dense)
+            add_dense_half(scores, reinterpret_cast<const uint16_t *>(hit->row.words), chunk.n_labels, hit->value);
+        else if (chunk.half)
+            add_sparse_half(scores, hit->row.words, n, hit->value);
+        else if (hit->row.dense)
             add_dense(scores, hit->row.weights(), chunk.n_labels, hit->value);
         else
             add_sparse(scores, hit->row.weights(), hit->row.labels(n), n, hit->value);
@@ -352,9 +380,10 @@ inline void count_touched(const PackedModel &model, const CsrView &X, const Visi
     for_each_row(X.n_rows, threads, [&](int64_t i, Scratch &scratch) {
         counts[i] = 0;
         model.for_each_chunk(visits, i, [&](int64_t c, float) {
-            const int64_t n_hits = find_hits(model.chunk(c), row_of(X, i), scratch);
+            const ChunkView chunk = model.chunk(c);
+            const int64_t n_hits = find_hits(chunk, row_of(X, i), scratch);
             for (const Hit *hit = scratch.hits.data(), *end = hit + n_hits; hit != end; ++hit)
-                counts[i] += hit->row.dense ? hit->row.n_words : hit->row.n_sparse();
+                counts[i] += hit->row.dense ? chunk.n_labels : hit->row.n_sparse(chunk.half);
         });
     });
 }

@@ -1,8 +1,10 @@
 import json
+import shlex
 
 import pytest
 from helpers import blocky
 
+from blockxmc import load
 from blockxmc.cli import main
 from blockxmc.data import write_xc
 from blockxmc.tuning import BudgetResult, TuningResult
@@ -24,6 +26,7 @@ def train(tmp_path_factory):
 
 
 NB = ("--base", "naive-bayes", "--blocks", "3", "--threads", "1")
+APART = ("--weights", "per-block")
 
 
 def test_tolerance_as_table_and_json(capsys, train, tmp_path):
@@ -36,6 +39,7 @@ def test_tolerance_as_table_and_json(capsys, train, tmp_path):
     )
     found = json.loads(out)
     assert "within 40 points" in found.pop("explanation")
+    assert set(found.pop("train")) == {"speed-driven", "accuracy-driven"}
     result = TuningResult.from_dict(found)
     assert result.saving["reused_from_cache"] == 3 * 13
     assert result.n_blocks == 3
@@ -52,23 +56,63 @@ def test_given_lambdas_and_figure(capsys, train, tmp_path):
 
 @pytest.mark.parametrize("request_", [("--budget", 12), ("--recall", 0.8), ("--latency-us", 5000)])
 def test_budgets(capsys, train, request_):
+    request_ = (*request_, "--weights", "per-block")
     code, out, _ = run(capsys, "tune", train, *NB, *request_, "--json")
     found = json.loads(out)
     assert code == 0
     assert found.pop("explanation")
+    assert found.pop("train").startswith("blockxmc train ")
     assert BudgetResult.from_dict(found).limit == request_[1]
     code, out, _ = run(capsys, "tune", train, *NB, *request_)
     assert "chosen" in out
     assert ("µs/row" in out) == (request_[0] == "--latency-us")
 
 
+def test_knobs_and_the_command_they_end_in(capsys, train, tmp_path):
+    table = ("--blocks", 3, "--threads", 1, "--route", "1,2", "--prune", "0.1,0.3")
+    code, out, _ = run(capsys, "tune", train, *table, "--weights", "shared")
+    assert code == 0
+    for word in ("route", "prune", "µs/row single", "MB", "chosen", "labels were trained once"):
+        assert word in out
+    code, out, _ = run(capsys, "tune", train, *table, "--budget", 1000, "--json")
+    found = json.loads(out)
+    assert len(found["settings"]) == 4
+    best = max(found["settings"], key=lambda knobs: sum(knobs["precision"]))
+    assert sum(found["chosen"]["precision"]) == sum(best["precision"])
+    words = shlex.split(found["train"])
+    assert words[:2] == ["blockxmc", "train"]
+    assert f"base__prune={found['chosen']['prune']:g}" in words
+    words[-1] = tmp_path / "model"
+    assert run(capsys, *words[1:])[0] == 0
+    assert load(tmp_path / "model").blocks_.route == found["chosen"]["route"]
+
+
+def test_the_command_of_a_tuned_lambda_runs(capsys, train, tmp_path):
+    _, out, _ = run(capsys, "tune", train, *NB, "--folds", 2)
+    line = next(line for line in out.splitlines() if line.startswith("  blockxmc train"))
+    words = shlex.split(line)
+    words[-1] = tmp_path / "model"
+    assert run(capsys, *words[1:])[0] == 0
+    assert load(tmp_path / "model").weights == "per-block"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--budget", "1", "--blocks", "3"), "no setting has at most 1 products per row: the nearest has"),
-        (("--budget", "10", "--recall", "0.5"), "exactly one of"),
-        (("--recall", "2"), "between 0 and 1"),
-        (("--budget", "10", "--lams", "1"), "--lams and --plot belong"),
+        (("--budget", "1", *APART), "--budget 1: no setting has at most 1 products per row: the nearest has"),
+        (("--budget", "1"), "--budget 1: no setting has at most 1 products per row: the nearest has"),
+        (("--size-mb", "1e-9"), "--size-mb 1e-09: no setting has at most 1e-09 megabytes of weights: the nearest has"),
+        (("--budget", "10", "--recall", "0.5", *APART), "--budget and --recall: give exactly one"),
+        (("--recall", "2"), "--recall must be a share between 0 and 1"),
+        (("--budget", "-3"), "--budget must be a positive number"),
+        (("--budget", "10", "--lams", "1"), "--lams belongs to"),
+        (("--prune", "0.1"), "--prune belongs to shared weights"),
+        (("--budget", "10", "--prune", "0.1"), "has no parameter prune"),
+        (("--size-mb", "10", *APART), "--size-mb is a limit of shared weights"),
+        (("--weights", "shared", "--base", "leml"), "--weights shared needs a one-vs-all base"),
+        (("--weights", "some"), "--weights must be"),
+        (("--weights", "global"), "--weights global is tuned within a limit"),
+        (("--budget", "10", "--route", "1,two"), "--route must be whole numbers"),
         (("--lams", "1,many"), "--lams must be numbers"),
         (("--blocks", "some"), "--blocks must be"),
         (("--base", "svm"), "--base must be one of"),

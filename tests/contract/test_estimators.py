@@ -77,3 +77,25 @@ def test_rows_and_labels_that_teach_nothing(estimator):
     labels, _ = model.predict_topk(np.zeros((2, X.shape[1])), k=20)
     assert labels.shape == (2, 20)
     assert (labels[:, 14:] == -1).all()
+
+
+@pytest.mark.parametrize(
+    "base", [DiSMEC(), LEML(), NaiveBayes(), PDSparse(), PPDSparse()], ids=lambda b: type(b).__name__
+)
+def test_blocks_of_one_label_that_all_their_rows_have(base):
+    X, Y = np.repeat(np.eye(3), 10, axis=0), np.repeat(np.eye(3, dtype=int), 10, axis=0)
+    for model in (CBMLC(base, n_blocks=3), BlockwiseClassifier.paper(base, n_blocks=3, lam=0.1)):
+        labels, scores = model.fit(X, Y).predict_topk(X, k=5)
+        assert_array_equal(labels[:, 0], Y.argmax(axis=1))
+        assert (labels[:, 1:] == -1).all()
+        assert np.isfinite(scores[:, 0]).all()
+
+
+def test_a_bases_own_seed_counts_inside_blocks():
+    X, Y = blocky(n=150, n_labels=14)
+    scores = [
+        CBMLC(LEML(rank=2, n_iter=1, init="random", random_state=seed), n_blocks=2).fit(X, Y).predict_topk(X)[1]
+        for seed in (0, 0, 1)
+    ]
+    assert_array_equal(scores[0], scores[1])
+    assert (scores[0] != scores[2]).any()

@@ -54,7 +54,7 @@ def results():
 
 
 def test_precision_table_in_markdown(results):
-    (table,) = tables.table_precision(results)
+    table, _ = tables.table_precision(results)
     text = as_markdown(table)
     assert text.startswith(PRECISION)
     assert "†" not in text
@@ -63,7 +63,7 @@ def test_precision_table_in_markdown(results):
 
 def test_time_router_and_recall_tables(results):
     (table,) = tables.table_time(results)
-    assert as_markdown(table).splitlines()[4] == "| bibtex | LEML | 1.00 | 0.50 | 2.00 | 10.00 | 10.00 |"
+    assert as_markdown(table).splitlines()[4] == "| bibtex | LEML | 1.00 | 0.50 | 2.00 | 10.00 | – | 10.00 | – |"
     (table,) = tables.table_router(results)
     assert as_markdown(table).splitlines()[4] == "| bibtex | BP LEML | 7 | 0.500 | 0.0020 | 500.00 |"
     (table,) = tables.table_recall(results)
@@ -74,16 +74,35 @@ def test_time_router_and_recall_tables(results):
 
 
 def test_systems_show_what_failed_and_where_hits_come_from(results):
-    whole, deciles = tables.table_systems(results)
+    whole, training, deciles = tables.table_systems(results)
     assert any(entry.value == "failed: not computed" for row in whole.rows for entry in row)
     shares = next(row for row in deciles.rows if row[1].value == "LEML")[3:]
     assert [entry.value for entry in shares] == [10.0] * 10
     assert shares[2].key == "deciles.precision[2]"
-    assert all(len(row) == len(deciles.columns) for row in deciles.rows)
+    for table in (whole, training, deciles):
+        assert all(len(row) == len(table.columns) for row in table.rows)
+
+
+def test_training_of_bp_stands_beside_its_base():
+    spent = {f"{part}_cpu_seconds": value for part, value in (("partition", 1.0), ("router", 0.5), ("blocks", 2.0))}
+    rows = ROWS | {
+        "bibtex/bp-quick/leml": ROWS["bibtex/full/leml"] | {"candidates": 40.0, "train_cpu_seconds": 4.0, **spent},
+        "bibtex/full/leml": ROWS["bibtex/full/leml"] | {"train_cpu_seconds": 9.0},
+        "bibtex/paper-blocks": {"search_cpu_seconds": 3.0},
+        "bibtex/quick/leml": {"tune_cpu_seconds": 5.0},
+    }
+    text = as_markdown(tables.table_systems(made_results(rows))[1])
+    assert "| bibtex | LEML | 40.0 | 1.00 | 0.50 | 2.00 | 4.00 | 9.00 | 3.00 | 5.00 |" in text
+
+
+def test_systems_as_published_stand_beside_published_figures():
+    figures = {"P@1": 61.0, "P@3": 36.0, "P@5": 26.0}
+    (table,) = tables.table_published(made_results(ROWS | {"bibtex/published/lpsr": figures}))
+    assert "| bibtex | LPSR-NB as published | 61.00 (62.11, −1.11) |" in as_markdown(table)
 
 
 def test_csv_and_json_hold_raw_numbers_and_their_cells(results):
-    (table,) = tables.table_precision(results)
+    table, _ = tables.table_precision(results)
     lines = list(csv.DictReader(io.StringIO(as_csv(table))))
     assert (lines[0]["P@1"], lines[0]["P@1 published"], lines[0]["cells"]) == ("62.0", "62.54", "bibtex/full/leml")
     assert lines[1]["P@1 published"] == ""
@@ -94,7 +113,7 @@ def test_csv_and_json_hold_raw_numbers_and_their_cells(results):
 
 def test_a_part_of_the_test_rows_is_marked_with_a_dagger():
     rows = ROWS | {"bibtex/data": ROWS["bibtex/data"] | {"scored_rows": 100}}
-    (table,) = tables.table_precision(made_results(rows, max_test_rows=100))
+    table, _ = tables.table_precision(made_results(rows, max_test_rows=100))
     text = as_markdown(table)
     assert "| 62.00† (62.54, −0.54) |" in text
     assert "| 4.0x | 3.0x |" in text  # a count of products is no score
@@ -118,7 +137,7 @@ def test_conclusion_says_what_is_within_the_tolerance(results):
     text = conclude(results, "bibtex")
     assert "accuracy-driven BP loses at most 0.00 points" in text
     assert "on LEML (3.0x counted, 2.0x measured speed-up)" in text
-    assert "every loss is within the tolerance of 2 points plus one standard error" in text
+    assert "Speed-driven BP pays for LEML: faster, with every loss within the tolerance of 2 points plus one" in text
     assert text.count(". ") == 1
 
 
@@ -126,14 +145,39 @@ def test_conclusion_says_what_is_not(results):
     worse = ROWS | {"bibtex/bp-speed/leml": system_row((60.0, 37.0, 27.0), hits="4", **BP)}
     text = conclude(made_results(worse), "bibtex")
     assert "loses at most 20.00 points" in text
-    assert "the loss exceeds the tolerance of 2 points plus one standard error for LEML (20.00 points)." in text
+    assert "its loss exceeds the tolerance of 2 points plus one standard error for LEML (20.00 points)." in text
     one_bad = made_results(
         worse | {cell.replace("leml", "dismec"): row for cell, row in ROWS.items()}, bases=("leml", "dismec")
     )
-    assert "plus one standard error for DiSMEC but not for LEML (20.00 points)." in conclude(one_bad, "bibtex")
+    both = conclude(one_bad, "bibtex")
+    assert "Speed-driven BP pays for DiSMEC: faster" in both
+    assert both.endswith("its loss exceeds the tolerance of 2 points plus one standard error for LEML (20.00 points).")
+    assert both.count(". ") == 1
+    point = {"precision": [61.0, 37.0, 27.0]}
+    tuned = {"folds": [{"base": [62.0, 38.0, 28.0]}], "speed_driven": point, "accuracy_driven": point, "interval": None}
+    assert "20.00 points, as cross-validation warned" in conclude(
+        made_results(worse | {"bibtex/tune/leml": tuned}), "bibtex"
+    )
+    slow = {cell: row | {"batch_us": 99.0} if "bp-" in cell else row for cell, row in ROWS.items()}
+    assert "but is hardly faster for LEML (1.0x)" in conclude(made_results(slow), "bibtex")
     failed = made_results({}, {"bibtex/full/leml": "MemoryError: x"})
     assert conclude(failed, "bibtex") == "Nothing can be said of LEML: a model failed, see the tables."
     assert conclude(made_results({}), "bibtex") == ""
+
+
+def test_distances_from_the_base(results):
+    table = tables.table_precision(results)[1]
+    assert [column.title for column in table.columns][2:7] == [
+        "Loss P@1", "Loss P@3", "Loss P@5", "± at most", "Beyond tolerance",
+    ]  # fmt: skip
+    lines = [[entry.value for entry in row] for row in table.rows]
+    assert [line[1] for line in lines] == ["BP LEML (accuracy-driven)", "BP LEML (speed-driven)"]
+    assert lines[0][-2:] == [3.0, 2.0]
+    assert lines[0][6:10] == [None] * 4  # nothing beyond the tolerance, nothing tuned
+    point = {"precision": [61.0, 37.5, 27.0]}
+    tuned = {"folds": [{"base": [62.0, 38.0, 28.0]}], "speed_driven": point, "accuracy_driven": point, "interval": None}
+    promised = tables.table_precision(made_results(ROWS | {"bibtex/tune/leml": tuned}))[1].rows[1]
+    assert [entry.value for entry in promised[7:10]] == [1.0, 0.5, 1.0]
 
 
 def test_loss_is_paired_by_row():

@@ -13,7 +13,7 @@ from blockxmc import _kernels
 from blockxmc._matrix import as_csr, csr_args
 from blockxmc.baselines.label_filters import CandidateWeights, Filters, LabelFilters, quantile_bounds
 from blockxmc.errors import BlockXMCError
-from blockxmc.weights import LinearWeights
+from blockxmc.weights import LinearWeights, LowRankWeights
 
 
 def line_of_topics(n=600, n_labels=20, seed=0):
@@ -173,6 +173,24 @@ def test_candidates_are_scored_as_the_base_scores_them(low_rank):
         part = some[[i]]
         best = part.indices[np.lexsort((part.indices, -part.data))][:3]
         np.testing.assert_array_equal(labels[i][labels[i] >= 0], best)
+
+
+@pytest.mark.parametrize("n_candidates", [1, 60])
+def test_few_and_many_candidates_score_as_a_dense_product(n_candidates):
+    rng = np.random.default_rng(1)
+    X = as_csr(sparse.random_array((20, 40), density=0.1, rng=rng, dtype=np.float32).tocsr())
+    by_label = as_csr(sparse.random_array((60, 40), density=0.5, rng=rng, dtype=np.float32).tocsr())
+    labels = np.concatenate([np.sort(rng.choice(60, n_candidates, replace=False)) for _ in range(20)]).astype(np.int32)
+    found = CandidateWeights(by_label).score(csr_args(X), np.arange(21) * n_candidates, labels, 1)
+    exact = (X @ by_label.T).toarray()[np.repeat(np.arange(20), n_candidates), labels]
+    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6)
+
+
+def test_a_low_rank_base_keeps_its_bias():
+    W, H, bias = np.ones((2, 1), np.float32), np.ones((2, 1), np.float32), np.float32([5, 7])
+    row = as_csr(np.float32([[1, 2]]))
+    found = CandidateWeights.of(LowRankWeights(W, H, bias)).score(csr_args(row), np.array([0, 2]), np.int32([0, 1]), 1)
+    np.testing.assert_array_equal(found, [8, 10])
 
 
 def test_weights_of_the_l1_norm_are_scored_too():

@@ -5,9 +5,9 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from blockxmc import LEML
 from blockxmc.errors import BlockXMCError
+from blockxmc.learners._bilinear import Bilinear, SparseDesign, TurnedDesign, balance, decouple, design_for
 from blockxmc.learners._learner import Job
-from blockxmc.learners._tall import one_blas_thread
-from blockxmc.learners.leml import Bilinear, balance
+from blockxmc.learners._tall import gram, one_blas_thread, transpose
 from blockxmc.progress import _SilentPhase
 from blockxmc.weights import LinearWeights, LowRankWeights
 
@@ -33,35 +33,70 @@ def job(threads=1):
     return Job(threads, 0, _SilentPhase())
 
 
+def bilinear(X, Y, lam=0.3, design=SparseDesign):
+    return Bilinear(design(X, 1), Y, transpose(Y), lam, 1)
+
+
 def test_objective_equals_the_dense_one():
     X, Y = problem()
     W, H = factors(1, (25, 4), (12, 4))
-    bilinear = Bilinear(X, Y, 0.3, 1)
-    value = bilinear.objective(W, H, bilinear.seen_through(W))
+    one = bilinear(X, Y)
+    value = one.objective(W, H, gram(H, 1), one.seen_through(W))
     assert value == pytest.approx(dense_objective(X, Y, W, H, 0.3), rel=1e-6)
 
 
 def test_h_step_is_exact():
     X, Y = problem()
     (W,) = factors(2, (25, 4))
-    bilinear = Bilinear(X, Y, 0.3, 1)
+    one = bilinear(X, Y)
     A = (X @ W).astype(np.float64)
     expected = np.linalg.solve(A.T @ A + 0.3 * np.eye(4), A.T @ Y.toarray()).T
-    np.testing.assert_allclose(bilinear.h_step(bilinear.seen_through(W)), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(one.h_step(one.seen_through(W)), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_w_step_equals_a_dense_solve():
-    X, Y = problem(n=20, d=8, m=6)
-    W, H = factors(3, (8, 3), (6, 3))
-    product = W @ H.T
-    turned_W, turned_H = Bilinear(X, Y, 0.3, 1).w_step(W, H, _SilentPhase(), tol=0, max_steps=0)
-    np.testing.assert_allclose(turned_W @ turned_H.T, product, atol=1e-5)  # rotation alone changes nothing
-    found_W, found_H = Bilinear(X, Y, 0.3, 1).w_step(W, H, _SilentPhase(), tol=1e-8, max_steps=200)
+@pytest.mark.parametrize("shape", [(20, 8), (8, 20)])
+def test_w_step_equals_a_dense_solve(shape):
+    n, d = shape
+    X, Y = problem(n=n, d=d, m=6)
+    W, H = factors(3, (d, 3), (6, 3))
+    turned_W, turned_H, s = decouple(W, H, 1)
+    np.testing.assert_allclose(turned_W @ turned_H.T, W @ H.T, atol=1e-5)
+    np.testing.assert_allclose(turned_H.T @ turned_H, np.diag(s), atol=1e-5)
     # The stationary point of all entries of W at once: (H'H kron X'X + lam I) vec(W) = vec(X'YH).
     G, S = (X.T @ X).toarray().astype(np.float64), H.T.astype(np.float64) @ H
     rhs = (X.T @ (Y @ H)).astype(np.float64)
-    exact = np.linalg.solve(np.kron(S, G) + 0.3 * np.eye(24), rhs.ravel(order="F")).reshape((8, 3), order="F")
-    np.testing.assert_allclose(found_W @ found_H.T, exact @ H.T, rtol=1e-3, atol=1e-4)
+    exact = np.linalg.solve(np.kron(S, G) + 0.3 * np.eye(3 * d), rhs.ravel(order="F")).reshape((d, 3), order="F") @ H.T
+    T = np.asarray(Y @ turned_H, np.float32)
+    searched = SparseDesign(X, 1).ridge(s, 0.3, T, turned_W.copy(), _SilentPhase(), tol=1e-8, max_steps=200)
+    np.testing.assert_allclose(searched @ turned_H.T, exact, rtol=1e-3, atol=1e-4)
+    design = TurnedDesign(X, 1)
+    W = bilinear(X, Y, design=TurnedDesign).w_step(np.zeros((design.width, 3), np.float32), turned_H, s, _SilentPhase())
+    np.testing.assert_allclose(design.on_features(W) @ turned_H.T, exact, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(40, 15), (15, 40), (30, 30)])
+def test_turning_leaves_products_and_norms(shape):
+    X, _ = problem(*shape)
+    X = sparse.csr_array(sparse.diags_array((np.arange(shape[0]) % 4 > 0).astype(np.float32)) @ X)
+    design = TurnedDesign(X, 1)
+    (W,) = factors(5, (design.width, 3))
+    back = design.on_features(W)
+    np.testing.assert_allclose(X @ back, design.product(W), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(back.T @ back, W.T @ W, rtol=1e-3, atol=1e-3)
+
+
+def test_turns_small_problems_only():
+    small, large = problem(n=30)[0], sparse.csr_array((5000, 5000), dtype=np.float32)
+    assert isinstance(design_for(small, 10, 5, 1), TurnedDesign)
+    assert isinstance(design_for(large, 10, 5, 1), SparseDesign)
+
+
+def test_either_design_goes_down_as_far(monkeypatch):
+    X, Y = problem(n=200, d=60, m=40)
+    learner = LEML(rank=5, lam=1.0, n_iter=30)
+    turned = learner._factorise(X, Y, job()).objective_trace
+    monkeypatch.setattr("blockxmc.learners.leml.design_for", lambda X, rank, n_iter, threads: SparseDesign(X, threads))
+    assert turned[-1] == pytest.approx(learner._factorise(X, Y, job()).objective_trace[-1], rel=0.01)
 
 
 @pytest.mark.parametrize("shape", [(30, 10, 5), (3, 10, 5), (30, 2, 5)])
@@ -70,10 +105,12 @@ def test_balancing_keeps_the_product_with_the_smallest_norm(shape):
     W, H = factors(4, (rows, rank), (labels, rank))
     H[:, 1:] *= 30
     with one_blas_thread():
-        W2, H2 = balance(W, H, 1)
+        W2, H2, s = balance(W, H, gram(H, 1), 1)
     np.testing.assert_allclose(W2 @ H2.T, W @ H.T, rtol=1e-3, atol=1e-3)
-    nuclear = np.linalg.svd(W @ H.T, compute_uv=False).sum()
-    assert ((W2**2).sum() + (H2**2).sum()) / 2 == pytest.approx(nuclear, rel=1e-4)
+    np.testing.assert_allclose(H2.T @ H2, np.diag(s), atol=1e-4 * s.max())
+    values = np.linalg.svd(W @ H.T, compute_uv=False)
+    np.testing.assert_allclose(np.sort(s)[::-1][: values.size], values[:rank], atol=1e-3 * s.max())
+    assert ((W2**2).sum() + (H2**2).sum()) / 2 == pytest.approx(values.sum(), rel=1e-4)
 
 
 @pytest.mark.parametrize("init", ["svd", "random"])
@@ -91,12 +128,9 @@ def test_objective_falls_at_each_half_step(init, rank):
     assert trace[-1] == pytest.approx(dense_objective(X, Y, full, weights.H, 0.5), rel=1e-5)
 
 
-def test_both_starts_reach_the_nuclear_norm_optimum():
+def test_reaches_the_nuclear_norm_optimum():
     X, Y = problem(n=80, d=15, m=8)
-    ends = [
-        LEML(rank=8, lam=1.0, n_iter=60, bias=0, init=i, n_jobs=1).fit(X, Y).objective_trace_[-1]
-        for i in ("svd", "random")
-    ]
+    end = LEML(rank=8, lam=1.0, n_iter=60, bias=0, init="random", n_jobs=1).fit(X, Y).objective_trace_[-1]
     # At full rank the problem is convex in Z = W H'; proximal gradient on Z gives the same minimum.
     A, B = X.toarray().astype(np.float64), Y.toarray()
     step, Z = 1 / np.linalg.norm(A, 2) ** 2, np.zeros((15, 8))
@@ -104,8 +138,16 @@ def test_both_starts_reach_the_nuclear_norm_optimum():
         U, values, V = np.linalg.svd(Z - step * A.T @ (A @ Z - B), full_matrices=False)
         Z = U * np.maximum(values - step, 0) @ V
     optimum = 0.5 * ((B - A @ Z) ** 2).sum() + np.linalg.svd(Z, compute_uv=False).sum()
-    np.testing.assert_allclose(ends, optimum, rtol=1e-3)
-    assert min(ends) > optimum * (1 - 1e-6)
+    assert optimum * (1 - 1e-6) < end < optimum * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("n", [200, 9])
+def test_without_a_bottleneck_it_is_ridge_regression(n):
+    X, Y = problem(n=n, d=30, m=10)
+    model = LEML(lam=0.5, bias=0, n_jobs=1).fit(X, Y)
+    G = (X.T @ X).toarray().astype(np.float64) + 0.5 * np.eye(30)
+    np.testing.assert_allclose(model._scores(X).toarray(), X @ np.linalg.solve(G, (X.T @ Y).toarray()), atol=1e-4)
+    assert model.objective_trace_.size == 1
 
 
 def test_full_rank_and_little_regularisation_give_least_squares():
@@ -119,7 +161,7 @@ def test_svd_start_spans_the_leading_singular_vectors():
     _, Y = problem(n=400, m=50)
     Y = sparse.csr_array(Y @ sparse.diags_array((np.arange(50) < 5).astype(np.float32)))
     with one_blas_thread():
-        H = Bilinear(Y, Y, 1.0, 1).start(5, "svd", np.random.default_rng(0))
+        H = bilinear(Y, Y).start(5, "svd", np.random.default_rng(0))
     np.testing.assert_allclose(H[5:], 0, atol=1e-5)
     np.testing.assert_allclose(H.T @ H, np.eye(5), atol=1e-4)
 

@@ -6,8 +6,10 @@ import pickle
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.special import expit
 from scoring_twin import TwinScorer
 
+from blockxmc import _kernels
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.scoring import PackedScorer, Routed, Scorer
 from blockxmc.weights import LinearWeights, LowRankWeights
@@ -25,8 +27,15 @@ def X(rng):
     return sparse.csr_array(sparse.random_array((30, D), density=0.1, dtype=np.float32, rng=rng, format="csr"))
 
 
+def to_half(values):
+    """The nearest floats whose lower 16 bits are zero, ties to even."""
+    bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+
+
 def linear(rng, n_labels, density=0.01, mass=False):
     coef = sparse.random_array((D, n_labels), density=density, dtype=np.float32, rng=rng, format="csr")
+    coef.data = to_half(coef.data)  # so that both precisions must give the same scores
     bias = rng.normal(size=n_labels).astype(np.float32)
     return LinearWeights(sparse.csr_array(coef), bias, bias[::-1].copy() if mass else None)
 
@@ -39,9 +48,9 @@ def parts(rng):
     return [linear(rng, i.size, density, mass=True) for i, density in zip(ids, densities, strict=True)], ids
 
 
-@pytest.fixture
-def scorer(parts):
-    return Scorer.pack(*parts, n_features=D, n_labels=M)
+@pytest.fixture(params=[False, True], ids=["single", "half"])
+def scorer(parts, request):
+    return Scorer.pack(*parts, n_features=D, n_labels=M, half=request.param)
 
 
 @pytest.fixture
@@ -67,6 +76,38 @@ def test_agrees_with_the_twin(scorer, parts, X, blocks):
     expected = TwinScorer(*parts, D, M).topk(X, blocks, 4)
     assert np.array_equal(labels, expected[0])
     np.testing.assert_allclose(scores, expected[1], rtol=1e-5)
+
+
+def test_half_precision_rounds_weights_to_the_nearest(rng, X):
+    coef = sparse.random_array((D, 70), density=0.1, dtype=np.float32, rng=rng, format="csr")
+    coef.data = np.concatenate([[1 + 2**-8, 1 + 3 * 2**-8, -1 - 2**-8], rng.normal(size=coef.nnz - 3)]).astype(
+        np.float32
+    )
+    rounded = coef.copy()
+    rounded.data = to_half(coef.data)
+    assert rounded.data[:3].tolist() == [1.0, 1 + 4 * 2**-8, -1.0]  # ties to even
+    bias = np.zeros(70, np.float32)
+    pack = {"n_features": D, "n_labels": 70}
+    half = Scorer.pack([LinearWeights(coef, bias)], [np.arange(70)], half=True, **pack)
+    single = Scorer.pack([LinearWeights(rounded, bias)], [np.arange(70)], **pack)
+    assert same(half.topk(X, None, 5), single.topk(X, None, 5))
+    assert half.touched(X, None) == single.touched(X, None)
+    assert half.nbytes < single.nbytes
+
+
+def test_calibrated_scores_keep_their_order_and_put_the_lower_label_first():
+    labels = np.array([[7, 3, 5, 2], [4, -1, -1, -1]])
+    scores = np.array([[900, 800, 700, -1], [0.5] + [-np.inf] * 3], np.float32)
+    every = np.array([900, 0.5, -1, -np.inf], np.float32)
+    _kernels.calibrate_topk(labels, scores, 2.0, 0.25)
+    _kernels.calibrate_scores(every, 2.0, 0.25)
+    assert labels.tolist() == [[3, 5, 7, 2], [4, -1, -1, -1]]
+    np.testing.assert_allclose(scores[:, 0], expit([1000, 1.25]), rtol=1e-6)
+    assert scores[0, 1] == scores[0, 2] == 1
+    assert np.isneginf(scores[1, 1:]).all()
+    assert every.tolist() == [1.0, scores[1, 0], scores[0, 3], 0.0]
+    with pytest.raises(ValueError, match="rows, k"):
+        _kernels.calibrate_topk(labels, scores[:1], 1.0, 0.0)
 
 
 def test_size_and_clusters(scorer, parts):

@@ -58,7 +58,7 @@ def test_merged_scores_against_the_definition(slope, b, monkeypatch):
     expected = naive_merge(router, weights, clusters, X, b, slope)
     for common in (True, False):
         if common:
-            scorer = pack_shared(weights, clusters, n_features=12, n_labels=20)
+            scorer = pack_shared(weights, clusters, n_features=12, n_labels=20, half=False)
             assert scorer.n_blocks == 7
         else:
             scorer = Scorer.pack(list(weights.split(clusters)), clusters, n_features=12, n_labels=20)

@@ -5,12 +5,16 @@ import pytest
 from helpers import blocky
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.base import clone
 from tiny_learner import TinyRidge
 
 from blockxmc import LEML, BlockwiseClassifier, NaiveBayes, Partitioner, PDSparse, metrics
+from blockxmc.blocks import Blocks
+from blockxmc.data import make_synthetic
 from blockxmc.errors import BlockXMCError
 from blockxmc.progress import Reporter
-from blockxmc.tuning import TuningResult, evaluation, fit_tuned, protocol, quick_lambda, selection, tune_lambda
+from blockxmc.scoring import Scorer
+from blockxmc.tuning import TuningResult, evaluation, fit_tuned, protocol, quick, quick_lambda, selection, tune_lambda
 from blockxmc.tuning.cache import Notebook, digest
 from blockxmc.tuning.evaluation import FixedBlocks, Split, Task
 
@@ -48,8 +52,12 @@ def decided(folds, tolerance=2.0, lams=(1.0, 2.0, 4.0, 8.0)):
     records = [{"base": base, "precision": rows} | costs for base, rows in folds]
     return TuningResult.decide(
         records, lams=lams, lam_rel=lams * 3 / 100, n_blocks=3, n_labels=80, ks=(1, 3), tolerance=tolerance,
-        saving={"trainings": 2.0, "naive_trainings": 5.0, "seconds": 1.0, "naive_seconds_estimate": 4.0},
-        setting={"weights": "per-block", "route": 1, "reference": "the base", "assignment": "fixed"},
+        saving={
+            "trainings": 2.0, "warm_trainings": 0.0, "naive_trainings": 5.0, "seconds": 1.0, "naive_seconds_estimate": 4.0,
+        },
+        setting={
+            "weights": "per-block", "route": 1, "assignment": "fixed", "evaluated_base": "it()",
+        },
     )  # fmt: skip
 
 
@@ -123,7 +131,7 @@ def naive(X, Y, base, lams, q, folds, tolerance, seed=0):
 def test_protocol_equals_refitting_everything(base):
     X, Y = small()
     P0, P, candidates, feasible = naive(X, Y, base, LAMS, q=3, folds=3, tolerance=3.0)
-    result = tune_lambda(X, Y, base(), n_blocks=3, lams=LAMS, folds=3, tolerance=3.0)
+    result = tune_lambda(X, Y, base(), n_blocks=3, lams=LAMS, folds=3, tolerance=3.0, fold_tol=None)
     assert_array_equal([fold.base for fold in result.folds], P0)
     assert_array_equal([fold.precision for fold in result.folds], P)  # bit-equal
     assert_array_equal([fold.candidates for fold in result.folds], candidates)
@@ -216,8 +224,52 @@ def test_coupled_base_starts_warm():
     result = tune_lambda(X, Y, LEML(rank=6), n_blocks=3, folds=2)
     assert len(result.lams) <= 6
     assert result.saving["trainings"] == result.saving["naive_trainings"]
+    assert result.saving["warm_trainings"] > 0
     cold = [naive(X, Y, lambda: LEML(rank=6), result.lams, 3, 2, 2.0)[1]]
     assert_allclose(result.mean_precision, np.mean(cold[0], axis=0), atol=6)
+
+
+def synthetic(n_features):
+    return make_synthetic(n_train=1500, n_test=1500, n_features=n_features, n_labels=60, seed=1)
+
+
+def test_warm_starts_lead_where_cold_ones_do():
+    train, _ = synthetic(800)  # blocks of about as many rows as features: rounds and starts of a solver show most
+    split = split_of(train.X, train.Y, LEML(rank=15))
+    blocks, gains = FixedBlocks(split, 3, 0.02), []
+    for lam in (0.07, 0.24, 0.8, 2.5):
+        warm = blocks.measure(lam)
+        assert (warm["trainings"], warm["warm_trainings"]) == (1 + (lam == 0.07), 1)
+        layout = blocks.layout(lam)
+        cold = evaluation.train_per_block(split, layout)
+        scorer = Scorer.pack(cold, layout.clusters, n_features=split.X.shape[1], n_labels=split.Y.shape[1])
+        answers = Blocks(layout.router, scorer, 1).topk(split.X_held_out, 5, 1)[0]
+        gains.append(np.subtract(warm["precision"], split.precision(answers)))
+    assert np.abs(gains).max() < 1.5
+    assert np.abs(np.mean(gains, axis=0)).max() < 0.75
+
+
+def test_what_is_found_for_a_lambda_does_not_depend_on_the_others_tried():
+    X, Y = small(400)
+    split = split_of(X, Y, LEML(rank=6))
+    alone = FixedBlocks(split, 3, 0.2).measure(1.0)
+    blocks = FixedBlocks(split, 3, 0.2)
+    assert [blocks.measure(lam) for lam in (0.2, 0.5, 1.0)][-1]["precision"] == alone["precision"]
+
+
+@pytest.mark.parametrize("base", [LEML(), PDSparse()])
+def test_the_final_fit_loses_what_tuning_promised(base):
+    train, test = synthetic(4000)
+    result = tune_lambda(train.X, train.Y, base, n_blocks=3)
+
+    def delivered(model):
+        labels, _ = model.predict_topk(test.X, 5)
+        return np.array([100 * metrics.precision_at_k(test.Y, labels, k) for k in result.ks])
+
+    whole = delivered(clone(base).fit(train.X, train.Y))
+    for choice in ("speed", "accuracy"):
+        loss = whole - delivered(fit_tuned(result, train.X, train.Y, choice, base=base))
+        assert_allclose(loss, result.base_precision - result.choice(choice).precision, atol=2.0)
 
 
 # ---- the whole ----
@@ -260,24 +312,94 @@ def test_result_goes_to_json_and_back():
     assert "per-block weights" in text
 
 
-def test_same_seed_same_result_for_any_threads():
+# ---- in cheap ----
+def test_quick_same_seed_same_result_for_any_threads(monkeypatch):
+    monkeypatch.setattr(quick, "LEAST", 200)
     X, Y = small()
-    results = [quick_lambda(X, Y, NaiveBayes(), n_jobs=n_jobs, max_rows=200) for n_jobs in (1, 2)]
+    results = [quick_lambda(X, Y, NaiveBayes(), n_jobs=n_jobs) for n_jobs in (1, 2)]
     assert results[0].folds == results[1].folds
-    assert results[0].saving["trainings"] == 1
-    assert results[0].setting["reference"] == "the best lambda of the grid"
+    assert results[0].saving["trainings"] == 2  # with blocks and without
+    assert results[0].setting["held_out_rows"] == [40]
+    assert "on the held-out rows" in results[0].explain() or results[0].warning
+
+
+def test_quick_counts_losses_from_the_base():
+    X, Y = small()
+    result = quick_lambda(X, Y, TinyRidge(), n_blocks=3)
+    held_out = np.sort(np.random.default_rng(0).permutation(X.shape[0])[: X.shape[0] // 5])
+    rest = np.setdiff1d(np.arange(X.shape[0]), held_out)
+    labels = TinyRidge().fit(X[rest], Y[rest]).predict_topk(X[held_out], 5)[0]
+    expected = [100 * metrics.precision_at_k(Y[held_out], labels, k) for k in (1, 3, 5)]
+    assert_allclose(result.folds[0].base, expected)
+
+
+def test_quick_global_weights_need_one_training():
+    X, Y = small()
+    assert quick_lambda(X, Y, NaiveBayes(), n_blocks=3, weights="global").saving["trainings"] == 1
 
 
 def test_a_sample_keeps_the_rows_per_block(monkeypatch):
+    monkeypatch.setattr(quick, "LEAST", 400)
     X, Y = small(800)
     seen = []
     init = FixedBlocks.__init__
     monkeypatch.setattr(
         FixedBlocks, "__init__", lambda self, split, q, lam: seen.append((q, lam)) or init(self, split, q, lam)
     )
-    result = quick_lambda(X, Y, NaiveBayes(), n_blocks=40, lams=[0.4, 0.8], max_rows=400)
-    assert seen == [(16, pytest.approx(0.4 * 40 / 800 * 320 / 16))]
+    result = quick_lambda(X, Y, NaiveBayes(), n_blocks=40)
+    assert [q for q, _ in seen] == [16, 16]  # for the grid, and for the evaluation
+    assert seen[1][1] == pytest.approx(result.lams[0] * 40 / 800 * 320 / 16)
     assert result.n_blocks == 40
+
+
+@pytest.mark.parametrize("weights", ["per-block", "global"])
+def test_fit_chooses_lambda_on_held_out_rows_and_says_so(weights):
+    X, Y = small(800)
+    models = [
+        BlockwiseClassifier(TinyRidge(), n_blocks=3, weights=weights, n_jobs=n_jobs).fit(X, Y) for n_jobs in (1, 2)
+    ]
+    first = models[0].partition_
+    assert first.lam_ == models[1].partition_.lam_
+    text = first.choice_["text"]
+    assert "held-out rows" in text
+    assert "Speed-driven" in text
+    assert first.choice_["lam"]["value"] == first.lam_
+    assert_array_equal(models[0].predict_topk(X, 5)[0], models[1].predict_topk(X, 5)[0])
+    own = Partitioner(n_blocks=3).fit(X, Y)
+    assert first.lam_ >= own.lam_
+    assert_array_equal(first.assignment_, own.assignment_)
+    for cluster, wanted in zip(first.label_clusters_, own.label_clusters_at(first.lam_), strict=True):
+        assert_array_equal(cluster, wanted)
+
+
+def test_fit_leaves_lambda_to_the_path_where_little_can_be_held_out():
+    X, Y = small(240)
+    assert (
+        BlockwiseClassifier.paper(TinyRidge(), n_blocks=3).fit(X, Y).partition_.lam_
+        == Partitioner(n_blocks=3).fit(X, Y).lam_
+    )
+    X, Y = small(600)
+    cost = Partitioner(n_blocks=3, objective="cost")
+    model = BlockwiseClassifier(TinyRidge(), cost, weights="per-block").fit(X, Y)
+    assert model.partition_.lam_ == cost.fit(X, Y).lam_
+    given = Partitioner(n_blocks=3, lam=0.7)
+    assert BlockwiseClassifier(TinyRidge(), given, weights="per-block").fit(X, Y).partition_.lam_ == 0.7
+
+
+def test_fit_survives_a_sample_without_labels():
+    X, Y = small(600)
+    rows = np.random.default_rng(0).permutation(600)[:120]  # those that will be held out
+    few = sparse.csr_array(Y.multiply(np.isin(np.arange(600), rows)[:, None]))
+    model = BlockwiseClassifier(TinyRidge(), n_blocks=2, weights="per-block").fit(X, few)
+    assert model.partition_.lam_ == Partitioner(n_blocks=2).fit(X, few).lam_
+
+
+def test_fit_keeps_given_blocks():
+    X, Y = small(600)
+    blocks = Partitioner(n_blocks=3).fit(X, Y).assignment_
+    model = BlockwiseClassifier(TinyRidge(), Partitioner(init=blocks, max_iter=0), weights="per-block").fit(X, Y)
+    assert_array_equal(model.partition_.assignment_, blocks)
+    assert "held-out rows" in model.partition_.choice_["text"]
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from typing import Any
 
 from scipy import sparse
 
+from blockxmc._params import require_whole
 from blockxmc.baselines._blockwise import KMeansBaseline
 from blockxmc.baselines._centroids import centroid_router, kmeans_blocks
-from blockxmc.baselines._params import require_whole
 from blockxmc.blocks import Blocks, common_terms, train_blocks
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner

@@ -20,9 +20,9 @@ from sklearn.base import clone
 from blockxmc import _kernels
 from blockxmc._base import TopK, XMCEstimator
 from blockxmc._matrix import CsrArgs, as_csr, csr_args, take_rows
-from blockxmc.baselines._params import require_number, require_whole
+from blockxmc._params import require_number, require_whole
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners._learner import Job, Learner
+from blockxmc.learners._learner import Learner
 from blockxmc.progress import Reporter, watched
 from blockxmc.weights import LinearWeights, LowRankWeights, Weights
 
@@ -86,7 +86,7 @@ class CandidateWeights:
         if isinstance(weights, LinearWeights):
             return cls(as_csr(sparse.csr_array(weights.coef.T)), weights.bias, weights.mass)
         if isinstance(weights, LowRankWeights):
-            return cls(as_csr(weights.H), W=weights.W)
+            return cls(as_csr(weights.H), weights.bias, W=weights.W)
         raise BlockXMCError("LabelFilters needs a base with linear or low-rank weights; this base has neither")
 
     @cached_property
@@ -202,7 +202,7 @@ class LabelFilters(XMCEstimator):
             f"with {100 * self.cost_['candidate_recall']:.1f} % of the true ones"
         )
         with reporter.phase(f"train {type(base).__name__}", Y.shape[1]) as phase:
-            self.weights_ = CandidateWeights.of(base._train(X, Y, Job(self._threads, self.random_state or 0, phase)))
+            self.weights_ = CandidateWeights.of(base._train(X, Y, base._job(self._threads, phase, self.random_state)))
 
     def _trained(
         self, X: sparse.csr_array, Y: sparse.csr_array, rng: np.random.Generator, reporter: Reporter

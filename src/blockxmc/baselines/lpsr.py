@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blockxmc._params import require_whole
 from blockxmc.baselines._blockwise import KMeansBaseline
 from blockxmc.baselines._centroids import centroid_router, kmeans_blocks
-from blockxmc.baselines._params import require_whole
 from blockxmc.blocks import Blocks, common_terms
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners._learner import Job
 from blockxmc.learners.naive_bayes import NaiveBayes
 from blockxmc.learners.sklearn_adapter import as_learner
 from blockxmc.progress import Reporter
@@ -72,7 +71,7 @@ class LPSR(KMeansBaseline):
         learner._check_params()
         seed = self.random_state or 0
         with reporter.phase("train label scorer", Y.shape[1]) as phase:
-            weights: Any = learner._train(X, Y, Job(self._threads, seed, phase))
+            weights: Any = learner._train(X, Y, learner._job(self._threads, phase, seed))
         with reporter.phase("cluster rows"):
             assignment, seen = kmeans_blocks(X, Y, self.n_blocks, seed=seed, threads=self._threads)
         with reporter.phase("attach labels"):

@@ -14,8 +14,9 @@ def experiment(
     name: Annotated[
         str,
         typer.Argument(
-            help="table-data, table-precision, table-time, table-router, table-recall, table-systems, figure-blocks, "
-            "figure-lambda, figure-q, figure-alps, or all."
+            help="table-data, table-precision, table-time, table-router, table-recall, figure-blocks, "
+            "figure-lambda, figure-q, figure-alps, or all of these; beside them table-systems (the whole library) and "
+            "table-published (systems as others ran them)."
         ),
     ],
     data: Annotated[list[Path], typer.Argument(metavar="DATA_DIR...", help="Folders with a training and a test set.")],

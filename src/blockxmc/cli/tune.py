@@ -1,7 +1,10 @@
-"""blockxmc tune: lambda by cross-validation within a tolerance, or the best model within a budget."""
+"""blockxmc tune: lambda by cross-validation within a tolerance, or the best model within limits."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +14,7 @@ from blockxmc.cli._common import Json, Seed, Threads, print_json, print_table, v
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
-    from blockxmc.tuning import BudgetResult, Point, TuningResult
+    from blockxmc.tuning import BudgetResult, KnobsResult, Point, TuningResult
 
 
 def tune(
@@ -22,12 +25,30 @@ def tune(
     latency_us: Annotated[
         float | None, typer.Option("--latency-us", help="Instead: at most so many microseconds for a single row, here.")
     ] = None,
+    size_mb: Annotated[
+        float | None, typer.Option("--size-mb", help="Instead: at most so many megabytes of shared weights.")
+    ] = None,
     recall: Annotated[
         float | None,
         typer.Option("--recall", help="Instead: at least this candidate recall (0..1), at the fewest products."),
     ] = None,
-    base: Annotated[str, typer.Option("--base", help="dismec, pd-sparse, ppd-sparse, leml or naive-bayes.")] = "dismec",
+    base: Annotated[
+        str | None,
+        typer.Option("--base", help="dismec, pd-sparse, ppd-sparse, leml or naive-bayes.", show_default="dismec"),
+    ] = None,
     blocks: Annotated[str, typer.Option("--blocks", help="auto, paper, cost or a number.")] = "auto",
+    weights: Annotated[
+        str,
+        typer.Option(
+            "--weights",
+            help="shared: a table of routes and prunings, trained once; per-block or global: lambda and blocks; auto: "
+            "per-block for a tolerance, and for a limit shared where the base allows it.",
+        ),
+    ] = "auto",
+    route: Annotated[str, typer.Option("--route", help="Numbers of visited blocks to try.")] = "1,2,4,8",
+    prune: Annotated[
+        str | None, typer.Option("--prune", help="Prunings to try with shared weights.", show_default="0.05 to 0.3")
+    ] = None,
     lams: Annotated[
         str | None,
         typer.Option("--lams", help="Lambdas to try, separated by commas.", show_default="from the data"),
@@ -42,43 +63,101 @@ def tune(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Choose lambda within a tolerance, as the paper does, or blocks, lambda, weights and route within a budget."""
+    """Choose lambda within a tolerance, as the paper does, or what keeps to a limit of products, time, size or recall."""
     from blockxmc.cli.systems import make_base
     from blockxmc.data import read_dataset
     from blockxmc.progress import reporter_for
-    from blockxmc.tuning import tune_budget, tune_lambda
+    from blockxmc.tuning import tune_budget, tune_knobs, tune_lambda
+    from blockxmc.tuning.limits import checked_limits
 
-    limits: dict[str, Any] = {"products": budget, "latency_us": latency_us, "recall": recall}
-    by_budget = any(limit is not None for limit in limits.values())
-    if by_budget and (lams is not None or plot is not None):
-        raise BlockXMCError(
-            "--lams and --plot belong to tuning by --tolerance: leave out --budget, --latency-us, --recall"
-        )
-    learner, grid = make_base(base), None if lams is None else _numbers(lams)
+    typed = {"--budget": budget, "--latency-us": latency_us, "--size-mb": size_mb, "--recall": recall}
+    limits: dict[str, Any] = {_NAMES[option]: limit for option, limit in checked_limits(typed).items()}
+    learner = None if base is None else make_base(base)
+    shared = _is_shared(weights, learner, limits)
+    _refuse_strangers(shared, limits, {"--lams": lams, "--plot": plot, "--prune": prune, "--cache": cache})
+    routes, grid = _numbers("--route", route, int), None if lams is None else _numbers("--lams", lams)
     common: dict[str, Any] = {
         "n_blocks": _blocks(blocks),
         "random_state": seed,
         "n_jobs": threads,
         "verbose": verbosity(),
-        "cache": cache,
     }
     with reporter_for(verbosity()).phase("read"):
         dataset = read_dataset(data)
-    if by_budget:
-        found = tune_budget(dataset.X, dataset.Y, learner, **limits, **common)
-        _show_budget(found, json)
-        return
-    result = tune_lambda(dataset.X, dataset.Y, learner, lams=grid, tolerance=tolerance, folds=folds, **common)
-    if plot is not None:
-        from blockxmc.plots import draw_lambda
+    command = [str(data), *([] if base is None else ["--base", base]), *(["--seed", str(seed)] if seed else [])]
+    if shared:
+        levels = None if prune is None else _numbers("--prune", prune)
+        options = limits | {"tolerance": tolerance, "routes": routes, "prunes": levels}
+        with _naming(typed):
+            table = tune_knobs(dataset.X, dataset.Y, learner, **options, **common)
+        _show_knobs(table, command, json)
+    elif limits:
+        kinds = ("per-block", "global") if weights == "auto" else (weights,)
+        options = limits | {"routes": routes, "weights": kinds, "cache": cache}
+        with _naming(typed):
+            found = tune_budget(dataset.X, dataset.Y, learner, **options, **common)
+        _show_budget(found, command, json)
+    else:
+        result = tune_lambda(
+            dataset.X, dataset.Y, learner, lams=grid, tolerance=tolerance, folds=folds, cache=cache, **common
+        )
+        if plot is not None:
+            from blockxmc.plots import draw_lambda
 
-        draw_lambda(result, plot, title=f"{data.name}, {base}, {result.n_blocks} blocks")
-    _show_lambda(result, json)
+            draw_lambda(result, plot, title=f"{data.name}, {base or 'dismec'}, {result.n_blocks} blocks")
+        _show_lambda(result, command, json)
 
 
-def _show_lambda(result: TuningResult, as_json: bool) -> None:
+# Options of limits, and the names that Python has for them.
+_NAMES = {"--budget": "products", "--latency-us": "latency_us", "--size-mb": "size_mb", "--recall": "recall"}
+
+
+@contextmanager
+def _naming(typed: dict[str, float | None]) -> Iterator[None]:
+    """Say which options cannot be met."""
+    from blockxmc.tuning.limits import NoSettingError
+
+    try:
+        yield
+    except NoSettingError as error:
+        asked = " ".join(f"{option} {limit:g}" for option, limit in typed.items() if limit is not None)
+        raise BlockXMCError(f"{asked}: {error}") from None
+
+
+def _is_shared(weights: str, learner: Any, limits: dict[str, float]) -> bool:
+    """Whether a table of routes and prunings is asked for."""
+    if weights not in ("auto", "shared", "per-block", "global"):
+        raise BlockXMCError(f"--weights must be auto, shared, per-block or global, got {weights!r}")
+    possible = learner is None or learner.one_vs_all
+    if weights == "shared" and not possible:
+        raise BlockXMCError("--weights shared needs a one-vs-all base: dismec, ppd-sparse or naive-bayes")
+    shared = weights == "shared" or (weights == "auto" and bool(limits) and possible)
+    if "size_mb" in limits and not shared:
+        raise BlockXMCError("--size-mb is a limit of shared weights: leave out --weights, or take another --base")
+    if not shared and len(limits) > 1:
+        typed = [option for option, name in _NAMES.items() if name in limits]
+        raise BlockXMCError(f"{' and '.join(typed)}: give exactly one of them, or --weights shared")
+    if weights == "global" and not limits:
+        raise BlockXMCError("--weights global is tuned within a limit: give --budget, --latency-us or --recall")
+    return shared
+
+
+def _refuse_strangers(shared: bool, limits: dict[str, float], given: dict[str, Any]) -> None:
+    """Options that have no meaning for what was asked."""
+    typed = [option for option, value in given.items() if value is not None]
+    strangers = {"--prune"} if not shared else {"--lams", "--plot", "--cache"}
+    if limits:
+        strangers |= {"--lams", "--plot"}
+    for option in typed:
+        if option in strangers:
+            belongs = "shared weights" if option == "--prune" else "tuning lambda by --tolerance"
+            raise BlockXMCError(f"{option} belongs to {belongs}: leave it out")
+
+
+def _show_lambda(result: TuningResult, command: list[str], as_json: bool) -> None:
+    commands = {name: _train_command(command, point) for name, point in _choices(result).items()}
     if as_json:
-        print_json(result.to_dict() | {"explanation": result.explain()})
+        print_json(result.to_dict() | {"explanation": result.explain(), "train": commands})
         return
     rows: list[list[Any]] = [["no blocks", *map(float, result.base_precision), float(result.n_labels), "", 1.0, ""]]
     for i, lam in enumerate(result.lams):
@@ -90,15 +169,59 @@ def _show_lambda(result: TuningResult, as_json: bool) -> None:
     columns = ["lambda", *(f"P@{k}" for k in result.ks), "candidates", "products", "speed-up (paper)", ""]
     print_table(f"{result.n_blocks} blocks, {len(result.folds)} folds", columns, rows)
     _say(result.explain())
+    for name, line in commands.items():
+        _say(f"{name}:\n  {line}")
 
 
 def _choices(result: TuningResult) -> dict[str, Point]:
     return {"speed-driven": result.speed_driven, "accuracy-driven": result.accuracy_driven}
 
 
-def _show_budget(result: BudgetResult, as_json: bool) -> None:
+def _train_command(command: list[str], point: Point) -> str:
+    """What to type next. Rows are assigned at the lambda of the command; ``fit_tuned`` keeps the tuned assignment."""
+    options = ["--blocks", str(point.n_blocks), "--lam", f"{point.lam:.6g}"]
+    return _typed(command, [*options, "--weights", point.weights, "--route", str(point.route)])
+
+
+def _typed(command: list[str], options: list[str]) -> str:
+    return shlex.join(["blockxmc", "train", *command, *options, "--model", "MODEL"])
+
+
+def _show_knobs(result: KnobsResult, command: list[str], as_json: bool) -> None:
+    chosen = result.chosen
+    options = ["--weights", "shared", "--route", str(chosen.route)]
+    if chosen.prune is not None:
+        options += ["--param", f"base__prune={chosen.prune:g}"]
+    line = _typed(command, [*options, "--blocks", str(result.n_blocks)])
     if as_json:
-        print_json(result.to_dict() | {"explanation": result.explain()})
+        print_json(result.to_dict() | {"explanation": result.explain(), "train": line})
+        return
+    columns = ["route", "prune", *(f"P@{k}" for k in result.ks), "candidates", "products", "recall"]
+    columns += ["µs/row batch", "µs/row single", "MB", ""]
+    rows = [
+        [
+            str(knobs.route),
+            "" if knobs.prune is None else f"{knobs.prune:g}",
+            *knobs.precision,
+            knobs.candidates,
+            knobs.products,
+            f"{knobs.recall:.3f}",
+            knobs.batch_us,
+            knobs.latency_us,
+            knobs.size_mb,
+            "chosen" if knobs == chosen else "",
+        ]
+        for knobs in result.settings
+    ]
+    print_table(f"{result.n_blocks} blocks, shared weights", columns, rows)
+    _say(result.explain())
+    _say(f"To train it on all rows:\n  {line}")
+
+
+def _show_budget(result: BudgetResult, command: list[str], as_json: bool) -> None:
+    line = _train_command(command, result.chosen)
+    if as_json:
+        print_json(result.to_dict() | {"explanation": result.explain(), "train": line})
         return
     timed = result.mode == "latency_us"
     rows = []
@@ -119,6 +242,7 @@ def _show_budget(result: BudgetResult, as_json: bool) -> None:
     ]
     print_table("settings tried", [*columns, *(["µs/row"] if timed else []), ""], rows)
     _say(result.explain())
+    _say(f"To train it on all rows:\n  {line}")
 
 
 def _say(text: str) -> None:
@@ -127,11 +251,12 @@ def _say(text: str) -> None:
     Console(highlight=False, soft_wrap=True).print(text, markup=False)
 
 
-def _numbers(text: str) -> list[float]:
+def _numbers(option: str, text: str, kind: type = float) -> list[Any]:
     try:
-        return [float(part) for part in text.split(",")]
+        return [kind(part) for part in text.split(",")]
     except ValueError:
-        raise BlockXMCError(f"--lams must be numbers separated by commas, got {text!r}") from None
+        what = "whole numbers" if kind is int else "numbers"
+        raise BlockXMCError(f"{option} must be {what} separated by commas, got {text!r}") from None
 
 
 def _blocks(text: str) -> int | str:

@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from blockxmc.experiments.cells import Cell
-from blockxmc.experiments.results import KS, Results
+from blockxmc.experiments.distances import Distance, distances
+from blockxmc.experiments.results import Results
 from blockxmc.experiments.settings import BASE_TITLES
 
-
-@dataclass(frozen=True)
-class Distance:
-    """How a BP model stands against its base on the test rows."""
-
-    base: str
-    loss: float  # the largest over k of the points lost; negative where it gains everywhere
-    counted: float
-    measured: float
-    over: float | None  # the loss where it exceeds the tolerance plus one standard error
+# Below this a reader of the clock would not call it faster.
+_FASTER = 1.1
 
 
-def distance(results: Results, data: str, base: str, system: str) -> Distance | None:
-    """The distance of a BP model from its base, or None where one of the two is missing."""
-    own, full = Cell(data, system, base), Cell(data, "full", base)
-    row, whole = results.row(own), results.row(full)
-    if row is None or whole is None:
-        return None
-    losses = [loss for k in KS if (loss := results.loss(own, full, k)) is not None]
-    beyond = [loss for loss, error in losses if loss > results.settings.tolerance + error]
-    measured = whole["batch_us"] / row["batch_us"]
-    over = max(beyond) if beyond else None
-    return Distance(BASE_TITLES[base], max(loss for loss, _ in losses), row["speedup"], measured, over)
+def facts(results: Results) -> list[str]:
+    """When, where and how the numbers were made, and how long that took."""
+    from blockxmc.tuning.protocol import FOLD_TOL
+
+    made, chosen = results.made, results.settings
+    machine = (
+        f"{made.get('cpu', '')}, {made.get('cores', '')} cores, {chosen.n_threads} threads, {made.get('system', '')}"
+    )
+    names = ("blockxmc", "python", "numpy", "scipy", "scikit-learn")
+    versions = ", ".join(f"{name} {made[name]}" for name in names if name in made)
+    scored = "all test rows" if chosen.max_test_rows is None else f"at most {chosen.max_test_rows:,} test rows"
+    rows = "rows of unit length (as given for Naive Bayes)" if chosen.normalise else "rows as given"
+    how = (
+        f"{chosen.folds}-fold cross-validation (solved to {FOLD_TOL:g}), tolerance {chosen.tolerance:g} points, blocks "
+        f"{chosen.blocks}, LEML rank {chosen.rank}, FastXML {chosen.trees} trees, {rows}, {scored}, seed {chosen.seed}"
+    )
+    took = [content.get("seconds", 0.0) for content in results.contents.values()]
+    cpu = [content["cpu_seconds"] for content in results.contents.values() if "cpu_seconds" in content]
+    spent = f", {sum(cpu) / 60:.0f} minutes of processor time" if len(cpu) == len(took) else ""
+    cells = f"{len(took)} cells, computed in {sum(took) / 60:.0f} minutes{spent}"
+    return [line for line in (made.get("date", ""), machine, versions, how, cells) if line]
 
 
 def conclude(results: Results, data: str) -> str:
-    """Two sentences: the accuracy-driven and the speed-driven models against their bases, as far as they were computed."""
-    sentences = []
-    if accuracy := _distances(results, data, "bp-accuracy"):
-        sentences.append(f"On {data}, accuracy-driven BP {_listed([_told(d) for d in accuracy])}.")
-    if speed := _distances(results, data, "bp-speed"):
-        start = "Speed-driven BP" if accuracy else f"On {data}, speed-driven BP"
-        verdict = _verdict(speed, results.settings.tolerance) + _unreached(results, data)
-        sentences.append(f"{start} {_listed([_told(d) for d in speed])}; {verdict}.")
+    """Two sentences: how far BP is from its bases, and what follows from that; as far as it was computed."""
+    told = []
+    for system, name in (("bp-accuracy", "accuracy-driven"), ("bp-speed", "speed-driven")):
+        if found := distances(results, data, system):
+            told.append(f"{name} BP {_listed([_told(d) for d in found])}")
+    sentences = [f"On {data}, {'; '.join(told)}."] if told else []
+    if speed := distances(results, data, "bp-speed"):
+        sentences.append(_advice(results, data, speed))
     if failed := [BASE_TITLES[base] for base in results.settings.bases if _failed(results, data, base)]:
         sentences.append(f"Nothing can be said of {_listed(failed)}: a model failed, see the tables.")
     return " ".join(sentences)
@@ -52,31 +53,35 @@ def _failed(results: Results, data: str, base: str) -> bool:
     return any("error" in results.contents.get(cell.id, {}) for cell in cells)
 
 
-def _distances(results: Results, data: str, system: str) -> list[Distance]:
-    found = [distance(results, data, base, system) for base in results.settings.bases]
-    return [one for one in found if one is not None]
-
-
 def _told(d: Distance) -> str:
     points = f"loses at most {d.loss:.2f} points" if d.loss >= 0 else f"gains at least {-d.loss:.2f} points"
     return f"{points} on {d.base} ({d.counted:.1f}x counted, {d.measured:.1f}x measured speed-up)"
 
 
-def _verdict(speed: list[Distance], tolerance: float) -> str:
-    limit = f"the tolerance of {tolerance:g} points plus one standard error"
-    beyond = [f"{d.base} ({d.over:.2f} points)" for d in speed if d.over is not None]
-    if not beyond:
-        return f"every loss is within {limit}"
-    kept = [d.base for d in speed if d.over is None]
-    start = f"the loss is within {limit} for {_listed(kept)} but not" if kept else f"the loss exceeds {limit}"
-    return f"{start} for {_listed(beyond)}"
+def _advice(results: Results, data: str, speed: list[Distance]) -> str:
+    """Where speed-driven BP pays, where it loses more than it may, and where it is no faster."""
+    limit = f"the tolerance of {speed[0].tolerance:g} points plus one standard error"
+    kept = [d for d in speed if d.over is None]
+    paying = [d.base for d in kept if d.measured >= _FASTER]
+    idle = [f"{d.base} ({d.measured:.1f}x)" for d in kept if d.measured < _FASTER]
+    beyond = [f"{d.base} ({d.over:.2f} points{_warned(results, data, d)})" for d in speed if d.over is not None]
+    parts = []
+    if paying:
+        parts.append(f"Speed-driven BP pays for {_listed(paying)}: faster, with every loss within {limit}")
+    if idle:
+        parts.append(f"it keeps within {limit} but is hardly faster for {_listed(idle)}")
+    if beyond:
+        parts.append(f"its loss exceeds {limit} for {_listed(beyond)}")
+    text = "; ".join(parts)
+    return ("Speed-driven BP: " if not paying else "") + text + "."
 
 
-def _unreached(results: Results, data: str) -> str:
-    """Cross-validation itself may have found no lambda within the tolerance; then the least loss was taken."""
-    rows = [(base, results.row(Cell(data, "tune", base))) for base in results.settings.bases]
-    named = [BASE_TITLES[base] for base, row in rows if row is not None and row["interval"] is None]
-    return f"; in cross-validation no lambda kept within it for {_listed(named)}" if named else ""
+def _warned(results: Results, data: str, d: Distance) -> str:
+    """Whether cross-validation had found no lambda within the tolerance, or a choice did not hold on the test rows."""
+    tuning = results.row(Cell(data, "tune", d.cell.base))
+    if tuning is None:
+        return ""
+    return ", as cross-validation warned" if tuning["interval"] is None else ", not foreseen by cross-validation"
 
 
 def _listed(parts: list[str]) -> str:

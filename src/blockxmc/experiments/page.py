@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from blockxmc.experiments.canvas import Figure
-from blockxmc.experiments.conclusions import conclude
+from blockxmc.experiments.conclusions import conclude, facts
 from blockxmc.experiments.published import source
 from blockxmc.experiments.results import Entry, Results
 from blockxmc.experiments.store import to_json
@@ -53,20 +53,7 @@ def as_html(sections: Sequence[Section], results: Results) -> str:
 
 
 def _facts(results: Results) -> str:
-    made, chosen = results.made, results.settings
-    machine = (
-        f"{made.get('cpu', '')}, {made.get('cores', '')} cores, {chosen.n_threads} threads, {made.get('system', '')}"
-    )
-    names = ("blockxmc", "python", "numpy", "scipy", "scikit-learn")
-    versions = ", ".join(f"{name} {made[name]}" for name in names if name in made)
-    scored = "all test rows" if chosen.max_test_rows is None else f"at most {chosen.max_test_rows:,} test rows"
-    rows = "rows of unit length (as given for Naive Bayes)" if chosen.normalise else "rows as given"
-    how = (
-        f"{chosen.folds}-fold cross-validation, tolerance {chosen.tolerance:g} points, blocks {chosen.blocks}, "
-        f"LEML rank {chosen.rank}, FastXML {chosen.trees} trees, {rows}, {scored}, seed {chosen.seed}"
-    )
-    lines = (made.get("date", ""), machine, versions, how)
-    return "".join(f"<p class=fact>{escape(line)}</p>" for line in lines if line)
+    return "".join(f"<p class=fact>{escape(line)}</p>" for line in facts(results))
 
 
 def _conclusions(results: Results) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # As in the paper's pictures.
 PICTURE_BLOCKS = 3
 PICTURE_ROWS = 400
-PICTURE_FLOOR = 0.8  # share of the positives to capture: lambda must bind for a picture to show anything
+PICTURE_FLOORS = (0.8, 0.9, 0.98)  # shares of the positives to capture: the less, the more lambda binds and shows
 EXAMPLE_ROWS = 8
 STRIP_POINTS = 400
 
@@ -33,8 +33,11 @@ def lam_at(partition: Partitioner, floor: float) -> float:
 def picture(train: Dataset, seed: int, threads: int) -> dict[str, Any]:
     """A partition into three blocks: the first rows of each, sorted label counts, and some rows' labels by cluster."""
     common: dict[str, Any] = {"n_blocks": PICTURE_BLOCKS, "random_state": seed, "n_jobs": threads}
-    lam = lam_at(Partitioner(lam=0.0, max_iter=0, **common).fit(train.X, train.Y), PICTURE_FLOOR)
-    part = Partitioner(lam=lam, **common).fit(train.X, train.Y)
+    start = Partitioner(lam=0.0, max_iter=0, **common).fit(train.X, train.Y)
+    for floor in PICTURE_FLOORS:
+        part = Partitioner(lam=lam_at(start, floor), **common).fit(train.X, train.Y)
+        if part.n_blocks_ == PICTURE_BLOCKS:
+            break
     shown = [np.flatnonzero(part.assignment_ == block)[:PICTURE_ROWS] for block in range(part.n_blocks_)]
     rows = np.concatenate(shown)
     return {

@@ -13,6 +13,8 @@ from blockxmc.experiments.published import published
 from blockxmc.experiments.settings import Settings
 
 KS = (1, 3, 5)
+# Under which name published figures list a system.
+AS_PUBLISHED = {"pd-sparse": "full/pd-sparse", "fastxml": "fastxml", "lpsr": "lpsr/naive-bayes"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class Results:
     def entry(self, cell: Cell, key: str) -> Entry:
         """A number of a cell with its published counterpart; a dagger where it rests on a part of the test rows."""
         row = self.row(cell) or {}
-        system = cell.id.removeprefix(f"{cell.data}/")
+        system = AS_PUBLISHED.get(cell.base) if cell.system == "published" else None
+        system = system or cell.id.removeprefix(f"{cell.data}/")
         about_test = "@" in key
         dagger = "†" if about_test and self._is_subset(cell.data) else ""
         theirs = "†" if about_test and published(cell.data, system, "dagger") else ""

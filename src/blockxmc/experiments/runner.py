@@ -9,13 +9,13 @@ from pathlib import Path
 from blockxmc.errors import BlockXMCError
 from blockxmc.experiments import figures, pictures, tables
 from blockxmc.experiments.canvas import Figure
-from blockxmc.experiments.cells import MAKERS, Bench, Cell, CellFailedError, compared, every_system
+from blockxmc.experiments.cells import MAKERS, Bench, Cell, CellFailedError, compared, every_system, published_systems
 from blockxmc.experiments.page import as_html
 from blockxmc.experiments.results import Results
 from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
 from blockxmc.experiments.store import Store, write_atomically
 from blockxmc.experiments.tables import Table
-from blockxmc.experiments.writing import write_experiment
+from blockxmc.experiments.writing import as_report, write_experiment
 from blockxmc.progress import Reporter
 
 Bases = Sequence[str]
@@ -49,14 +49,17 @@ EXPERIMENTS: dict[str, Experiment] = {
     "figure-q": Experiment(_alone("q"), figures=figures.figure_q),
     "figure-alps": Experiment(_kinds("bp-speed"), figures=figures.figure_alps),
     "table-systems": Experiment(every_system, tables.table_systems),
+    "table-published": Experiment(published_systems, tables.table_published),
 }
+# About the library, not of the paper: no part of "all".
+APART = ("table-systems", "table-published")
 
 
 def plan(names: Sequence[str], data: Sequence[str], bases: Bases) -> list[Cell]:
     """Every cell once, data set by data set, in the order of ``MAKERS``: what others need comes first.
 
     >>> [cell.id for cell in plan(["table-router"], ["bibtex"], ["leml"])]
-    ['bibtex/data', 'bibtex/tune/leml', 'bibtex/bp-speed/leml']
+    ['bibtex/data', 'bibtex/paper-blocks', 'bibtex/tune/leml', 'bibtex/bp-speed/leml']
     """
     order = list(MAKERS)
     cells = []
@@ -66,13 +69,17 @@ def plan(names: Sequence[str], data: Sequence[str], bases: Bases) -> list[Cell]:
             wanted.update(EXPERIMENTS[name].cells(folder, bases))
         tuned = {cell.base for cell in wanted if cell.system in ("bp-accuracy", "bp-speed", "cbmlc")}
         wanted.update(Cell(folder, "tune", base) for base in tuned)
+        quick = {cell.base for cell in wanted if cell.system == "bp-quick"}
+        wanted.update(Cell(folder, "quick", base) for base in quick)
+        if any(cell.system in ("tune", "quick") for cell in wanted):
+            wanted.add(Cell(folder, "paper-blocks"))
         cells += sorted(wanted, key=lambda cell: (order.index(cell.system), cell.id))
     return cells
 
 
 def run(name: str, folders: Sequence[Path], out: Path, settings: Settings, reporter: Reporter | None = None) -> Results:
-    """Compute what is missing, and write tables, figures and ``report.html`` to ``out``."""
-    names = list(EXPERIMENTS) if name == "all" else [name]
+    """Compute what is missing, and write tables, figures, ``report.md`` and ``report.html`` to ``out``."""
+    names = [name for name in EXPERIMENTS if name not in APART] if name == "all" else [name]
     by_name = _check(names, folders, settings)
     reporter = reporter or Reporter()
     bench = Bench(by_name, settings, Store(out / "cells"))
@@ -97,6 +104,7 @@ def write_all(names: Sequence[str], out: Path, results: Results) -> None:
         made = experiment.tables(results), experiment.figures(results)
         write_experiment(out, name, *made, results)
         sections.append((name, *made))
+    write_atomically(out / "report.md", as_report(sections, results))
     write_atomically(out / "report.html", as_html(sections, results))
 
 

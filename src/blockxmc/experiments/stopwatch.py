@@ -1,4 +1,4 @@
-"""Seconds spent in named methods while something larger runs."""
+"""Wall and CPU seconds spent in named methods while something larger runs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,28 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Spent(NamedTuple):
+    """Seconds by the clock and of all processors together."""
+
+    wall: float
+    cpu: float
+
+    @classmethod
+    def now(cls) -> Spent:
+        """Both clocks."""
+        return cls(time.perf_counter(), time.process_time())
+
+    def since(self, start: Spent) -> Spent:
+        """What has passed from ``start`` to here."""
+        return Spent(self.wall - start.wall, self.cpu - start.cpu)
 
 
 @contextmanager
-def stopwatch(**methods: tuple[type, str]) -> Iterator[dict[str, list[float]]]:
-    """Wall seconds of every call of the named methods, innermost re-entries counted once.
+def stopwatch(**methods: tuple[type, str]) -> Iterator[dict[str, list[Spent]]]:
+    """What every call of the named methods took, innermost re-entries counted once.
 
     A classifier's ``fit`` does not tell how long its parts took; timing the parts where they are defined keeps the
     measurement out of the library and needs no second training.
@@ -24,7 +40,7 @@ def stopwatch(**methods: tuple[type, str]) -> Iterator[dict[str, list[float]]]:
     >>> len(seconds["cooking"]), Cook.boil.__name__
     (1, 'boil')
     """
-    seconds: dict[str, list[float]] = defaultdict(list)
+    seconds: dict[str, list[Spent]] = defaultdict(list)
     originals = [(owner, method, vars(owner)[method]) for owner, method in methods.values()]
     for name, (owner, method) in methods.items():
         setattr(owner, method, _timed(vars(owner)[method], seconds[name]))
@@ -35,7 +51,7 @@ def stopwatch(**methods: tuple[type, str]) -> Iterator[dict[str, list[float]]]:
             setattr(owner, method, original)
 
 
-def _timed(original: Any, calls: list[float]) -> Any:
+def _timed(original: Any, calls: list[Spent]) -> Any:
     function = original.__func__ if isinstance(original, classmethod) else original
     running = 0
 
@@ -43,12 +59,12 @@ def _timed(original: Any, calls: list[float]) -> Any:
     def timed(*args: Any, **kwargs: Any) -> Any:
         nonlocal running
         running += 1
-        start = time.perf_counter()
+        start = Spent.now()
         try:
             return function(*args, **kwargs)
         finally:
             running -= 1
             if not running:
-                calls.append(time.perf_counter() - start)
+                calls.append(Spent.now().since(start))
 
     return classmethod(timed) if isinstance(original, classmethod) else timed

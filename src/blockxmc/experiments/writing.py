@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from blockxmc.experiments.canvas import Figure
+from blockxmc.experiments.conclusions import conclude, facts
 from blockxmc.experiments.results import Results
 from blockxmc.experiments.store import to_json, write_atomically
 from blockxmc.experiments.tables import Table, written
@@ -58,6 +59,23 @@ def as_dict(table: Table) -> dict[str, Any]:
     return {"name": table.name, "title": table.title, "note": table.note, "rows": rows}
 
 
+def section(tables: list[Table], figures: list[Figure]) -> str:
+    """Tables, then pictures by the name of their files."""
+    pictures = [
+        f"## {figure.title}\n\n![{figure.title}]({figure.name}.png)\n\n{figure.caption}\n" for figure in figures
+    ]
+    return "\n".join([*map(as_markdown, tables), *pictures])
+
+
+def as_report(sections: list[tuple[str, list[Table], list[Figure]]], results: Results) -> str:
+    """The whole report in plain text: what to conclude, and everything it rests on."""
+    said = [f"{text}\n" for data in results.data if (text := conclude(results, data))]
+    conclusions = ["## What to conclude\n", *said] if said else []
+    made = "\n".join(f"- {line}" for line in facts(results))
+    head = f"# Block-wise partitioning on {', '.join(results.data)}\n\n{made}\n"
+    return "\n".join([head, *conclusions, *(section(tables, figures) for _, tables, figures in sections)])
+
+
 def write_experiment(
     folder: Path, name: str, tables: list[Table], figures: list[Figure], results: Results
 ) -> list[Path]:
@@ -74,11 +92,8 @@ def write_experiment(
         "made": results.made,
         "tables": [as_dict(table) for table in [*tables, *(figure.points for figure in figures)]],
     }
-    pictures = [
-        f"## {figure.title}\n\n![{figure.title}]({figure.name}.png)\n\n{figure.caption}\n" for figure in figures
-    ]
     files[f"{name}.json"] = to_json(whole, indent=1)
-    files[f"{name}.md"] = "\n".join([*map(as_markdown, tables), *pictures])
+    files[f"{name}.md"] = section(tables, figures)
     for file, content in files.items():
         write_atomically(folder / file, content)
     return [folder / file for file in files]

@@ -35,13 +35,17 @@ class Learner(XMCEstimator):
         """Weights of all columns of Y from all rows of X; reports ``job.phase.update(labels_done)``."""
         raise NotImplementedError
 
+    def _job(self, threads: int, phase: Phase, seed: int | None = None) -> Job:
+        """A training that this learner is asked for: its own ``random_state`` counts, on top of the caller's seed."""
+        return Job(threads, (seed or 0) + (self.random_state or 0), phase)
+
     def _check_params(self) -> None:
         """Raise BlockXMCError in one line for a parameter out of range; called before training."""
 
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
         self._check_params()
         with reporter.phase(f"train {type(self).__name__}", Y.shape[1]) as phase:
-            weights = self._train(X, Y, Job(self._threads, self.random_state or 0, phase))
+            weights = self._train(X, Y, self._job(self._threads, phase))
         self.scorer_ = Scorer.pack([weights], [np.arange(Y.shape[1])], n_features=X.shape[1], n_labels=Y.shape[1])
 
     def _topk(self, X: sparse.csr_array, k: int) -> TopK:

@@ -110,8 +110,24 @@ def solve_rows(A: F32, M: F64, threads: int) -> F32:
 
 def orthonormal(A: F32, threads: int) -> F32:
     """Orthonormal columns spanning what A spans; where A is rank-deficient, some columns are zero."""
-    values, vectors = scipy.linalg.eigh(gram(A, threads))
-    return times(A, vectors * inverse_root(values), threads)
+    return times(A, half(gram(A, threads))[1], threads)
+
+
+def half(G: F64) -> tuple[F64, F64]:
+    """R and S with G = R R' for a positive semidefinite G = A'A, such that A S has orthonormal (or zero) columns.
+
+    >>> R, S = half(np.array([[4.0, 0.0], [0.0, 0.0]]))
+    >>> (R @ R.T).tolist(), float(abs(S).sum())
+    ([[4.0, 0.0], [0.0, 0.0]], 0.5)
+    """
+    try:
+        lower = scipy.linalg.cholesky(G, lower=True)
+        if lower.shape[0] and np.diag(lower).min() > 1e-5 * np.diag(lower).max():
+            return lower, scipy.linalg.solve_triangular(lower, np.eye(G.shape[0]), lower=True).T
+    except scipy.linalg.LinAlgError:
+        pass  # not of full rank: the slower way knows what to do
+    values, vectors = scipy.linalg.eigh(G)
+    return vectors * np.sqrt(np.maximum(values, 0)), vectors * inverse_root(values)
 
 
 def inverse_root(values: F64) -> F64:

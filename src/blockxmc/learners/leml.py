@@ -6,35 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc import _kernels
-from blockxmc._matrix import csr_args
 from blockxmc.errors import BlockXMCError
+from blockxmc.learners._bilinear import Bilinear, SparseDesign, balance, decouple, design_for
 from blockxmc.learners._learner import Job, Learner
-from blockxmc.learners._tall import (
-    gram,
-    inner,
-    inverse_root,
-    one_blas_thread,
-    orthonormal,
-    solve_rows,
-    spmm,
-    times,
-    transpose,
-)
-from blockxmc.progress import Phase, Reporter, watched
+from blockxmc.learners._tall import gram, one_blas_thread, times, transpose
+from blockxmc.progress import Phase, Reporter
 from blockxmc.scoring import Scorer
 from blockxmc.weights import LinearWeights, LowRankWeights, Weights
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
-
-# The W-step is a warm start for the next one, not an end: it stops early.
-_CG_TOL = 0.01
-_CG_STEPS = 20
 
 
 class LEML(Learner):
@@ -42,11 +26,14 @@ class LEML(Learner):
 
     Parameters
     ----------
-    rank : k. More than min(rows, labels) cannot help and is cut down to that; ``rank_`` is what was used.
-    lam : strength of the regulariser, positive.
-    n_iter : outer iterations, each one W-step (conjugate gradients) and one H-step (exact).
+    rank : k. More than min(rows, labels) cannot help and is cut down to that; ``rank_`` is what was used. At that rank
+        there is no bottleneck, and from the ``"svd"`` start the model is ridge regression of every label, solved once.
+    lam : strength of the regulariser, positive. The authors' program has 0.1; on rows of unit length that overfits.
+    n_iter : outer iterations, each one W-step (conjugate gradients, or exact where rows or features are few) and one
+        H-step (exact).
     bias : value of a constant feature added to every row, 0 for none (the published method has none).
-    init : ``"svd"`` starts H from the leading right singular vectors of Y, ``"random"`` from small random numbers.
+    init : ``"svd"`` starts H from the leading right singular vectors of Y, ``"random"`` from small random numbers, as
+        published.
     n_jobs, random_state, verbose : as everywhere; the result does not depend on ``n_jobs``.
 
     After ``fit``, ``objective_trace_`` holds the objective after every half-step; it never rises (but for rounding).
@@ -62,7 +49,7 @@ class LEML(Learner):
     def __init__(
         self,
         rank: int = 500,
-        lam: float = 0.1,
+        lam: float = 1.0,
         n_iter: int = 5,
         bias: float = 1.0,
         init: str = "svd",
@@ -94,7 +81,7 @@ class LEML(Learner):
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
         self._check_params()
         with reporter.phase(f"train {type(self).__name__}", Y.shape[1]) as phase:
-            factors = self._factorise(X, Y, Job(self._threads, self.random_state or 0, phase))
+            factors = self._factorise(X, Y, self._job(self._threads, phase))
             weights = factors.weights(self._threads)
         self.rank_ = factors.H.shape[1]
         self.objective_trace_ = factors.objective_trace
@@ -105,7 +92,7 @@ class LEML(Learner):
     ) -> Weights:
         """``warm`` = (W, H) of a related problem, on the same features and labels, starts the search there.
 
-        The bias starts from zero in any case.
+        The bias starts from zero in any case, and ridge regression needs no start.
         """
         return self._factorise(X, Y, job, warm).weights(job.threads)
 
@@ -114,26 +101,37 @@ class LEML(Learner):
     ) -> Factors:
         features = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
         seen = _take_columns(X, features)
-        problem = Bilinear(_with_constant(seen, self.bias) if self.bias else seen, Y, self.lam, job.threads)
+        seen = _with_constant(seen, self.bias) if self.bias else seen
+        rank = min(self.rank, *Y.shape)
+        # Without a bottleneck, and from orthonormal directions, the first W-step is ridge regression of every label.
+        ridge = self.init == "svd" and rank == min(Y.shape)
+        if ridge:
+            warm = None
+        if warm is not None:
+            rank = warm[1].shape[1]
+        n_iter = 1 if ridge else self.n_iter
         with one_blas_thread():
+            design = SparseDesign(seen, job.threads) if warm else design_for(seen, rank, n_iter, job.threads)
+            problem = Bilinear(design, Y, transpose(Y), self.lam, job.threads)
+            W = np.zeros((design.width, rank), np.float32)
             if warm is None:
-                H = problem.start(min(self.rank, *Y.shape), self.init, np.random.default_rng(job.seed))
+                H = problem.start(rank, self.init, np.random.default_rng(job.seed))
             else:
-                H = np.array(warm[1], np.float32)
-            W = np.zeros((problem.X.shape[1], H.shape[1]), np.float32)
-            if warm is not None:
-                W[: features.size] = warm[0][features]
+                W[: features.size], H = warm[0][features], np.array(warm[1], np.float32)
+            W, H, s = decouple(W, H, job.threads)
             trace = []
-            for iteration in range(self.n_iter):
-                phase = _Part(job.phase, Y.shape[1], (iteration, self.n_iter), H.shape[1])
-                W, H = problem.w_step(W, H, phase)
+            for iteration in range(n_iter):
+                W = problem.w_step(W, H, s, _Part(job.phase, Y.shape[1], (iteration, n_iter), rank))
                 view = problem.seen_through(W)
-                trace.append(problem.objective(W, H, view))
+                trace.append(problem.objective(W, H, np.diag(s), view))
+                if ridge:
+                    break
                 H = problem.h_step(view)
-                W, balanced = balance(W, H, job.threads)
-                # Balancing leaves the product, and so the data term, as it is.
-                trace.append(problem.loss(H, view) + problem.regulariser(W, balanced))
-                H = balanced
+                gram_H = gram(H, job.threads)
+                trace.append(problem.objective(W, H, gram_H, view))
+                if iteration + 1 < n_iter:  # balancing leaves the product as it is
+                    W, H, s = balance(W, H, gram_H, job.threads)
+            W = design.on_features(W)
             bias = np.float32(self.bias) * (H @ W[-1]) if self.bias else np.zeros(Y.shape[1], np.float32)
         nnz_per_row = X.nnz / max(1, X.shape[0])
         return Factors(W[: features.size], H, bias, features, X.shape[1], nnz_per_row, np.array(trace))
@@ -144,99 +142,6 @@ class LEML(Learner):
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
         self.rank_, self.objective_trace_ = state["rank"], state["objective_trace"]
-
-
-@dataclass(frozen=True)
-class View:
-    """Y seen through A = X W: all that the H-step and the objective need to know of W."""
-
-    gram: F64  # A'A
-    cross: F32  # Y'A
-
-
-class Bilinear:
-    """The problem min |Y - X W H'|^2 / 2 + lam (|W|^2 + |H|^2) / 2 and its two half-steps (BLAS on one thread)."""
-
-    def __init__(self, X: sparse.csr_array, Y: sparse.csr_array, lam: float, threads: int) -> None:
-        self.X, self.Xt, self.Y, self.Yt = X, transpose(X), Y, transpose(Y)
-        self.lam, self.threads = lam, threads
-
-    def start(self, rank: int, init: str, rng: np.random.Generator) -> F32:
-        """A first H (labels x rank)."""
-        n_labels, threads = self.Y.shape[1], self.threads
-        if rank == n_labels and init == "svd":
-            return np.eye(n_labels, dtype=np.float32)  # any basis of the whole space will do
-        if init == "random":
-            return rng.standard_normal((n_labels, rank), np.float32) / np.float32(np.sqrt(max(rank, 1)))
-        # Randomised SVD: a random subspace, drawn by two power iterations towards the leading singular vectors.
-        Q = rng.standard_normal((n_labels, min(rank + 10, n_labels)), np.float32)
-        for _ in range(3):
-            Q = orthonormal(spmm(self.Yt, spmm(self.Y, Q, threads), threads), threads)
-        _, vectors = scipy.linalg.eigh(gram(spmm(self.Y, Q, threads), threads))
-        return times(Q, vectors[:, ::-1][:, :rank], threads)
-
-    def w_step(self, W: F32, H: F32, phase: Phase, tol: float = _CG_TOL, max_steps: int = _CG_STEPS) -> tuple[F32, F32]:
-        """Improve W for this H. Both come back rotated (same product) to where the columns of W are independent.
-
-        With H'H = U diag(s) U', the columns of W U solve (s_c X'X + lam) w_c = X'Y H u_c: ridge problems on one X.
-        """
-        s, U = scipy.linalg.eigh(gram(H, self.threads))
-        W, H = times(W, U, self.threads), times(H, U, self.threads)
-        watched(
-            _kernels.ridge_cg,
-            *csr_args(self.X),
-            *csr_args(self.Xt),
-            np.maximum(s, 0).astype(np.float32),
-            self.lam,
-            spmm(self.Y, H, self.threads),
-            W,
-            np.zeros(s.size, np.int32),
-            tol,
-            max_steps,
-            self.threads,
-            phase=phase,
-        )
-        return W, H
-
-    def seen_through(self, W: F32) -> View:
-        """What the H-step and the objective need of X W."""
-        A = spmm(self.X, W, self.threads)
-        return View(gram(A, self.threads), spmm(self.Yt, A, self.threads))
-
-    def h_step(self, view: View) -> F32:
-        """The best H for this W: Y'A (A'A + lam I)^-1."""
-        return solve_rows(view.cross, view.gram + self.lam * np.eye(view.gram.shape[0]), self.threads)
-
-    def loss(self, H: F32, view: View) -> float:
-        """|Y - X W H'|^2 / 2, without forming the rows x labels matrix."""
-        return 0.5 * (self.Y.nnz - 2 * inner(view.cross, H) + float(np.sum(view.gram * gram(H, self.threads))))
-
-    def regulariser(self, W: F32, H: F32) -> float:
-        """Lam (|W|^2 + |H|^2) / 2."""
-        return 0.5 * self.lam * (inner(W, W) + inner(H, H))
-
-    def objective(self, W: F32, H: F32, view: View) -> float:
-        """The value being minimised."""
-        return self.loss(H, view) + self.regulariser(W, H)
-
-
-def balance(W: F32, H: F32, threads: int) -> tuple[F32, F32]:
-    """The factors of the same product with the smallest |W|^2 + |H|^2: W'W = H'H = its singular values.
-
-    >>> W, H = balance(np.array([[8.0]], np.float32), np.array([[2.0]], np.float32), threads=1)
-    >>> abs(W).round(5).tolist(), abs(H).round(5).tolist()
-    ([[4.0]], [[4.0]])
-    """
-    roots = [_root(gram(factor, threads)) for factor in (W, H)]
-    left, values, right = scipy.linalg.svd(roots[0] @ roots[1].T)
-    scale = inverse_root(values**2) ** 0.5  # directions lost in rounding become zero columns
-    return times(W, roots[1].T @ (right.T * scale), threads), times(H, roots[0].T @ (left * scale), threads)
-
-
-def _root(G: F64) -> F64:
-    """R with R'R = G, for a positive semidefinite G of any rank."""
-    values, vectors = scipy.linalg.eigh(G)
-    return np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
 
 
 @dataclass(frozen=True)

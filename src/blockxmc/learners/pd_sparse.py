@@ -8,6 +8,7 @@ from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc._matrix import csr_args
+from blockxmc._params import require_number, require_whole
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.learners._steps import ScaledPhase
@@ -80,18 +81,13 @@ class PDSparse(Learner):
         self.verbose = verbose
 
     def _check_params(self) -> None:
-        if not (np.isfinite(self.C) and self.C > 0):
-            raise BlockXMCError(f"C must be a positive number, got {self.C!r}")
-        if not (np.isfinite(self.lam) and self.lam >= 0):
-            raise BlockXMCError(f"lam must be zero or a positive number, got {self.lam!r}")
-        if self.max_iter < 1 or self.patience < 1:
-            raise BlockXMCError(
-                f"max_iter and patience must be at least 1, got {self.max_iter!r} and {self.patience!r}"
-            )
+        require_number(self, "C")
+        require_number(self, "lam", zero=True)
+        require_number(self, "tol", zero=True)
+        require_whole(self, "max_iter")
+        require_whole(self, "patience")
         if not 0 <= self.early_stopping < 1:
             raise BlockXMCError(f"early_stopping must be a share of the rows in [0, 1), got {self.early_stopping!r}")
-        if not self.tol >= 0:
-            raise BlockXMCError(f"tol must be zero or a positive number, got {self.tol!r}")
 
     def _train(self, X: sparse.csr_array, Y: sparse.csr_array, job: Job) -> LinearWeights:
         n_labels = int(Y.shape[1])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
 from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc._matrix import csr_args
-from blockxmc.errors import BlockXMCError
+from blockxmc._params import require_number, require_whole
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.progress import watched
 from blockxmc.weights import LinearWeights
@@ -36,6 +35,7 @@ class PPDSparse(Learner):
     certified_ : share of the labels whose solution was proved optimal to ``tol``.
     n_iter_ : most rounds any label took.
 
+    >>> import numpy as np
     >>> X = np.array([[1, 0], [1, 0.1], [0, 1], [0.1, 1]])
     >>> clf = PPDSparse().fit(X, [["a"], ["a"], ["b"], ["b", "c"]])
     >>> clf.predict_topk(X, k=1)[0].ravel().tolist()
@@ -70,16 +70,11 @@ class PPDSparse(Learner):
         self.verbose = verbose
 
     def _check_params(self) -> None:
-        if not (np.isfinite(self.C) and self.C > 0):
-            raise BlockXMCError(f"C must be a positive number, got {self.C!r}")
-        if not (np.isfinite(self.tol) and self.tol > 0):
-            raise BlockXMCError(f"tol must be a positive number, got {self.tol!r}")
+        for name in ("C", "tol"):
+            require_number(self, name)
         for name in ("lam", "bias", "prune"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
-                raise BlockXMCError(f"{name} must be zero or a positive number, got {value!r}")
-        if self.max_iter < 1:
-            raise BlockXMCError(f"max_iter must be at least 1, got {self.max_iter!r}")
+            require_number(self, name, zero=True)
+        require_whole(self, "max_iter")
 
     def _train(
         self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, rows: sparse.csr_array | None = None

@@ -21,8 +21,9 @@ from blockxmc.partition.choice import MIN_ROWS
 from blockxmc.timing import _single_calls
 from blockxmc.tuning.cache import Notebook, digest
 from blockxmc.tuning.evaluation import KINDS, Split
+from blockxmc.tuning.limits import UNITS, NoSettingError, bound, checked_limits
 from blockxmc.tuning.protocol import Problem, one_split
-from blockxmc.tuning.result import UNITS, BudgetResult, Point
+from blockxmc.tuning.result import BudgetResult, Point
 from blockxmc.tuning.scout import Scout
 
 # Numbers of blocks tried, relative to the one with the fewest products, and how many of them get a trained base.
@@ -80,14 +81,11 @@ def tune_budget(
 
 
 def _request(**given: float | None) -> tuple[str, float]:
-    asked = {name: value for name, value in given.items() if value is not None}
-    if len(asked) != 1:
-        raise BlockXMCError(f"give exactly one of {', '.join(given)}; got {', '.join(asked) or 'none'}")
-    ((mode, limit),) = asked.items()
-    if not (np.isfinite(limit) and limit > 0) or (mode == "recall" and limit > 1):
-        span = "a share between 0 and 1" if mode == "recall" else "a positive number"
-        raise BlockXMCError(f"{mode} must be {span}, got {limit!r}")
-    return mode, float(limit)
+    limits = checked_limits(given)
+    if len(limits) != 1:
+        raise BlockXMCError(f"give exactly one of {', '.join(given)}; got {', '.join(limits) or 'none'}")
+    ((mode, limit),) = limits.items()
+    return mode, limit
 
 
 @dataclass(frozen=True)
@@ -136,12 +134,12 @@ class Search:
         budget = self._calibrate(scouts) if self.mode == "latency_us" else self.limit
         plans = [plan for plan in (self._plan(scout, budget) for scout in scouts) if plan.pairs]
         if not plans:
-            raise BlockXMCError(self._refusal(self._nearest(scouts)))
+            raise NoSettingError(self._refusal(self._nearest(scouts)))
         plans.sort(key=lambda plan: -plan.promise)
         points = list(self._evaluate(plans[:_TRAINED]))
         meeting = [point for point in points if self._meets(point)]
         if not meeting:
-            raise BlockXMCError(self._refusal(min(points, key=self._distance)))
+            raise NoSettingError(self._refusal(min(points, key=self._distance)))
         return BudgetResult(
             mode=self.mode,
             limit=self.limit,
@@ -275,9 +273,8 @@ class Search:
         return min(options, key=self._distance)
 
     def _refusal(self, nearest: Point) -> str:
-        bound = "at least" if self.mode == "recall" else "at most"
         return (
-            f"no setting has {bound} {self.limit:g} {UNITS[self.mode]}: the nearest has "
+            f"no setting has {bound(self.mode)} {self.limit:g} {UNITS[self.mode]}: the nearest has "
             f"{_value(nearest, self.mode):.4g} ({nearest.describe()})"
         )
 

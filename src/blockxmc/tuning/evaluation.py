@@ -74,14 +74,15 @@ class Split:
         self.X, self.Y = sparse.csr_array(X[train]), sparse.csr_array(Y[train])
         self.X_held_out, self.Y_held_out = sparse.csr_array(X[held_out]), sparse.csr_array(Y[held_out])
         self.train_rows = train
-        self.trainings, self.seconds = 0, 0.0
+        self.trainings, self.warm_trainings, self.seconds = 0, 0, 0.0
 
     @contextmanager
-    def training(self) -> Iterator[None]:
+    def training(self, *, warm: bool = False) -> Iterator[None]:
         """Count and time a training of the base."""
         start = time.perf_counter()
         yield
         self.trainings += 1
+        self.warm_trainings += int(warm)
         self.seconds += time.perf_counter() - start
 
     @cached_property
@@ -136,6 +137,16 @@ class FixedBlocks:
         critical = ranking.critical(self.partition.objective)
         return np.asarray(critical[ranking.indptr[:-1]])  # it falls along each block, and no block is empty at 0
 
+    @cached_property
+    def _start(self) -> tuple[Layout, list[Weights]]:
+        """Blocks and weights at the lambda of the assignment, from which warm trainings for larger lambdas begin.
+
+        All begin there, not each at the one before: what is found for a lambda must not depend on the others tried.
+        """
+        layout = self.layout(self.partition.lam_)
+        assert layout is not None  # the partition drops blocks that its lambda empties
+        return layout, train_per_block(self.split, layout)
+
     def layout(self, lam: float) -> Layout | None:
         """The blocks at ``lam``, or None where no block has a label left."""
         partition = self.partition
@@ -155,8 +166,9 @@ class FixedBlocks:
             at, known, weights = self._trained[kind]
             if how.nested(learner) and layout.intact and known.intact and at <= lam:
                 return _prefixes(weights, known.clusters, layout.clusters)
-            if kind == "per-block" and layout.intact and known.intact and takes_warm_start(learner):
-                return self._keep(kind, lam, layout, train_warm(self.split, layout, known, weights))
+        if kind == "per-block" and takes_warm_start(learner) and layout.intact and lam >= self.partition.lam_:
+            known, weights = self._start
+            return weights if lam == self.partition.lam_ else train_warm(self.split, layout, known, weights)
         return self._keep(kind, lam, layout, how.train(self.split, layout))
 
     def serve(self, lam: float, kind: str, route: int) -> Blocks | None:
@@ -172,11 +184,12 @@ class FixedBlocks:
     def measure(self, lam: float, kind: str = "per-block", route: int = 1) -> dict[str, Any]:
         """Precision (points) and work per row at ``lam`` on the held-out rows, and what it took to find out."""
         split = self.split
-        before = split.trainings, split.seconds
+        before = split.trainings, split.warm_trainings, split.seconds
         blocks = self.serve(lam, kind, route)
         return measure_blocks(split, blocks) | {
             "trainings": split.trainings - before[0],
-            "seconds": split.seconds - before[1],
+            "warm_trainings": split.warm_trainings - before[1],
+            "seconds": split.seconds - before[2],
             "work": self._work(lam),
         }
 
@@ -255,12 +268,12 @@ def train_warm(split: Split, layout: Layout, known: Layout, weights: list[Weight
     """As ``train_per_block``, each block starting from its weights at a smaller lambda."""
     task, trained = split.task, []
     with (
-        split.training(),
+        split.training(warm=True),
         task.reporter.phase("train blocks, warm", len(weights)) as phase,
         Reporter().phase("") as silent,
     ):
         for block, (previous, have, want) in enumerate(zip(weights, known.clusters, layout.clusters, strict=True)):
-            learner: Any = WarmLearner(task.learner, previous, np.searchsorted(have, want))
+            learner: Any = WarmLearner(task.learner, previous, np.searchsorted(have, want), task.threads)
             rows = np.flatnonzero(layout.assignment == block)
             job = Job(task.threads, task.seed + block, silent)
             trained.append(train_block(learner, split.X, split.Y, rows, want, job))

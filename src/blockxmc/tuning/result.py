@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockxmc.tuning import selection
+from blockxmc.tuning.limits import UNITS, bound
 
 F64 = NDArray[np.float64]
-# What a budget is counted in.
-UNITS = {"products": "products per row", "latency_us": "microseconds per row", "recall": "candidate recall"}
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Point:
 class FoldRecord:
     """One fold: the base without blocks, and every lambda."""
 
-    base: tuple[float, ...]  # P@k in points of what losses are counted from
+    base: tuple[float, ...]  # P@k in points
     precision: tuple[tuple[float, ...], ...]  # lambdas x ks, in points
     candidates: tuple[float, ...]
     products: tuple[float, ...]
@@ -150,7 +149,7 @@ class TuningResult:
 
     @property
     def base_precision(self) -> F64:
-        """P@k of what losses are counted from, mean over the folds."""
+        """P@k of the base without blocks, mean over the folds."""
         return np.asarray(np.mean([fold.base for fold in self.folds], axis=0))
 
     @property
@@ -191,23 +190,25 @@ class TuningResult:
 
     def explain(self) -> str:
         """What was chosen and why, in a few sentences."""
-        reference = self.setting["reference"]
+        where = f"in all {len(self.folds)} folds" if len(self.folds) > 1 else "on the held-out rows"
         if self.interval is None:
             first = f"Warning: {self.warning}."
         else:
             first = (
                 f"lambda from {self.interval[0]:.4g} to {self.interval[1]:.4g} keeps {self._named_ks()} within "
-                f"{self.tolerance:g} points of {reference} in all {len(self.folds)} fold(s)."
+                f"{self.tolerance:g} points of the base {where}."
             )
         second = (
             f"Speed-driven: lam {self.speed_driven.lam:.4g} with {self._described(self.speed_driven)}; "
             f"accuracy-driven: lam {self.accuracy_driven.lam:.4g} with {self._described(self.accuracy_driven)}; "
-            f"{reference} has {_points(self.base_precision)}."
+            f"the base has {_points(self.base_precision)}."
         )
         saving = self.saving
+        warm = f", {saving['warm_trainings']:.0f} of them warm" if saving["warm_trainings"] else ""
         third = (
-            f"Evaluated: {self.setting['assignment']}, {self.setting['weights']} weights, {self.n_blocks} blocks, of "
-            f"which a row visits {self.setting['route']}; {saving['trainings']:.0f} trainings ({saving['seconds']:.1f} s) "
+            f"Evaluated: {self.setting['evaluated_base']}, {self.setting['assignment']}, {self.setting['weights']} "
+            f"weights, {self.n_blocks} blocks, of which a row visits {self.setting['route']}; "
+            f"{saving['trainings']:.0f} trainings{warm} ({saving['seconds']:.1f} s) "
             f"instead of {saving['naive_trainings']:.0f} (an estimated {saving['naive_seconds_estimate']:.1f} s)."
         )
         return " ".join([first, second, third])
@@ -257,10 +258,9 @@ class BudgetResult:
     def explain(self) -> str:
         """What was chosen and why, in a few sentences."""
         point = self.chosen
-        bound = "at least" if self.mode == "recall" else "at most"
         rule = "the fewest products" if self.mode == "recall" else "the best held-out precision"
         text = (
-            f"Asked for {bound} {self.limit:g} {UNITS[self.mode]}: {point.describe()} has {rule} among "
+            f"Asked for {bound(self.mode)} {self.limit:g} {UNITS[self.mode]}: {point.describe()} has {rule} among "
             f"{len(self.points)} settings, {_points(point.precision)} with "
             f"{point.products:.1f} products per row and candidate recall {point.recall:.3f}."
         )

@@ -1,0 +1,40 @@
+"""blockxmc's default, served with the number of visited blocks it chose itself and with others."""
+
+from dataclasses import replace
+
+from scipy import sparse
+from worker import TOP, Clock, Setting, main, read, single_rows
+
+from blockxmc import BlockwiseClassifier, __version__, load
+
+ROUTES = (1, 2, 4, 8)
+
+
+def train(_, rows, model, threads):
+    X, Y = map(sparse.csr_array, read(rows, "train"))
+    with Clock() as clock:
+        trained = BlockwiseClassifier(n_jobs=threads).fit(X, Y)
+    trained.save(model)
+    return clock
+
+
+def serve(_, model, X):
+    X = sparse.csr_array(X)
+    loaded = load(model)
+    loaded.n_jobs = 1
+    default = loaded.blocks_
+    single = [sparse.csr_array(row) for row in single_rows(sparse.csr_matrix(X))]
+    arrays = [(row.indices, row.data) for row in single]
+    most = loaded.partition_.n_blocks_
+    routes = {"default": default.route} | {f"route {b}": b for b in ROUTES if b != default.route and b <= most}
+    for name, route in routes.items():
+        loaded.blocks_ = replace(default, route=route)
+        calls = {
+            "one_us": (lambda row: loaded.predict_one(*row, TOP), arrays),
+            "one_topk_us": (lambda row: loaded.predict_topk(row, TOP), single),
+        }
+        yield Setting(name, lambda: loaded.predict_topk(X, TOP), X.shape[0], lambda answer: answer[0], calls)
+
+
+if __name__ == "__main__":
+    main(__version__, train, serve)

@@ -1,0 +1,255 @@
+"""blockxmc beside PECOS, omikuji and napkinXC: training, model size, precision, batch and single-row time.
+
+    make bench-peers DATA="DIR..."            # makes the peers' environments, then runs this
+    python bench/peers.py DIR... --systems blockxmc --results docs/results
+
+Each DIR holds train.* and test.* as every command of blockxmc takes them. A system is trained and measured by a worker in
+its own environment; what a worker measured is kept under --out and not measured again, so an interrupted run goes on where
+it was. A cell belongs to a system, its version and the data; that of blockxmc changes with any of its source files.
+Writes peers.md, peers.json and a figure per data set to --results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import peer_report
+
+from blockxmc import __version__, metrics
+from blockxmc.data import Dataset, read_data_dir, write_xc
+from blockxmc.experiments.cells import unit_rows
+from blockxmc.experiments.settings import provenance
+
+HERE = Path(__file__).parent
+# Peer -> its package and the models trained of it.
+PEERS = {
+    "pecos": ("libpecos", ("xr-linear",)),
+    "omikuji": ("omikuji", ("parabel-1", "parabel-3", "bonsai-3")),
+    "napkinxc": ("napkinxc", ("plt",)),
+    "blockxmc": ("blockxmc", ("default",)),
+}
+# BLAS stays out of the way, and a thread that waits for another does not burn CPU time that would count as training.
+SURROUNDINGS = {"OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+SYSTEMS = [f"{peer} {training}" for peer, (_, trainings) in PEERS.items() for training in trainings]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A data set on disk in the form that workers read, and what scoring needs of it."""
+
+    name: str
+    folder: Path
+    digest: str
+    size: dict[str, int]
+    truth: Any
+    inverse_propensity: Any
+
+
+def prepare(source: Path, out: Path) -> Rows:
+    """Rows of unit length as arrays and as XC text, written once."""
+    train, test = read_data_dir(source)
+    digest = hashlib.sha256((train.digest + test.digest).encode()).hexdigest()[:16]
+    name = source.resolve().name
+    folder = out / "rows" / f"{name}-{digest}"
+    if not (folder / "train.txt").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        for part, dataset in {"test": test, "train": train}.items():
+            X = unit_rows(dataset.X)
+            np.savez(
+                folder / f"{part}.npz", shape=[*X.shape, dataset.n_labels], values=X.data, features=X.indices,
+                row_ends=X.indptr, labels=dataset.Y.indices, label_ends=dataset.Y.indptr,
+            )  # fmt: skip
+        write_xc(folder / "train.txt", unit_rows(train.X), train.Y)
+    return Rows(name, folder, digest, sizes(train, test), test.Y, metrics.inverse_propensity(train.Y))
+
+
+def sizes(train: Dataset, test: Dataset) -> dict[str, int]:
+    return {
+        "train_rows": train.n_rows,
+        "test_rows": test.n_rows,
+        "features": train.n_features,
+        "labels": train.n_labels,
+    }
+
+
+def own_version(root: Path) -> str:
+    """The library's version and a digest of its sources, so that edited code is measured anew."""
+    state = hashlib.sha256()
+    for file in sorted((root / "src").rglob("*")):
+        if file.suffix in (".py", ".hpp", ".cpp"):
+            state.update(str(file.relative_to(root)).encode() + file.read_bytes())
+    return f"{__version__}+src.{state.hexdigest()[:10]}"
+
+
+def environment(peer: str, environments: Path) -> tuple[str, str]:
+    """The interpreter of a peer and the version installed for it."""
+    if peer == "blockxmc":
+        return sys.executable, own_version(HERE.parent)
+    python = environments / peer / "bin" / "python"
+    if not python.exists():
+        raise SystemExit(f"no environment for {peer} under {environments}: run make bench-peers, or leave {peer} out")
+    asked = f"from importlib.metadata import version; print(version('{PEERS[peer][0]}'))"
+    return str(python), subprocess.check_output([python, "-c", asked], text=True).strip()
+
+
+def cell_file(out: Path, data: str, system: str, version: str, turn: int) -> Path:
+    return out / "cells" / data / f"{system.replace(' ', '-')}-{version}-run{turn}.json"
+
+
+def stored(file: Path, digest: str) -> dict[str, Any] | None:
+    """A finished cell of the same data, or None."""
+    if not file.exists():
+        return None
+    cell: dict[str, Any] = json.loads(file.read_text())
+    return cell if cell["digest"] == digest else None
+
+
+def needed(first: dict[str, Any] | None, turn: int, long_s: float) -> bool:
+    """Whether a system takes this turn: long trainings are not repeated, nor those whose first run failed."""
+    return turn == 0 or (first is not None and first["train_cpu_s"] <= long_s)
+
+
+def measure(rows: Rows, system: str, python: str, version: str, file: Path, threads: int) -> dict[str, Any] | None:
+    """Run a worker, score what it predicted, and keep the cell; None where the worker failed."""
+    peer, training = system.split()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    raw = file.with_name(f"{file.name}.raw.json")
+    command = [python, HERE / "peer_workers" / f"run_{peer}.py", "--training", training, "--rows", rows.folder]
+    command += ["--cell", raw, "--threads", str(threads)]
+    done = subprocess.run(command, env=os.environ | SURROUNDINGS, capture_output=True, text=True)
+    if done.returncode:
+        print(f"{rows.name}: {system} failed: {done.stderr[-2000:]}", file=sys.stderr, flush=True)
+        return None
+    cell = json.loads(raw.read_text())
+    with np.load(raw.with_suffix(".npz")) as tops:
+        for setting, numbers in cell["settings"].items():
+            numbers |= score(rows, tops[setting])
+    cell |= {"data": rows.name, "digest": rows.digest, "system": system, "version": version}
+    cell["finished"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    partial = file.with_suffix(".part")
+    partial.write_text(json.dumps(cell, indent=1) + "\n")
+    partial.rename(file)
+    raw.unlink()
+    raw.with_suffix(".npz").rename(file.with_suffix(".npz"))
+    return cell
+
+
+def score(rows: Rows, labels: Any) -> dict[str, float]:
+    found = metrics.evaluate(rows.truth, labels.astype(np.int64), (1, 3, 5), rows.inverse_propensity, percent=True)
+    return {f"{name}@{k}": found[f"{name}@{k}"] for name in ("P", "PSP") for k in (1, 3, 5)}
+
+
+def chosen_systems(names: Sequence[str]) -> list[str]:
+    """Systems by full name or by peer."""
+    found = [system for system in SYSTEMS if system in names or system.split()[0] in names]
+    unknown = [name for name in names if name not in SYSTEMS and name not in PEERS]
+    if unknown:
+        raise SystemExit(f"unknown system {unknown[0]!r}: choose among {', '.join([*PEERS, *SYSTEMS])}")
+    return found
+
+
+def run(options: argparse.Namespace) -> bool:
+    """Measure whatever is missing; whether everything worked."""
+    systems, fresh = chosen_systems(options.systems or list(PEERS)), chosen_systems(options.fresh)
+    found = {peer: environment(peer, options.envs) for peer in dict.fromkeys(system.split()[0] for system in systems)}
+    complete = True
+    for source in options.folders:
+        rows = prepare(source, options.out)
+        (options.out / "sizes").mkdir(exist_ok=True)
+        (options.out / "sizes" / f"{rows.name}.json").write_text(json.dumps(rows.size))
+        first: dict[str, dict[str, Any] | None] = {}
+        for turn in range(options.repeats):
+            for system in systems:
+                python, version = found[system.split()[0]]
+                if not needed(first.get(system), turn, options.long):
+                    continue
+                file = cell_file(options.out, rows.name, system, version, turn)
+                cell = None if system in fresh else stored(file, rows.digest)
+                if cell is None:
+                    cell = measure(rows, system, python, version, file, options.threads)
+                    _say(rows.name, system, turn, cell)
+                if turn == 0:
+                    first[system] = cell
+                complete = complete and cell is not None
+    return complete
+
+
+def _say(data: str, system: str, turn: int, cell: dict[str, Any] | None) -> None:
+    for setting, numbers in (cell or {"settings": {}})["settings"].items():
+        precision = " / ".join(f"{numbers[f'P@{k}']:.2f}" for k in (1, 3, 5))
+        print(f"{data}: {system}, {setting}, run {turn}: training {cell['train_cpu_s']:.1f} s, P {precision}, "
+              f"batch {numbers['batch_us']:.1f} µs, one row {numbers['one_us']:.1f} µs", flush=True)  # fmt: skip
+
+
+def cells_of(out: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for name in names:
+        for file in sorted((out / "cells" / name).glob("*-run[0-9].json")):
+            yield json.loads(file.read_text())
+
+
+def write_report(options: argparse.Namespace) -> None:
+    """peers.md, peers.json and figures from the cells of the named data sets."""
+    from peer_figure import draw
+
+    names = [folder.resolve().name for folder in options.folders]
+    cells = peer_report.newest(cells_of(options.out, names))
+    rows = peer_report.medians(cells)
+    versions: dict[str, list[str]] = {}
+    for cell in cells:
+        known = versions.setdefault(cell["system"].split()[0], [])
+        known += [cell["version"]] if cell["version"] not in known else []
+    about = provenance() | {"versions": versions, "threads": options.threads, "repeats": options.repeats}
+    about["long_s"] = options.long
+    options.results.mkdir(parents=True, exist_ok=True)
+    sets, figures = {}, {}
+    for name in names:
+        own = [row for row in rows if row["data"] == name]
+        if own:
+            sets[name] = json.loads((options.out / "sizes" / f"{name}.json").read_text())
+            figures[name] = f"peers-{name}.png"
+            draw(name, own, options.results / figures[name])
+    standing = {name: peer_report.checks([row for row in rows if row["data"] == name]) for name in sets}
+    bars = {name: {bar: vars(check) for bar, check in found.items()} for name, found in standing.items()}
+    result = {"about": about, "sets": sets, "bars": bars, "rows": rows}
+    (options.results / "peers.json").write_text(json.dumps(result, indent=1) + "\n")
+    (options.results / "peers.md").write_text(peer_report.page(rows, about, sets, figures))
+    print("\n".join(peer_report.summary(standing)))
+    print(f"\nwritten: {options.results / 'peers.md'}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR")
+    parser.add_argument("--systems", nargs="+", default=[], help=f"among {', '.join([*PEERS, *SYSTEMS])}; default all")
+    parser.add_argument(
+        "--fresh", nargs="+", default=[], help="systems to measure again although their cells are there"
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="trainings of each system, of which medians are taken")
+    parser.add_argument(
+        "--long", type=float, default=60.0, help="CPU seconds of training above which it is not repeated"
+    )
+    parser.add_argument("--threads", type=int, default=2, help="threads of training")
+    parser.add_argument("--out", type=Path, default=HERE / "out" / "peers", help="where cells are kept")
+    parser.add_argument("--results", type=Path, default=HERE / "out" / "peers", help="where the page is written")
+    parser.add_argument("--envs", type=Path, default=HERE / "out" / "envs", help="the environments of the peers")
+    parser.add_argument("--report", action="store_true", help="measure nothing: write the page from what is there")
+    options = parser.parse_args()
+    options.out, options.results = options.out.resolve(), options.results.resolve()
+    complete = options.report or run(options)
+    write_report(options)
+    raise SystemExit(0 if complete else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+// Scores of a few labels of a row: row . weights of the label, for the listed labels only.
+//
+// Two ways lead there, and each row takes the one that touches fewer weights: label by label over the candidates' own
+// weights, or feature by feature over the weights of all labels that the row's features touch. Either adds the same
+// products in the order of the features, so the bits do not depend on the way taken.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "csr.hpp"
+
+class CandidateScores {
+  public:
+    struct Scratch {
+        std::vector<float> spread;  // the row's values at its features, zero elsewhere
+        std::vector<double> sums;   // per label
+    };
+
+    explicit CandidateScores(const CsrView &by_label) : by_label_(by_label), ptr_(by_label.n_cols + 1, 0) {
+        for (int64_t e = 0; e < by_label.nnz(); ++e) ++ptr_[by_label.indices[e] + 1];
+        std::partial_sum(ptr_.begin(), ptr_.end(), ptr_.begin());
+        labels_.resize(by_label.nnz());
+        weights_.resize(by_label.nnz());
+        std::vector<int64_t> place(ptr_.begin(), ptr_.end() - 1);
+        for (int64_t j = 0; j < by_label.n_rows; ++j)
+            for (int64_t e = by_label.indptr[j]; e < by_label.indptr[j + 1]; ++e) {
+                const int64_t at = place[by_label.indices[e]]++;
+                labels_[at] = static_cast<int32_t>(j);
+                weights_[at] = by_label.data[e];
+            }
+    }
+
+    int64_t n_labels() const { return by_label_.n_rows; }
+    int64_t n_features() const { return by_label_.n_cols; }
+    Scratch scratch() const {
+        return {std::vector<float>(n_features(), 0.0f), std::vector<double>(n_labels(), 0.0)};
+    }
+
+    // out: one score per listed label. The row's features are ascending.
+    void row(const CsrView &x, int64_t i, const int32_t *labels, int64_t n, float *out, Scratch &scratch) const {
+        int64_t over_labels = 0, over_features = n_labels() / 4;  // sums are cleared, which is quick but not free
+        for (int64_t s = 0; s < n; ++s) over_labels += by_label_.row_size(labels[s]);
+        for (int64_t e = x.indptr[i]; e < x.indptr[i + 1]; ++e)
+            over_features += ptr_[x.indices[e] + 1] - ptr_[x.indices[e]];
+        if (over_features < over_labels) by_feature(x, i, labels, n, out, scratch.sums);
+        else by_label(x, i, labels, n, out, scratch.spread);
+    }
+
+  private:
+    CsrView by_label_;
+    std::vector<int64_t> ptr_;  // the same weights by feature, labels ascending
+    std::vector<int32_t> labels_;
+    std::vector<float> weights_;
+
+    void by_feature(const CsrView &x, int64_t i, const int32_t *labels, int64_t n, float *out,
+                    std::vector<double> &sums) const {
+        std::fill(sums.begin(), sums.end(), 0.0);
+        for (int64_t e = x.indptr[i]; e < x.indptr[i + 1]; ++e) {
+            const double value = x.data[e];
+            for (int64_t at = ptr_[x.indices[e]]; at < ptr_[x.indices[e] + 1]; ++at)
+                sums[labels_[at]] += weights_[at] * value;
+        }
+        for (int64_t s = 0; s < n; ++s) out[s] = static_cast<float>(sums[labels[s]]);
+    }
+
+    void by_label(const CsrView &x, int64_t i, const int32_t *labels, int64_t n, float *out,
+                  std::vector<float> &spread) const {
+        for (int64_t e = x.indptr[i]; e < x.indptr[i + 1]; ++e) spread[x.indices[e]] = x.data[e];
+        for (int64_t s = 0; s < n; ++s) {
+            double sum = 0;
+            for (int64_t e = by_label_.indptr[labels[s]]; e < by_label_.indptr[labels[s] + 1]; ++e)
+                sum += static_cast<double>(by_label_.data[e]) * spread[by_label_.indices[e]];
+            out[s] = static_cast<float>(sum);
+        }
+        for (int64_t e = x.indptr[i]; e < x.indptr[i + 1]; ++e) spread[x.indices[e]] = 0;
+    }
+};

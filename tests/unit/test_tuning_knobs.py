@@ -1,0 +1,114 @@
+import numpy as np
+import pytest
+from helpers import blocky
+from numpy.testing import assert_array_equal
+from scipy import sparse
+
+from blockxmc import BlockwiseClassifier, DiSMEC, NaiveBayes
+from blockxmc.errors import BlockXMCError
+from blockxmc.learners import dismec
+from blockxmc.learners._learner import Job
+from blockxmc.progress import Reporter
+from blockxmc.tuning import Knobs, knobs, tune_knobs
+from blockxmc.tuning.knobs import Remembered, Trainings
+
+
+def knob(route, prune, precision, products, latency, size, recall=0.9):
+    return Knobs(route, prune, (precision,), products - 3, products, recall, 1.0, latency, size)
+
+
+TABLE = [
+    knob(1, 0.1, 60.0, 50, 10.0, 8.0, 0.7),
+    knob(4, 0.1, 64.0, 200, 30.0, 8.0, 0.9),
+    knob(1, 0.3, 58.0, 50, 6.0, 2.0, 0.7),
+    knob(4, 0.3, 63.0, 200, 20.0, 2.0, 0.9),
+]
+
+
+@pytest.mark.parametrize(
+    ("limits", "tolerance", "expected"),
+    [
+        ({"products": 100}, 2.0, 0),
+        ({"latency_us": 25}, 2.0, 3),
+        ({"latency_us": 9}, 2.0, 2),
+        ({"size_mb": 4}, 2.0, 3),
+        ({"size_mb": 4, "products": 100}, 2.0, 2),
+        ({"recall": 0.8}, 2.0, 1),
+        ({"recall": 0.5}, 2.0, 0),
+        ({"recall": 0.8, "latency_us": 25}, 2.0, 3),
+        ({}, 2.0, 1),
+        ({}, 5.0, 0),
+    ],
+)
+def test_the_best_of_what_keeps_to_the_limits(limits, tolerance, expected):
+    assert knobs._choose(TABLE, limits, tolerance) == TABLE[expected]
+
+
+def test_a_limit_that_nothing_keeps_to_names_the_nearest():
+    with pytest.raises(
+        BlockXMCError, match=r"at most 1 megabytes of weights: the nearest has 2 .*route 1, pruned at 0.3"
+    ):
+        knobs._choose(TABLE, {"size_mb": 1}, 2.0)
+
+
+def test_every_setting_is_the_model_fitted_and_served_so():
+    X, Y = blocky(n=400)
+    result = tune_knobs(X, Y, DiSMEC(tol=0.1), n_blocks=4, routes=[1, 2], prunes=[0.05, 0.2], n_jobs=1)
+    order = np.random.default_rng(0).permutation(400)
+    held_out, rest = np.sort(order[:80]), np.sort(order[80:])
+    for setting in result.settings:
+        model = BlockwiseClassifier(DiSMEC(prune=setting.prune, tol=0.1), n_blocks=4, weights="shared", n_jobs=1)
+        model.fit(X[rest], Y[rest])
+        served = knobs.replace(model.blocks_, route=setting.route)
+        labels, _ = served.topk(sparse.csr_array(X[held_out]), 5, 1)
+        right = Y[held_out].toarray()[np.arange(held_out.size), labels[:, 0]]
+        assert setting.precision[0] == pytest.approx(100 * right.mean())
+        assert setting.size_mb * 1e6 == served.scorer.nbytes + served.router.scorer.nbytes
+    assert result.settings[2].size_mb < result.settings[0].size_mb
+
+
+def test_labels_are_trained_once(monkeypatch):
+    X, Y = blocky(n=300)
+    calls = []
+    train = dismec.train_one_vs_all
+    monkeypatch.setattr(dismec, "train_one_vs_all", lambda *args, **kw: calls.append(1) or train(*args, **kw))
+    tune_knobs(X, Y, n_blocks=3, routes=[1, 2], prunes=[0.1], n_jobs=1)
+    once = len(calls)
+    tune_knobs(X, Y, n_blocks=3, routes=[1, 2, 3], prunes=[0.1, 0.2, 0.3], n_jobs=1)
+    assert len(calls) == 2 * once
+
+
+def test_a_base_without_pruning_has_routes_only():
+    X, Y = blocky(n=300)
+    result = tune_knobs(X, Y, NaiveBayes(), n_blocks=3, n_jobs=1)
+    assert [(setting.route, setting.prune) for setting in result.settings] == [(1, None), (2, None)]
+    assert "pruned" not in result.explain()
+    with pytest.raises(BlockXMCError, match="NaiveBayes has no parameter prune"):
+        tune_knobs(X, Y, NaiveBayes(), n_blocks=3, prunes=[0.1])
+
+
+def test_remembered_weights_are_those_of_a_harder_pruned_training():
+    X, Y = blocky(n=200)
+    trainings = Trainings()
+    with Reporter().phase("") as silent:
+        for level in (0.02, 0.1, 0.4):
+            trainings.rewind()
+            found = Remembered(DiSMEC(prune=0.02), level, trainings)._train(X, Y, Job(1, 0, silent))
+            wanted = DiSMEC(prune=level)._train(X, Y, Job(1, 0, silent))
+            assert_array_equal(found.coef.toarray(), wanted.coef.toarray())
+            assert_array_equal(found.bias, wanted.bias)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"routes": [0]}, "routes must be"),
+        ({"prunes": [-1.0]}, "levels of pruning"),
+        ({"recall": 1.5}, "recall must be a share"),
+        ({"size_mb": 0}, "size_mb must be a positive number"),
+    ],
+)
+def test_bad_input_is_one_line(options, message):
+    X, Y = blocky(n=60)
+    with pytest.raises(BlockXMCError, match=message):
+        tune_knobs(X, Y, n_blocks=2, **options)
