@@ -51,6 +51,7 @@ def nearest_centroids(
     query_indptr: I64,
     query_indices: I32,
     query_data: F32,
+    k: int,
     budget: int,
     threads: int,
     progress: I64,

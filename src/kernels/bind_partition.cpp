@@ -82,14 +82,15 @@ auto choose_blocks_py(In1<int64_t> indptr, In1<int32_t> indices, int64_t n_label
 
 auto nearest_centroids_py(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data, int64_t n_features,
                           In1<int32_t> assignment, int64_t n_clusters, In1<int64_t> query_indptr, In1<int32_t> query_indices,
-                          In1<float> query_data, int64_t budget, int threads, Out1<int64_t> progress) {
-    kmeans::Nearest out;
+                          In1<float> query_data, int64_t k, int64_t budget, int threads, Out1<int64_t> progress) {
+    require(k >= 1, "at least one cluster must be asked for");
+    kmeans::Nearest out(0, k);
     {
         nb::gil_scoped_release unlocked;
         const CsrView X = checked(indptr, indices, data, n_features);
         const CsrView queries = checked(query_indptr, query_indices, query_data, n_features);
         check_assignment(assignment, X.n_rows, n_clusters);
-        out = kmeans::nearest_centroids(X, assignment.data(), n_clusters, queries, budget, threads, watch_of(progress));
+        out = kmeans::nearest_centroids(X, assignment.data(), n_clusters, queries, k, budget, threads, watch_of(progress));
     }
     return std::make_tuple(to_numpy(std::move(out.cluster)), to_numpy(std::move(out.cosine)));
 }
@@ -133,8 +134,8 @@ void bind_partition(nb::module_ &m) {
     m.def("nearest_centroids", &nearest_centroids_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
           nb::arg("data").noconvert(), nb::arg("n_features"), nb::arg("assignment").noconvert(), nb::arg("n_clusters"),
           nb::arg("query_indptr").noconvert(), nb::arg("query_indices").noconvert(), nb::arg("query_data").noconvert(),
-          nb::arg("budget"), nb::arg("threads"), nb::arg("progress").noconvert(),
-          "The cluster whose mean direction is nearest to each query row: (cluster, cosine).");
+          nb::arg("k"), nb::arg("budget"), nb::arg("threads"), nb::arg("progress").noconvert(),
+          "The k clusters whose mean directions are nearest to each query row: (clusters, cosines), rows x k, flat.");
     m.def("balanced_tree", &balanced_tree_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
           nb::arg("data").noconvert(), nb::arg("n_features"), nb::arg("n_leaves"), nb::arg("seed"), nb::arg("sample"),
           nb::arg("max_iter"), nb::arg("threads"), nb::arg("progress").noconvert(),

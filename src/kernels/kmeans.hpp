@@ -38,7 +38,24 @@ KMEANS_CLONES static void add_products(const int32_t *indices, const float *valu
     }
 }
 
+// The k nearest clusters of each row, nearest first (ties: lower cluster first), padded with -1 / -inf: rows x k, flat.
 struct Nearest {
+    Nearest(int64_t n_rows, int64_t k) : k(k), cluster(n_rows * k, -1), cosine(n_rows * k, -std::numeric_limits<float>::infinity()) {}
+
+    // Clusters must be offered in ascending order.
+    void offer(int64_t row, int32_t candidate, float value) {
+        const int64_t first = row * k;
+        int64_t at = first + k - 1;
+        if (!(value > cosine[at])) return;
+        for (; at > first && value > cosine[at - 1]; --at) {
+            cosine[at] = cosine[at - 1];
+            cluster[at] = cluster[at - 1];
+        }
+        cosine[at] = value;
+        cluster[at] = candidate;
+    }
+
+    int64_t k;
     std::vector<int32_t> cluster;
     std::vector<float> cosine;
 };
@@ -77,16 +94,14 @@ class CentroidSlice {
     const std::vector<float> &table;
 };
 
-// The nearest centroid of each query row, where centroid c is the direction of the rows of X with assignment c (-1: none).
+// The k nearest centroids of each query row; centroid c is the direction of the rows of X with assignment c (-1: none).
 // Clusters without rows are never chosen. The centroids are built in slices of at most `budget` floats.
 inline Nearest nearest_centroids(const CsrView &X, const int32_t *assignment, int64_t n_clusters, const CsrView &queries,
-                                 int64_t budget, int threads, const Watch &watch) {
+                                 int64_t k, int64_t budget, int threads, const Watch &watch) {
     const RowGroups groups(assignment, X.n_rows, n_clusters);
     int64_t width = std::clamp<int64_t>(budget / std::max<int64_t>(X.n_cols, 1), 1, n_clusters);
     if (width > 16) width -= width % 16 && width < n_clusters ? width % 16 : 0;
-    Nearest out;
-    out.cluster.assign(queries.n_rows, -1);
-    out.cosine.assign(queries.n_rows, -std::numeric_limits<float>::infinity());
+    Nearest out(queries.n_rows, k);
     std::vector<float> table;
     std::vector<std::vector<float>> scratch(std::max(threads, 1));
     for (int64_t first = 0; first < n_clusters && !watch.cancelled(); first += width) {
@@ -103,11 +118,7 @@ inline Nearest nearest_centroids(const CsrView &X, const int32_t *assignment, in
                 const float norm = inverse_norm(queries, i);
                 for (int64_t c = 0; c < slice.width; ++c) {
                     if (groups.begin[first + c] == groups.begin[first + c + 1]) continue;
-                    const float cosine = scores[c] * slice.scale[c] * norm;
-                    if (cosine > out.cosine[i]) {
-                        out.cosine[i] = cosine;
-                        out.cluster[i] = int32_t(first + c);
-                    }
+                    out.offer(i, int32_t(first + c), scores[c] * slice.scale[c] * norm);
                 }
             }
             watch.advance(std::min(kChunk, queries.n_rows - chunk * kChunk));

@@ -102,20 +102,26 @@ class TestNearestCentroids:
         unit = np.divide(dense, norms, out=np.zeros_like(dense), where=norms > 0)
         sums = np.array([unit[assignment == c].sum(axis=0) for c in range(5)])
         expected = unit @ (sums / np.linalg.norm(sums, axis=1, keepdims=True)).T
-        cluster, cosine = _kernels.nearest_centroids(
-            *csr_args(X), X.shape[1], assignment, 6, *csr_args(X), budget, 2, np.zeros(2, np.int64)
-        )
-        np.testing.assert_allclose(cosine, expected.max(axis=1), atol=1e-5)
-        np.testing.assert_allclose(expected[np.arange(80), cluster], expected.max(axis=1), atol=1e-5)
-        assert not (cluster == 5).any()
+        for k in (1, 3, 7):
+            cluster, cosine = (
+                found.reshape(80, k)
+                for found in _kernels.nearest_centroids(
+                    *csr_args(X), X.shape[1], assignment, 6, *csr_args(X), k, budget, 2, np.zeros(2, np.int64)
+                )
+            )
+            best = -np.sort(-expected, axis=1)[:, :k]
+            np.testing.assert_allclose(cosine[:, :5], best, atol=1e-5)
+            np.testing.assert_allclose(np.take_along_axis(expected, cluster[:, :5], axis=1), best, atol=1e-5)
+            assert (cluster[:, 5:] == -1).all()  # the sixth cluster has no rows
+            assert np.isneginf(cosine[:, 5:]).all()
 
     def test_no_features_and_no_queries(self):
         X, none = sparse.csr_array((3, 0), dtype=np.float32), sparse.csr_array((0, 0), dtype=np.float32)
         z = np.array([1, 1, -1], np.int32)
         progress = np.zeros(2, np.int64)
-        cluster, _ = _kernels.nearest_centroids(*csr_args(X), 0, z, 2, *csr_args(X), 100, 1, progress)
+        cluster, _ = _kernels.nearest_centroids(*csr_args(X), 0, z, 2, *csr_args(X), 1, 100, 1, progress)
         assert cluster.tolist() == [1, 1, 1]
-        assert not _kernels.nearest_centroids(*csr_args(X), 0, z, 2, *csr_args(none), 100, 1, progress)[0].size
+        assert not _kernels.nearest_centroids(*csr_args(X), 0, z, 2, *csr_args(none), 1, 100, 1, progress)[0].size
 
 
 class TestBalancedTree:

@@ -293,6 +293,16 @@ class TestStart:
         z = start.cluster_rows(X, 7, balanced=False, seed=0, threads=1, reporter=Reporter())
         assert np.bincount(z, minlength=7).min() >= 1
 
+    def test_a_pass_through_the_tree_finds_what_a_full_pass_finds(self, monkeypatch):
+        X = planted(n=3000, groups=12, d=240, m=100)[0]
+        with Reporter().phase("") as phase:
+            leaves = start.balanced_tree(X, 40, seed=0, threads=1, phase=phase)
+        full = start.lloyd_pass(X, leaves, 40, 1)
+        found = start.tree_pass(X, leaves, 40, 2)
+        assert (found == full).mean() > 0.95
+        monkeypatch.setattr(start, "NEAR_GROUPS", 7)  # all of them
+        np.testing.assert_array_equal(start.tree_pass(X, leaves, 40, 1), full)
+
     @pytest.mark.parametrize("threads", [1, 3])
     def test_label_vectors_are_sums_of_unit_rows(self, monkeypatch, threads):
         X, Y = random_problem(6)

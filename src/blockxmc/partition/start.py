@@ -15,6 +15,9 @@ from blockxmc.progress import Phase, Reporter, watched
 # Above this many clusters k-means starts from the balanced tree, whose cost grows with log(q), and makes one pass only:
 # the first pass brings most of what many would.
 MAX_LLOYD = 64
+# Above this many clusters a row is compared with those of a few groups only, each a subtree of the balanced tree.
+MAX_FLAT = 256
+NEAR_GROUPS = 8
 # Floats that the centroids held at one time may take (512 MiB).
 CENTROID_BUDGET = 2**27
 # Rows on which one split of the tree is learned; all rows of the node are then split along the direction found.
@@ -22,7 +25,7 @@ SPLIT_SAMPLE = 2**14
 SPLIT_ITERATIONS = 20
 LLOYD_PASSES = 20
 # A label's vector keeps its heaviest features only.
-LABEL_FEATURES = 128
+LABEL_FEATURES = 256
 
 
 def cluster_rows(
@@ -39,7 +42,9 @@ def cluster_rows(
     if balanced:
         return leaves
     with reporter.phase("start: k-means", 1):
-        return lloyd_pass(X, leaves, n_clusters, threads)
+        if n_clusters <= MAX_FLAT:
+            return lloyd_pass(X, leaves, n_clusters, threads)
+        return tree_pass(X, leaves, n_clusters, threads)
 
 
 def balanced_tree(X: sparse.csr_array, n_leaves: int, *, seed: int, threads: int, phase: Phase) -> I32:
@@ -75,7 +80,25 @@ def lloyd(X: sparse.csr_array, n_clusters: int, *, seed: int, threads: int, phas
 def lloyd_pass(X: sparse.csr_array, assignment: I32, n_clusters: int, threads: int) -> I32:
     """Every row to the nearest of the clusters' mean directions; no cluster ends empty."""
     nearest, cosine = _nearest(X, assignment, n_clusters, X, threads)
-    _reseed_empty(nearest, cosine, n_clusters)
+    _reseed_empty(nearest[:, 0], cosine[:, 0], n_clusters)
+    return nearest[:, 0]
+
+
+def tree_pass(X: sparse.csr_array, leaves: I32, n_leaves: int, threads: int) -> I32:
+    """``lloyd_pass`` from the leaves of a balanced tree, looking only into the groups of leaves nearest to each row."""
+    size = round(n_leaves**0.5)  # neighbouring leaves have close ancestors
+    groups = leaves // np.int32(size)
+    n_groups = -(-n_leaves // size)
+    near = _nearest(X, groups, n_groups, X, threads, k=min(NEAR_GROUPS, n_groups))[0]
+    order, ends = np.argsort(near, axis=None, kind="stable"), np.cumsum(np.bincount(near.ravel(), minlength=n_groups))
+    nearest, cosine = leaves.copy(), np.full(X.shape[0], -np.inf, np.float32)
+    for group, rows in enumerate(np.split(order // near.shape[1], ends[:-1])):
+        own = np.flatnonzero(groups == group)
+        found, value = _nearest(X[own], leaves[own] - np.int32(group * size), size, X[rows], threads)
+        closer = value[:, 0] > cosine[rows]
+        nearest[rows[closer]] = found[closer, 0] + np.int32(group * size)
+        cosine[rows[closer]] = value[closer, 0]
+    _reseed_empty(nearest, cosine, n_leaves)
     return nearest
 
 
@@ -116,25 +139,28 @@ def nearest_blocks(X: sparse.csr_array, assignment: I32, n_blocks: int, threads:
     if not lost.size:
         return assignment
     out = assignment.copy()
-    out[lost] = _nearest(X, assignment, n_blocks, sparse.csr_array(X[lost]), threads)[0]
+    out[lost] = _nearest(X, assignment, n_blocks, sparse.csr_array(X[lost]), threads)[0][:, 0]
     return out
 
 
 def _nearest(
-    X: sparse.csr_array, assignment: I32, n_clusters: int, queries: sparse.csr_array, threads: int
+    X: sparse.csr_array, assignment: I32, n_clusters: int, queries: sparse.csr_array, threads: int, *, k: int = 1
 ) -> tuple[I32, NDArray[np.float32]]:
+    """The k nearest clusters of each query and their cosines, nearest first."""
     with Reporter().phase("") as silent:
-        return watched(
+        clusters, cosines = watched(
             _kernels.nearest_centroids,
             *csr_args(X),
             X.shape[1],
             assignment,
             n_clusters,
             *csr_args(queries),
+            k,
             CENTROID_BUDGET,
             threads,
             phase=silent,
         )
+    return clusters.reshape(-1, k), cosines.reshape(-1, k)
 
 
 def _spread_rows(X: sparse.csr_array, n_clusters: int, rng: np.random.Generator) -> NDArray[np.int64]:
