@@ -96,3 +96,33 @@ def test_convert_text(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
         assert words in told
         assert told.count("\n") == 1
     assert not list(out.glob("d.*"))
+
+
+def test_convert_a_folder_of_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts, out = tmp_path / "texts", tmp_path / "out"
+    texts.mkdir()
+    (texts / "train.tsv").write_text("red apple\tfruit\ngreen leaf\tplant\nred leaf\tplant fruit\n")
+    (texts / "test.tsv").write_text("green apple\tplant fruit\n")
+    assert run("convert", texts, out) == 0
+    train, test = read_dataset(out / "train.txt"), read_dataset(out / "test.txt")
+    assert train.X.shape[1] == test.X.shape[1]
+    assert train.label_names == test.label_names == ["fruit", "plant"]
+    assert test.Y.sum() == 2
+    assert run("convert", texts, out) == 2
+    assert "no empty folder" in capsys.readouterr().err
+
+
+def test_convert_keeps_the_names_of_other_files(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    assert run("convert", corpus, out / "train.txt") == 0
+    names = (out / "labels.txt").read_text()
+    other = tmp_path / "other.tsv"
+    other.write_text("blue sky\tweather\n")
+    assert run("convert", other, out / "test.txt") == 2
+    assert "names other labels already" in capsys.readouterr().err
+    assert (out / "labels.txt").read_text() == names
+    assert not (out / "test.txt").exists()
+    assert run("convert", corpus, out / "again.txt") == 0

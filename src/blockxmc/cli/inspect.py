@@ -69,7 +69,8 @@ def inspect(
             print_table("", ["objective", ""], [["first", float(trace[0])], ["last", float(trace[-1])]])
         shown = _blocks(partition, estimator, limit=20)
         title = f"largest {len(shown)} of {partition.n_blocks_} blocks"
-        print_table(title, list(shown[0]), [list(row.values()) for row in shown])
+        rows = [[*list(row.values())[:-1], " · ".join(row["most frequent"])] for row in shown]
+        print_table(title, list(shown[0]), rows)
     print_table("", ["made by", ""], [[key, value] for key, value in manifest["provenance"].items()])
 
 
@@ -90,7 +91,7 @@ def _blocks(partition: Partitioner, estimator: Any, limit: int | None) -> list[d
     rows = []
     for block in np.argsort(-sizes, kind="stable")[:limit]:
         ids = _by_frequency(partition.label_clusters_[block], estimator.label_counts_)
-        shown = ", ".join(_name(estimator.label_names_, j) for j in ids[:6])
+        shown = [_name(estimator.label_names_, j) for j in ids[:6]]
         rows.append({"block": int(block), "rows": int(sizes[block]), "labels": len(ids), "most frequent": shown})
     return rows
 
