@@ -41,7 +41,9 @@ def conclude(results: Results, data: str) -> str:
         if found := distances(results, data, system):
             twins = [d.base for d in found if "same_as" in (results.row(d.cell) or {})]
             parts = [_told(d) for d in found if d.base not in twins]
-            told.append(f"{name} BP {_listed(parts + [f'is the same model on {_listed(twins)}'] * bool(twins))}")
+            if twins:
+                parts.append(f"is the same model on {_listed(twins)}")
+            told.append(f"{name} BP {_listed(parts)}")
     sentences = [f"On {data}, {'; '.join(told)}."] if told else []
     if speed := distances(results, data, "bp-speed"):
         sentences.append(_advice(results, data, speed))
