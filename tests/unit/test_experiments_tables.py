@@ -158,6 +158,8 @@ def test_conclusion_says_what_is_not(results):
     assert "20.00 points, as cross-validation warned" in conclude(
         made_results(worse | {"bibtex/tune/leml": tuned}), "bibtex"
     )
+    twins = ROWS | {"bibtex/bp-speed/leml": ROWS["bibtex/bp-accuracy/leml"] | {"same_as": "bibtex/bp-accuracy/leml"}}
+    assert "; speed-driven BP is the same model on LEML. " in conclude(made_results(twins), "bibtex")
     slow = {cell: row | {"batch_us": 99.0} if "bp-" in cell else row for cell, row in ROWS.items()}
     assert "but is hardly faster for LEML (1.0x)" in conclude(made_results(slow), "bibtex")
     failed = made_results({}, {"bibtex/full/leml": "MemoryError: x"})

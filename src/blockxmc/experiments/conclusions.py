@@ -39,7 +39,11 @@ def conclude(results: Results, data: str) -> str:
     told = []
     for system, name in (("bp-accuracy", "accuracy-driven"), ("bp-speed", "speed-driven")):
         if found := distances(results, data, system):
-            told.append(f"{name} BP {_listed([_told(d) for d in found])}")
+            twins = [d.base for d in found if "same_as" in (results.row(d.cell) or {})]
+            parts = [_told(d) for d in found if d.base not in twins]
+            if twins:
+                parts.append(f"is the same model on {_listed(twins)}")
+            told.append(f"{name} BP {_listed(parts)}")
     sentences = [f"On {data}, {'; '.join(told)}."] if told else []
     if speed := distances(results, data, "bp-speed"):
         sentences.append(_advice(results, data, speed))
