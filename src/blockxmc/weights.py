@@ -10,6 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blockxmc import _kernels
+from blockxmc._matrix import csr_args
+
 F32 = NDArray[np.float32]
 I32 = NDArray[np.int32]
 Ids = NDArray[np.integer]
@@ -72,14 +75,15 @@ class LinearWeights:
 
     def split(self, label_sets: Iterable[Ids]) -> Iterator[LinearWeights]:
         """The weights of each label set, each holding only the features it uses."""
-        by_label = sparse.csc_array(self.coef)
+        by_label = csr_args(sparse.csr_array(self.coef.T))
+        n_features = self.coef.shape[0]
         for labels in label_sets:
-            part = by_label[:, labels]
-            used, rows = np.unique(part.indices, return_inverse=True)
-            packed = sparse.csc_array((part.data, rows, part.indptr), shape=(used.size, len(labels)))
-            features = used.astype(np.int32) if self.features is None else self.features[used]
+            ids = np.ascontiguousarray(labels, np.int32)
+            used, indptr, columns, values = _kernels.take_columns(*by_label, ids, n_features)
+            part = sparse.csr_array((values, columns, indptr), shape=(used.size, ids.size))
+            features = used if self.features is None else self.features[used]
             mass = None if self.mass is None else self.mass[labels]
-            yield LinearWeights(sparse.csr_array(packed), self.bias[labels], mass, features)
+            yield LinearWeights(part, self.bias[labels], mass, features)
 
 
 @dataclass(frozen=True)

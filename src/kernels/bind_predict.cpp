@@ -4,6 +4,7 @@
 #include "low_rank.hpp"
 #include "predict.hpp"
 #include "predict_batch.hpp"
+#include "take_columns.hpp"
 
 namespace {
 
@@ -258,6 +259,24 @@ auto pack(I64 indptr, I32 indices, F32 data, std::optional<I32> features, int64_
                            to_numpy(std::move(chunk.rows)), to_numpy(std::move(chunk.arena)));
 }
 
+auto columns_of(I64 indptr, I32 indices, F32 data, I32 columns, int64_t n_rows) {
+    const CsrView by_column = csr_view(indptr, indices, data, n_rows);
+    for (size_t c = 0; c < columns.size(); ++c) {
+        expect(columns(c) >= 0 && columns(c) < by_column.n_rows, "a column number is out of range");
+        for (int64_t k = indptr(columns(c)); k < indptr(columns(c) + 1); ++k)
+            expect(indices(k) >= 0 && indices(k) < n_rows, "a row number is out of range");
+    }
+    TakenColumns taken;
+    {
+        nb::gil_scoped_release release;
+        thread_local std::vector<int32_t> slot;
+        if (static_cast<int64_t>(slot.size()) < n_rows) slot.resize(n_rows, -1);
+        taken = take_columns(by_column.indptr, by_column.indices, by_column.data, {columns.data(), columns.size()}, slot);
+    }
+    return std::make_tuple(to_numpy(std::move(taken.rows)), to_numpy(std::move(taken.indptr)),
+                           to_numpy(std::move(taken.columns)), to_numpy(std::move(taken.values)));
+}
+
 // Best k of dense scores (rows x labels) whose columns are the given ascending labels.
 void dense_topk(In2<float> scores, I32 label_ids, Out2<int64_t> labels, Out2<float> best) {
     nb::gil_scoped_release release;
@@ -331,6 +350,7 @@ void bind_predict(nb::module_ &m) {
         .def("touched", &touched, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), "threads"_a);
     m.def("pack_chunk", &pack, exact("indptr"), exact("indices"), exact("data"), "features"_a.noconvert().none(), "n_features"_a,
           "first"_a, "width"_a, "half"_a);
+    m.def("take_columns", &columns_of, exact("indptr"), exact("indices"), exact("data"), exact("columns"), "n_rows"_a);
     m.def("calibrate_scores", &calibrate_all, exact("scores"), "scale"_a, "shift"_a);
     m.def("calibrate_topk", &calibrate_topk, exact("labels"), exact("scores"), "scale"_a, "shift"_a);
     m.def("dense_topk", &dense_topk, exact("scores"), exact("label_ids"), exact("labels"), exact("best"));

@@ -313,3 +313,23 @@ def test_damaged_low_rank_and_mixed_blocks_are_refused(rng):
         blocks = {**state["blocks"], block: {**state["blocks"][block], name: value}}
         with pytest.raises(ModelFormatError, match="damaged"):
             Scorer.from_state({**state, "blocks": blocks})
+
+
+@pytest.mark.parametrize("chosen", [[], [2], [5, 0, 3], list(range(6))])
+def test_taken_columns_keep_only_the_rows_they_use(rng, chosen):
+    coef = sparse.random_array((40, 6), density=0.1, dtype=np.float32, rng=rng, format="csr")
+    by_column = sparse.csc_array(coef)
+    ids = np.array(chosen, np.int32)
+    args = by_column.indptr.astype(np.int64), by_column.indices.astype(np.int32), by_column.data
+    rows, indptr, columns, values = _kernels.take_columns(*args, ids, 40)
+    expected = coef.toarray()[:, ids]
+    assert rows.tolist() == np.flatnonzero(expected.any(axis=1)).tolist()
+    found = sparse.csr_array((values, columns, indptr), shape=(rows.size, ids.size))
+    assert found.has_sorted_indices
+    assert np.array_equal(found.toarray(), expected[rows])
+    for bad in ([6], [-1]):
+        with pytest.raises(ValueError, match="column number"):
+            _kernels.take_columns(*args, np.array(bad, np.int32), 40)
+    if values.size:
+        with pytest.raises(ValueError, match="row number"):
+            _kernels.take_columns(*args, ids, int(rows.max()))
