@@ -2,7 +2,7 @@
 
     python bench/paper_mode.py DATA_DIR... --out docs/results
 
-Writes paper_mode.json (every number, the machine, versions), paper_mode.md and the README's table. Finished cells are kept
+Writes paper_mode.json (every number, the machine, versions) and paper_mode.md. Finished cells are kept
 in the JSON file, so an interrupted run goes on where it was.
 """
 
@@ -81,23 +81,6 @@ def table(cells):
     return "\n".join(lines)
 
 
-def fill_readme(cells, readme):
-    """The README's table of results, between its two marks."""
-    head, _, rest = readme.read_text().partition("<!-- results -->")
-    _, _, tail = rest.partition("<!-- /results -->")
-    titles = ["data", "system", "P@1", "P@3", "P@5", "candidates", "µs/row", "µs/single", "training-CPU-s"]
-    lines = ["", "| " + " | ".join(titles).replace("-", " ") + " |", "|---" * len(titles) + "|"]
-    for name in dict.fromkeys(key.split("|")[0] for key in cells):
-        rows = {key.split("|", 1)[1]: row for key, row in cells.items() if key.startswith(name + "|")}
-        paper = {key: row for key, row in rows.items() if key not in ("full", "default") and row["speedup"] >= 10}
-        chosen = ["full", max(paper, key=lambda key: paper[key]["P@1"]), "default"]
-        columns = ("P@1", "P@3", "P@5", "candidates", "batch_us", "one_us", "train_cpu_seconds")
-        for key in chosen:
-            shown = " | ".join(_text(rows[key].get(column)) for column in columns)
-            lines.append(f"| {name if key == 'full' else ''} | {name_of(key)} | {shown} |")
-    readme.write_text(f"{head}<!-- results -->" + "\n".join(lines) + f"\n<!-- /results -->{tail}")
-
-
 def _text(value):
     if value is None:
         return ""
@@ -126,7 +109,6 @@ def main():
                 print(key, {column: round(row[column], 2) for column in shown}, flush=True)
                 store.write_text(json.dumps(result, indent=1) + "\n")
     (options.out / "paper_mode.md").write_text(table(result["cells"]))
-    fill_readme(result["cells"], Path(__file__).parents[1] / "README.md")
 
 
 if __name__ == "__main__":

@@ -224,6 +224,8 @@ def write_report(options: argparse.Namespace) -> None:
     result = {"about": about, "sets": sets, "bars": bars, "rows": rows}
     (options.results / "peers.json").write_text(json.dumps(result, indent=1) + "\n")
     (options.results / "peers.md").write_text(peer_report.page(rows, about, sets, figures))
+    if options.readme:
+        options.readme.write_text(peer_report.fill_readme(options.readme.read_text(), rows))
     print("\n".join(peer_report.summary(standing)))
     print(f"\nwritten: {options.results / 'peers.md'}")
 
@@ -242,6 +244,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="threads of training")
     parser.add_argument("--out", type=Path, default=HERE / "out" / "peers", help="where cells are kept")
     parser.add_argument("--results", type=Path, default=HERE / "out" / "peers", help="where the page is written")
+    parser.add_argument("--readme", type=Path, help="a README whose table of results is written anew")
     parser.add_argument("--envs", type=Path, default=HERE / "out" / "envs", help="the environments of the peers")
     parser.add_argument("--report", action="store_true", help="measure nothing: write the page from what is there")
     options = parser.parse_args()

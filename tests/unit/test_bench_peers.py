@@ -233,3 +233,14 @@ def test_from_data_to_page_with_a_real_worker(peers, tmp_path, folder, monkeypat
     assert "## tiny" in (tmp_path / "page" / "peers.md").read_text()
     assert (tmp_path / "page" / "peers-tiny.png").stat().st_size > 1000
     assert json.loads((tmp_path / "page" / "peers.json").read_text())["rows"][0]["system"] == "blockxmc default"
+
+
+def test_the_readme_keeps_all_but_its_table(report):
+    rows = [row("pecos xr-linear", p5=33.0), row("pecos xr-linear", "beam 1"), ours(p5=34.25), ours("route 1")]
+    filled = report.fill_readme("before <!-- results -->old<!-- /results --> after", rows)
+    assert filled.startswith("before <!-- results -->\n| data |")
+    assert filled.endswith("\n<!-- /results --> after")
+    table = filled.splitlines()[3:-1]
+    assert [line.split(" | ")[1] for line in table] == ["**blockxmc**", "PECOS XR-Linear"]
+    assert "34.25 / 34.25 / 34.25" in table[0]
+    assert report.fill_readme(filled, rows) == filled
