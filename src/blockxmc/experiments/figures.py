@@ -87,7 +87,9 @@ def _draw_curve(axes: Any, curve: Curve, row: dict[str, Any], last: bool) -> lis
             label=f"P@{KS[k]}",
         )
     if row["interval"] is not None:
-        axes.axvspan(*row["interval"], color="#e9c46a", alpha=0.22, linewidth=0)
+        low, high = row["interval"]
+        pad = (curve.lams[-1] / max(curve.lams[0], 1e-300)) ** 0.015  # a single lambda must show, too
+        axes.axvspan(low / pad, high * pad, color="#e9c46a", alpha=0.22, linewidth=0)
     axes.axvline(row["accuracy_driven"]["lam"], color="black", linewidth=0.9, linestyle=":")
     axes.axvline(row["speed_driven"]["lam"], color="black", linewidth=0.9)
     twin = axes.twinx()

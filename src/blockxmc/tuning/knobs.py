@@ -26,7 +26,7 @@ from blockxmc.tuning.protocol import Problem, one_split
 from blockxmc.weights import LinearWeights
 
 ROUTES = (1, 2, 4, 8)
-PRUNES = (0.05, 0.1, 0.2, 0.3)
+PRUNES = (0.01, 0.05, 0.1, 0.2)
 
 
 @dataclass(frozen=True)
