@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
+from blockxmc._matrix import take_rows
 from blockxmc.blocks import Blocks, BlocksEstimator, common_terms, train_blocks, train_global
 from blockxmc.ensemble import Ensemble
 from blockxmc.errors import BlockXMCError
@@ -22,6 +23,8 @@ from blockxmc.shared import AUTO_ROUTE, partition_for_shared
 from blockxmc.shared_fit import fit_shared
 from blockxmc.weights import Weights
 
+# Training rows on which the work per row is measured.
+COST_ROWS = 4096
 WEIGHTS = ("auto", "shared", "per-block", "global")
 
 
@@ -105,7 +108,8 @@ class BlockwiseClassifier(BlocksEstimator):
             self._fit_shared(learner, X, Y, reporter)
         else:
             self._fit_apart(learner, X, Y, kind, reporter)
-        self.cost_ |= self.blocks_.cost(X, self._threads)
+        some = np.linspace(0, X.shape[0] - 1, min(X.shape[0], COST_ROWS)).astype(int)
+        self.cost_ |= self.blocks_.cost(take_rows(X, some), self._threads)
         self._threshold = 0.5 if self.blocks_.calibration is not None else learner._threshold
 
     def _fit_shared(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:

@@ -47,7 +47,8 @@ def tune(
     ] = "auto",
     route: Annotated[str, typer.Option("--route", help="Numbers of visited blocks to try.")] = "1,2,4,8",
     prune: Annotated[
-        str | None, typer.Option("--prune", help="Prunings to try with shared weights.", show_default="0.01,0.05,0.1,0.2")
+        str | None,
+        typer.Option("--prune", help="Prunings to try with shared weights.", show_default="0.01,0.05,0.1,0.2"),
     ] = None,
     lams: Annotated[
         str | None,
