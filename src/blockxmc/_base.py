@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from blockxmc._matrix import as_csr
+from blockxmc._matrix import as_csr, is_ready
 from blockxmc.progress import Reporter, reporter_for, thread_count
 from blockxmc.targets import Targets
 
@@ -154,6 +154,9 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return thread_count(self.n_jobs)
 
     def _validated(self, X: Any) -> sparse.csr_array:
+        if "targets_" in vars(self) and not hasattr(self, "feature_names_in_") and is_ready(X, self.n_features_in_):
+            ready: sparse.csr_array = X  # checked as scikit-learn would, at a tenth of the time: one row feels it
+            return ready
         check_is_fitted(self)
         return as_csr(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
 

@@ -29,6 +29,24 @@ def as_csr(X: Any) -> sparse.csr_array:
     return out
 
 
+def is_ready(X: Any, n_features: int) -> bool:
+    """Whether X can go to a kernel as it is: canonical float32 CSR of this width with rows and finite values.
+
+    >>> is_ready(as_csr([[0, 2.0]]), 2), is_ready(as_csr([[0, float("nan")]]), 2), is_ready([[0, 2.0]], 2)
+    (True, False, False)
+    """
+    return bool(
+        type(X) is sparse.csr_array
+        and X.ndim == 2
+        and X.shape[0] > 0
+        and X.shape[1] == n_features
+        and X.dtype == np.float32
+        and X.indices.dtype == np.int32
+        and X.has_canonical_format
+        and np.isfinite(X.data).all()
+    )
+
+
 def as_indicator(Y: Any) -> sparse.csr_array:
     """Return a 0-1 label matrix as canonical CSR whose stored values are all one.
 

@@ -229,7 +229,11 @@ def test_interrupt_exits_130_and_leaves_nothing(tmp_path):
     data, _ = make_synthetic(n_train=60000, n_test=1, n_features=5000, n_labels=4000, labels_per_row=5.0)
     write_xc(tmp_path / "train.txt", data.X, data.Y)
     train = ["train", str(tmp_path / "train.txt"), "--model", str(tmp_path / "m"), "--system", "full"]
-    process = subprocess.Popen([sys.executable, "-m", "blockxmc", *train], stderr=subprocess.PIPE, text=True)
+    # Shells start background jobs with SIGINT ignored, and children inherit that: the one tested here must listen.
+    listening = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "blockxmc", *train], stderr=subprocess.PIPE, text=True, preexec_fn=listening
+    )
     time.sleep(4)
     assert process.poll() is None, "the training was too short to be interrupted"
     os.kill(process.pid, signal.SIGINT)
