@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lane_line.hpp"
+#include "local_features.hpp"
 
 struct Weight {
     int32_t feature;
@@ -16,11 +17,10 @@ struct Weight {
 
 class LocalSvm {
   public:
-    explicit LocalSvm(const Rows &rows) : rows_(rows), slot_(rows.n_features(), -1) {}
+    explicit LocalSvm(const Rows &rows) : rows_(rows), features_(rows.n_features()) {}
 
     // Starts an empty problem.
     void clear() {
-        for (int32_t f : features_) slot_[f] = -1;
         features_.clear();
         entries_.clear();
         start_.assign(1, 0);
@@ -33,14 +33,14 @@ class LocalSvm {
         const size_t first = entries_.size();
         entries_.resize(first + size + (rows_.bias != 0));
         Weight *entry = entries_.data() + first;
-        for (int64_t k = 0; k < size; ++k) entry[k] = {number(rows_.x.indices[begin + k]), rows_.x.data[begin + k]};
-        if (rows_.bias != 0) entry[size] = {number(static_cast<int32_t>(rows_.x.n_cols)), rows_.bias};
+        for (int64_t k = 0; k < size; ++k) entry[k] = {features_.number(rows_.x.indices[begin + k]), rows_.x.data[begin + k]};
+        if (rows_.bias != 0) entry[size] = {features_.number(static_cast<int32_t>(rows_.x.n_cols)), rows_.bias};
         start_.push_back(static_cast<int64_t>(entries_.size()));
         sign_.push_back(sign);
     }
 
     // The features of the rows, in the local numbering that weights() shares.
-    const std::vector<int32_t> &features() const { return features_; }
+    const std::vector<int32_t> &features() const { return features_.list(); }
     std::vector<float> &weights() {
         w_.resize(features_.size(), 0.0f);
         return w_;
@@ -88,15 +88,6 @@ class LocalSvm {
     }
 
   private:
-    int32_t number(int32_t feature) {
-        int32_t &slot = slot_[feature];
-        if (slot < 0) {
-            slot = static_cast<int32_t>(features_.size());
-            features_.push_back(feature);
-        }
-        return slot;
-    }
-
     float product(int64_t i, const std::vector<float> &v) const {
         float a = 0, b = 0, c = 0, e = 0;
         const Weight *p = entries_.data() + start_[i], *end = entries_.data() + start_[i + 1];
@@ -191,8 +182,8 @@ class LocalSvm {
     }
 
     const Rows rows_;
-    std::vector<int32_t> slot_;  // feature -> local number, -1: not in this problem
-    std::vector<int32_t> features_, active_;
+    LocalFeatures features_;
+    std::vector<int32_t> active_;
     std::vector<int64_t> start_{0};
     std::vector<Weight> entries_;                                             // .feature is local here
     std::vector<float> sign_, z_, step_;                                              // per row

@@ -8,20 +8,20 @@
 #include <vector>
 
 #include "lanes.hpp"
+#include "local_features.hpp"
 
 class RowSubset {
   public:
-    explicit RowSubset(const Rows &all) : all_(all), slot_(all.x.n_cols, -1) {}
+    explicit RowSubset(const Rows &all) : all_(all), features_(all.x.n_cols) {}
 
     // Takes the listed rows in place of those held before.
     void take(std::span<const int32_t> rows) {
-        for (int32_t f : features_) slot_[f] = -1;
         features_.clear();
         columns_.clear();
         values_.clear();
         indptr_.assign(1, 0);
         for (int32_t i : rows) {
-            for (int64_t k = all_.x.indptr[i]; k < all_.x.indptr[i + 1]; ++k) columns_.push_back(number(all_.x.indices[k]));
+            for (int64_t k = all_.x.indptr[i]; k < all_.x.indptr[i + 1]; ++k) columns_.push_back(features_.number(all_.x.indices[k]));
             values_.insert(values_.end(), all_.x.data + all_.x.indptr[i], all_.x.data + all_.x.indptr[i + 1]);
             indptr_.push_back(static_cast<int64_t>(columns_.size()));
         }
@@ -35,22 +35,13 @@ class RowSubset {
 
     // The feature of all rows behind a feature of these; the bias comes last in both.
     int32_t feature(size_t local) const {
-        return local < features_.size() ? features_[local] : static_cast<int32_t>(all_.x.n_cols);
+        return local < features_.size() ? features_.list()[local] : static_cast<int32_t>(all_.x.n_cols);
     }
 
   private:
-    int32_t number(int32_t feature) {
-        int32_t &slot = slot_[feature];
-        if (slot < 0) {
-            slot = static_cast<int32_t>(features_.size());
-            features_.push_back(feature);
-        }
-        return slot;
-    }
-
     const Rows all_;
-    std::vector<int32_t> slot_;  // feature -> local number, -1: in none of the rows
-    std::vector<int32_t> features_, columns_;
+    LocalFeatures features_;
+    std::vector<int32_t> columns_;
     std::vector<float> values_;
     std::vector<int64_t> indptr_{0};
 };
