@@ -212,7 +212,7 @@ def table_published(results: Results) -> list[Table]:
         "As they come: rows of unit length, default parameters. As published: the files' own rows and the authors' "
         "settings (PD-Sparse lam 0.1; LPSR and FastXML have those by default; naive Bayes takes such rows always). LPSR "
         "asks its scorer about a part of the labels and ranks no better than the scorer does: where LPSR-NB stays behind, "
-        "naive Bayes alone does too, and the same blocks over DiSMEC show what they cost. " + _PUBLISHED_NOTE
+        "naive Bayes alone does too; beside them DiSMEC, and what the same blocks cost it. " + _PUBLISHED_NOTE
     )
     heads = [Column("Data", TEXT), Column("System", TEXT), *map(Column, keys)]
     return [Table("table-published", "Beside published figures", heads, rows, note)]
