@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc.learners._learner import Job, Learner
+from blockxmc.learners._learner import Learner
 from blockxmc.learners.sklearn_adapter import OpaqueWeights, constants
 from blockxmc.partition import Partitioner, choice
 from blockxmc.progress import Reporter, Shifted
@@ -175,7 +175,7 @@ def train_shared(
         for some in _batches(expected, order):
             rows = _rows_of_labels(visits, holds, own, some)
             pairs += rows.nnz
-            job = Job(threads, seed, Shifted(phase, sum(part.n_labels for part in parts)))
+            job = learner._job(threads, Shifted(phase, sum(part.n_labels for part in parts)), seed)
             parts.append(learner._train(X, sparse.csr_array(own[:, some]), job, rows=rows))  # type: ignore[call-arg]
     return SharedWeights(_joined(parts, np.argsort(order)), pairs / max(X.shape[0] * labels.size, 1))
 

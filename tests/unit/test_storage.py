@@ -11,14 +11,15 @@ import time
 
 import numpy as np
 import pytest
+from helpers import blocky
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Perceptron, RidgeClassifierCV, SGDClassifier
 from storage_models import NAMES, Averager, Words, X, fitted, register, saved, tamper
 
 import blockxmc
-from blockxmc import storage
+from blockxmc import BlockwiseClassifier, load, storage
 from blockxmc.errors import BlockXMCError
 
 
@@ -332,3 +333,11 @@ def test_label_names_are_decoded_when_asked_for(tmp_path, monkeypatch):
     assert loaded.label_names_.tolist() == list("abcdef")
     assert loaded.classes_ is loaded.label_names_
     assert len(decoded) == 1
+
+
+@pytest.mark.parametrize("base", [Perceptron(), RidgeClassifierCV(), SGDClassifier(), LogisticRegression()])
+def test_linear_classifiers_of_scikit_learn_are_stored(base, tmp_path):
+    rows, Y = blocky(n=120, n_labels=6)
+    clf = BlockwiseClassifier(base, n_blocks=2).fit(rows, Y)
+    clf.save(tmp_path / "m")
+    np.testing.assert_array_equal(load(tmp_path / "m").predict_topk(rows, 3)[1], clf.predict_topk(rows, 3)[1])

@@ -25,7 +25,10 @@ CLASSES = {
     # scikit-learn's linear classifiers, as bases of a block: their parameters are stored, their weights are arrays.
     "LinearSVC": "sklearn.svm:LinearSVC",
     "LogisticRegression": "sklearn.linear_model:LogisticRegression",
+    "LogisticRegressionCV": "sklearn.linear_model:LogisticRegressionCV",
+    "Perceptron": "sklearn.linear_model:Perceptron",
     "RidgeClassifier": "sklearn.linear_model:RidgeClassifier",
+    "RidgeClassifierCV": "sklearn.linear_model:RidgeClassifierCV",
     "SGDClassifier": "sklearn.linear_model:SGDClassifier",
 }
 

@@ -22,7 +22,7 @@ from sklearn.base import clone
 
 from blockxmc import metrics
 from blockxmc.blocks import Blocks, train_block, train_blocks
-from blockxmc.learners._learner import Job, Learner
+from blockxmc.learners._learner import Learner
 from blockxmc.partition import Partitioner
 from blockxmc.progress import Reporter
 from blockxmc.routing import Router
@@ -91,7 +91,7 @@ class Split:
         task = self.task
         title = f"train {type(task.learner).__name__}, all labels"
         with self.training(), task.reporter.phase(title, self.Y.shape[1]) as phase:
-            return task.learner._train(self.X, self.Y, Job(task.threads, task.seed, phase))
+            return task.learner._train(self.X, self.Y, task.learner._job(task.threads, phase, task.seed))
 
     def full_precision(self) -> list[float]:
         """P@k of the base without blocks."""
@@ -275,7 +275,7 @@ def train_warm(split: Split, layout: Layout, known: Layout, weights: list[Weight
         for block, (previous, have, want) in enumerate(zip(weights, known.clusters, layout.clusters, strict=True)):
             learner: Any = WarmLearner(task.learner, previous, np.searchsorted(have, want), task.threads)
             rows = np.flatnonzero(layout.assignment == block)
-            job = Job(task.threads, task.seed + block, silent)
+            job = task.learner._job(task.threads, silent, task.seed + block)
             trained.append(train_block(learner, split.X, split.Y, rows, want, job))
             phase.update(block + 1)
     return trained
