@@ -176,8 +176,9 @@ def draw(rows, path):
     for axis, (title, curves) in zip(axes, panels.items(), strict=True):
         for column, name in curves.items():
             axis.plot([row["labels"] for row in shown], [row[column] for row in shown], marker="o", label=name)
-        axis.set(title=title, xlabel="labels", xscale="log")
-        axis.set(**({"yscale": "log"} if title in ("training seconds", "GiB") else {"ylim": (0, None)}))
+        axis.set(title=title, xlabel="labels", xscale="log", ylim=(0, None))
+        axis.set_xticks([row["labels"] for row in shown], [f"{row['labels']:,}" for row in shown])
+        axis.minorticks_off()
         axis.grid(alpha=0.3)
         axis.legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=110)
