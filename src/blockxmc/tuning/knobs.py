@@ -19,6 +19,7 @@ from blockxmc.blocks import Blocks
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.partition import Partitioner
+from blockxmc.progress import Phase
 from blockxmc.timing import _single_calls
 from blockxmc.tuning.evaluation import Split, measure_blocks
 from blockxmc.tuning.limits import UNITS, NoSettingError, bound, checked_limits
@@ -206,6 +207,9 @@ class Remembered(Learner):
         self.base = base
         self.prune = prune
         self.trainings = trainings
+
+    def _job(self, threads: int, phase: Phase, seed: int | None = None) -> Job:
+        return self.base._job(threads, phase, seed)
 
     @property
     def _threshold(self) -> float:  # type: ignore[override]
