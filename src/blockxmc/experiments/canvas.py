@@ -18,6 +18,7 @@ COLOURS = {
     "ppd-sparse": "#7b4b94",
     "naive-bayes": "#8d6b2f",
 }
+MARKERS = {"dismec": "o", "pd-sparse": "s", "leml": "^", "ppd-sparse": "D", "naive-bayes": "v"}
 THREE = ("#1d5f8a", "#3a7d44", "#c8553d")
 GREY = "#6c757d"
 STYLE = {

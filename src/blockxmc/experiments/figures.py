@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from blockxmc.experiments.canvas import COLOURS, GREY, THREE, Figure, canvas, draw_failure
+from blockxmc.experiments.canvas import COLOURS, GREY, MARKERS, THREE, Figure, canvas, draw_failure
 from blockxmc.experiments.cells import Cell
 from blockxmc.experiments.published import published
 from blockxmc.experiments.results import KS, Entry, Results
@@ -177,7 +177,7 @@ def _draw_q(axes: Any, row: dict[str, Any]) -> None:
             place.plot(q[chosen], values[chosen], "o", markersize=9, markerfacecolor="none", markeredgecolor=colour)
     axes[1].plot(q, q, color="#ced4da", linewidth=3, zorder=0)
     axes[0].legend(loc="best")
-    axes[0].set_ylim(None, 1.0)
+    axes[0].set_ylim(None, 1.02)
     for place in axes:
         place.set_xscale("log", base=2)
         place.xaxis.set_major_formatter("{x:.0f}")
@@ -197,7 +197,7 @@ def figure_alps(results: Results) -> list[Figure]:
     highest: dict[str, tuple[float, float]] = {}
     with canvas(1, 1, figsize=(7.5, 4.4), layout="constrained") as (_, axes, drawn):
         for base in results.settings.bases:
-            colour, title = COLOURS[base], BASE_TITLES[base]
+            colour, title, marker = COLOURS[base], BASE_TITLES[base], MARKERS[base]
             for data in results.data:
                 point = _alps_point(results, data, base)
                 if point is not None:
@@ -205,10 +205,11 @@ def figure_alps(results: Results) -> list[Figure]:
                         [Entry(data), Entry(title), *(Entry(x, Cell(data, "bp-speed", base).id) for x in point)]
                     )
                     highest[data] = max(highest.get(data, point), point)
-                    axes.scatter(*point, color=colour, s=34, zorder=3)
+                    axes.scatter(*point, color=colour, marker=marker, alpha=0.75, linewidths=0, s=44, zorder=3)
             theirs = [point for data in PAPER_DATA if (point := _paper_point(data, base))]
-            axes.scatter([x for x, _ in theirs], [y for _, y in theirs], facecolors="none", edgecolors=colour, s=26)
-            axes.scatter([], [], color=colour, label=title)
+            hollow: dict[str, Any] = {"facecolors": "none", "edgecolors": colour, "marker": marker}
+            axes.scatter([x for x, _ in theirs], [y for _, y in theirs], s=26, **hollow)
+            axes.scatter([], [], color=colour, marker=marker, label=title)
         axes.scatter([], [], facecolors="none", edgecolors=GREY, label="the paper's data")
         for data, place in highest.items():
             axes.annotate(data, place, xytext=(0, 6), textcoords="offset points", fontsize=8, ha="center")
