@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.linalg import norm as row_lengths
 
 from blockxmc import _kernels
 from blockxmc._matrix import csr_args
@@ -26,6 +27,18 @@ def check_linear_params(C: float, tol: float, prune: float, bias: float | None) 
         raise BlockXMCError(f"prune must be 0 (keep every weight) or a positive number, got {prune}")
     if bias is not None and not (np.isfinite(bias) and bias >= 0):
         raise BlockXMCError(f"bias must be None (no bias) or a number that is not negative, got {bias}")
+
+
+def typical_length(X: sparse.csr_array) -> float:
+    """Median length of the rows that are not empty; exactly 1 where that is so but for rounding.
+
+    >>> typical_length(sparse.csr_array(np.array([[3, 4], [0, 0], [0, 5.0]])))
+    5.0
+    """
+    lengths = np.asarray(row_lengths(X, axis=1))
+    lengths = lengths[lengths > 0]
+    length = float(np.median(lengths)) if lengths.size else 1.0
+    return 1.0 if abs(length - 1) < 1e-3 else length
 
 
 def train_one_vs_all(

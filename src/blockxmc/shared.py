@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blockxmc._linear import typical_length
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.sklearn_adapter import OpaqueWeights, constants
 from blockxmc.partition import Partitioner, choice
@@ -64,9 +65,11 @@ def partition_for_shared(
     return partition
 
 
-def make_router() -> Router:
-    """Squared hinge trains much faster than the paper's logistic loss when blocks are many."""
-    return Router(bias=1.0, loss="squared_hinge", prune=ROUTER_PRUNE, tol=0.1, sample=ROUTER_SAMPLE)
+def make_router(X: sparse.csr_array) -> Router:
+    """Squared hinge trains much faster than the paper's logistic loss when blocks are many; X says how long rows are."""
+    length = typical_length(X)
+    scaled = {"C": 1 / length**2, "bias": length, "prune": ROUTER_PRUNE / length}
+    return Router(loss="squared_hinge", tol=0.1, sample=ROUTER_SAMPLE, **scaled)
 
 
 def cover_all_labels(Y: sparse.csr_array, assignment: I32, label_clusters: Sequence[Ids]) -> list[NDArray[np.int64]]:

@@ -56,7 +56,7 @@ def fit_shared(
     assignment = partition.assignment_
     clusters = cover_all_labels(Y, assignment, partition.label_clusters_)
     held_out = held_out_rows(X.shape[0], seed)
-    router = make_router().fit(
+    router = make_router(X).fit(
         X, assignment, n_blocks=len(clusters), mask=~held_out, threads=threads, reporter=reporter
     )
     routed = router.blocks(X, route, threads=threads)
@@ -116,5 +116,5 @@ def _too_few_rows(
     """What to expect where no row was held out: a router of its own is fitted to tell."""
     if X.shape[0] < 2:
         return {"candidate_recall": 1.0, "router_accuracy": 1.0}
-    found = assess_routing(X, Y, assignment, clusters, route, router=make_router(), threads=threads)
+    found = assess_routing(X, Y, assignment, clusters, route, router=make_router(X), threads=threads)
     return {key: found[key] for key in ("candidate_recall", "router_accuracy")}

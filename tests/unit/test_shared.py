@@ -3,6 +3,7 @@ import pytest
 from helpers import blocky
 from numpy.testing import assert_array_equal
 from scipy import sparse
+from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -257,3 +258,14 @@ def test_a_number_of_partitions_that_makes_no_sense(n_partitions):
 def test_several_partitions_need_shared_weights():
     with pytest.raises(BlockXMCError, match="shared"):
         BlockwiseClassifier(n_partitions=2, weights="per-block").fit(*blocky(n=30))
+
+
+@pytest.mark.parametrize("factor", [8.0, 0.125])
+def test_the_default_does_not_mind_how_long_rows_are(factor):
+    X, Y = blocky(n=400, n_labels=30)
+    X = sparse.csr_array(normalize(X))
+    labels, scores = BlockwiseClassifier(n_blocks=4).fit(X, Y).predict_topk(X, 3)
+    scaled = sparse.csr_array(X * np.float32(factor))
+    again, same = BlockwiseClassifier(n_blocks=4).fit(scaled, Y).predict_topk(scaled, 3)
+    assert (again == labels).mean() > 0.95
+    np.testing.assert_allclose(same, scores, atol=0.1)  # the solver stops where it may, not at the same point

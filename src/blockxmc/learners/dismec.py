@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from scipy import sparse
 
-from blockxmc._linear import check_linear_params, train_one_vs_all
+from blockxmc._linear import check_linear_params, train_one_vs_all, typical_length
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.weights import LinearWeights
 
@@ -23,6 +23,8 @@ class DiSMEC(Learner):
     bias : value of a constant feature added to every row (its weight is regularised like any other); None or 0: none.
     prune : weights of smaller magnitude become zero, biases included; 0 keeps them all.
     tol : relative accuracy of the solution, as LIBLINEAR's ``-e``.
+    unit_rows : True takes C, bias and prune as meant for rows of unit length, and scales them to the rows at hand: the
+        same model, whatever the rows are multiplied by.
     n_jobs : threads; None means every core. The result does not depend on it.
     random_state : accepted for symmetry with other learners; training has no randomness.
     verbose : 1 shows progress.
@@ -42,6 +44,7 @@ class DiSMEC(Learner):
         bias: float | None = 1.0,
         prune: float = 0.01,
         tol: float = 0.01,
+        unit_rows: bool = False,
         n_jobs: int | None = None,
         random_state: int | None = 0,
         verbose: int = 0,
@@ -50,6 +53,7 @@ class DiSMEC(Learner):
         self.bias = bias
         self.prune = prune
         self.tol = tol
+        self.unit_rows = unit_rows
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -61,14 +65,15 @@ class DiSMEC(Learner):
         self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, rows: sparse.csr_array | None = None
     ) -> LinearWeights:
         """Weights of all labels; ``rows`` (labels x n, a pattern) restricts each label to some of the rows."""
+        length = typical_length(X) if self.unit_rows else 1.0
         return train_one_vs_all(
             X,
             Y,
             loss="squared_hinge",
-            C=self.C,
+            C=self.C / length**2,
             tol=self.tol,
-            bias=self.bias,
-            prune=self.prune,
+            bias=None if self.bias is None else self.bias * length,
+            prune=self.prune / length,
             threads=job.threads,
             phase=job.phase,
             rows=rows,
