@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
@@ -21,18 +24,32 @@ UNFITTED = (0.0, (2.0, 0.0))
 CALIBRATION_PAIRS = 500_000
 
 
+@dataclass(frozen=True)
+class Merging:
+    """How many blocks a row visits, how much their probabilities count, and the curve from scores to probabilities."""
+
+    route: int
+    slope: float
+    calibration: tuple[float, float]
+
+
 def fit_merging(
-    router: Router, scorer: Scorer, route: int, X: sparse.csr_array, Y: sparse.csr_array, threads: int
-) -> tuple[float, tuple[float, float]]:
-    """The slope that ranks the labels of these rows best, and the curve from scores to probabilities.
+    router: Router, scorer: Scorer, routes: Sequence[int], X: sparse.csr_array, Y: sparse.csr_array, threads: int
+) -> Merging:
+    """What ranks the labels of these rows best; a longer route has to pay for itself.
 
     The rows must be new to router and scorer.
     """
-    slope = _slope(router, scorer, route, X, Y, threads)
-    model = Blocks(router, scorer, route, slope)
-    candidates = model.cost(take_rows(X, np.arange(min(64, X.shape[0]))), threads)["candidates"]
+    chosen, best = Blocks(router, scorer, routes[0]), -np.inf
+    for route in routes:
+        model = Blocks(router, scorer, route, _slope(router, scorer, route, X, Y, threads))
+        found = _quality(model, X, Y, threads)
+        if found > best + NOISE / np.sqrt(X.shape[0]):
+            chosen, best = model, found
+    candidates = chosen.cost(take_rows(X, np.arange(min(64, X.shape[0]))), threads)["candidates"]
     some = np.arange(min(X.shape[0], 1 + int(CALIBRATION_PAIRS / max(candidates, 1))))
-    return slope, _calibrate(model.scores(take_rows(X, some), threads), take_rows(Y, some))
+    calibration = _calibrate(chosen.scores(take_rows(X, some), threads), take_rows(Y, some))
+    return Merging(chosen.route, chosen.slope, calibration)
 
 
 def _slope(router: Router, scorer: Scorer, route: int, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> float:

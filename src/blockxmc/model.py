@@ -23,6 +23,8 @@ from blockxmc.shared import AUTO_ROUTE, partition_for_shared
 from blockxmc.shared_fit import fit_shared
 from blockxmc.weights import Weights
 
+# Numbers of visited blocks among which held-out rows choose where shared weights leave it open.
+SHARED_ROUTES = (AUTO_ROUTE, 2 * AUTO_ROUTE)
 # Training rows on which the work per row is measured.
 COST_ROWS = 4096
 WEIGHTS = ("auto", "shared", "per-block", "global")
@@ -50,7 +52,8 @@ class BlockwiseClassifier(BlocksEstimator):
         its positives; one-vs-all bases only), ``"per-block"`` (the paper: a label has one vector per block, trained on
         the block's rows), ``"global"`` (one vector per label, trained on all rows; blocks only choose candidates) or
         ``"auto"`` (shared for one-vs-all bases, else per-block).
-    route : number of blocks a row visits, or ``"auto"`` (4 with shared weights, else 1).
+    route : number of blocks a row visits, or ``"auto"`` (4 or 8 with shared weights, whichever held-out rows
+        call for, else 1).
     n_partitions : several partitions, each with shared weights, answer together by the mean of their probabilities: a few
         tenths of a point more precise, and as many times as costly to train and serve.
     n_jobs : threads; None means all cores. Results do not depend on it.
@@ -122,9 +125,11 @@ class BlockwiseClassifier(BlocksEstimator):
                 partition = partition_for_shared(X, Y, partitioner, reporter, **options)
             else:
                 partition = partitioner._fit(X, Y, reporter)
-            route = min(self._route("shared"), partition.n_blocks_)
-            blocks, cost = fit_shared(learner, X, Y, partition, route, reporter, **options)
-            reporter.say(_expectation(partition, cost, f"block probabilities count {blocks.slope:.2g}"))
+            routes = SHARED_ROUTES if self.route == "auto" else (self._route("shared"),)
+            possible = sorted({min(route, partition.n_blocks_) for route in routes})
+            blocks, cost = fit_shared(learner, X, Y, partition, possible, reporter, **options)
+            scores = f"{blocks.route} blocks visited, whose probabilities count {blocks.slope:.2g}"
+            reporter.say(_expectation(partition, cost, scores))
             partitions.append(partition)
             members.append(blocks)
             costs.append(cost)

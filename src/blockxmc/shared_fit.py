@@ -6,6 +6,7 @@ score means, and then teach the labels that missed them most. Nothing is trained
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,13 +45,16 @@ def fit_shared(
     X: sparse.csr_array,
     Y: sparse.csr_array,
     partition: Partitioner,
-    route: int,
+    routes: Sequence[int],
     reporter: Reporter,
     *,
     threads: int,
     seed: int,
 ) -> tuple[Blocks, dict[str, float]]:
-    """Router and labels of one partition, and what its training and the held-out rows say about it."""
+    """Router and labels of one partition, and what its training and the held-out rows say about it.
+
+    ``routes`` are the numbers of visited blocks to choose among, ascending; held-out rows choose.
+    """
     options: Any = {"threads": threads, "seed": seed}
     sizes: Any = {"n_features": X.shape[1], "n_labels": Y.shape[1]}
     assignment = partition.assignment_
@@ -59,7 +63,7 @@ def fit_shared(
     router = make_router(X).fit(
         X, assignment, n_blocks=len(clusters), mask=~held_out, threads=threads, reporter=reporter
     )
-    routed = router.blocks(X, route, threads=threads)
+    routed = router.blocks(X, max(routes), threads=threads)
     taught = routed[:, :TAUGHT_BLOCKS]
     visits = visits_of(assignment, taught, len(clusters), ~held_out)
     shown = sparse.csr_array(sparse.diags_array((~held_out).astype(np.float32)) @ Y)
@@ -71,18 +75,19 @@ def fit_shared(
     }
     scorer = pack_shared(shared.weights, clusters, **sizes)
     if not held_out.any():
-        cost |= _too_few_rows(X, Y, assignment, clusters, route, threads)
-        return Blocks(router, scorer, route, *UNFITTED), cost
+        cost |= _too_few_rows(X, Y, assignment, clusters, routes[0], threads)
+        return Blocks(router, scorer, routes[0], *UNFITTED), cost
     rows = np.flatnonzero(held_out)
     new_X, new_Y = take_rows(X, rows), take_rows(Y, rows)
-    cost["candidate_recall"] = metrics.candidate_recall(new_Y, (routed[rows], clusters))
+    merging = fit_merging(router, scorer, routes, new_X, new_Y, threads)
+    cost["candidate_recall"] = metrics.candidate_recall(new_Y, (routed[rows, : merging.route], clusters))
     cost["router_accuracy"] = float((routed[rows, 0] == assignment[rows]).mean())
-    slope, calibration = fit_merging(router, scorer, route, new_X, new_Y, threads)
     labels = robbed_labels(Y, held_out)
     visits = visits_of(assignment, taught, len(clusters))
     again = train_shared(learner, X, Y, visits, clusters, reporter, labels=labels, **options)
     weights = with_labels(shared.weights, labels, again.weights)
-    return Blocks(router, pack_shared(weights, clusters, **sizes), route, slope, calibration), cost
+    scorer = pack_shared(weights, clusters, **sizes)
+    return Blocks(router, scorer, merging.route, merging.slope, merging.calibration), cost
 
 
 def held_out_rows(n: int, seed: int) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
+from blockxmc._linear import typical_length
 from blockxmc.blocks import Blocks
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
@@ -223,7 +224,9 @@ class Remembered(Learner):
     ) -> LinearWeights:
         base: Any = self.base
         weights = self.trainings.next(lambda: base._train(X, Y, job, rows=rows))
-        return weights if self.prune is None else pruned(weights, self.prune)
+        if self.prune is None:
+            return weights
+        return pruned(weights, self.prune / (typical_length(X) if getattr(base, "unit_rows", False) else 1.0))
 
 
 def pruned(weights: LinearWeights, level: float) -> LinearWeights:
