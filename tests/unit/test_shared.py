@@ -269,3 +269,13 @@ def test_the_default_does_not_mind_how_long_rows_are(factor):
     again, same = BlockwiseClassifier(n_blocks=4).fit(scaled, Y).predict_topk(scaled, 3)
     assert (again == labels).mean() > 0.95
     np.testing.assert_allclose(same, scores, atol=0.1)  # the solver stops where it may, not at the same point
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(0.0, 2), (0.001, 2), (0.05, 4)])
+def test_a_longer_route_has_to_pay_for_itself(monkeypatch, gain, expected):
+    monkeypatch.setattr(merging, "_quality", lambda model, X, Y, threads: 0.5 + gain * (model.route == 4))
+    X, Y = blocky(n=400, n_labels=30)
+    clf = BlockwiseClassifier(n_blocks=5, route=2).fit(X, Y)
+    found = merging.fit_merging(clf.blocks_.router, clf.blocks_.scorer, [2, 4], X, Y, 1)
+    assert found.route == expected
+    assert found.slope == pytest.approx(np.mean(merging.SLOPES))  # all slopes are equally good here
