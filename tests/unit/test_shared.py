@@ -7,7 +7,7 @@ from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, PPDSparse, load, metrics, shared_fit
+from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, PPDSparse, load, merging, metrics, shared_fit
 from blockxmc import shared as shared_module
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
