@@ -231,8 +231,8 @@ def _method(about: Row) -> list[str]:
         "densified weights).",
         "- One row: CPU microseconds of a call with one row through the Python API, in the form that API takes; median and "
         "99th percentile over up to 1,000 rows. For blockxmc: `predict_one`; `predict_topk`.",
-        f"- Load average of the machine when trainings ended: {about['load']}. A busy machine inflates CPU time as well, by its "
-        "caches: compare ratios of cells measured under the same load.",
+        f"- Load average of the machine when trainings ended: {about['load']}. A busy machine inflates CPU time as well, "
+        "by its caches: compare ratios of cells measured under the same load.",
         f"- Numbers are medians over up to {about['repeats']} trainings; over one where a training takes more than "
         f"{about['long_s']:g} s of CPU. Differences of precision under about half a point are noise on small test sets.",
         f"- Comparable peers: settings whose P@5 is within {COMPARABLE:g} of the best peer's. Where blockxmc is less "
