@@ -192,6 +192,9 @@ def section(data: str, size: Row, rows: Sequence[Row], standing: dict[str, Check
     lines += [f"- {BARS[name].title}: {_value(name, check.value)} ({BARS[name].wanted}: "
               f"{'met' if check.met else 'not met'}), against {check.against}."
               for name, check in standing.items()]  # fmt: skip
+    missing = [name for system, name in TITLES.items() if system not in {row["system"] for row in rows}]
+    if missing:
+        lines.append(f"- Not measured here: {'; '.join(missing)}.")
     peers, ours = _split(rows)
     if peers and ours:
         lines.append("- " + _fastest_of_ours(peers, ours))
@@ -246,6 +249,8 @@ def _method(about: Row) -> list[str]:
         "densified weights).",
         "- One row: CPU microseconds of a call with one row through the Python API, in the form that API takes; median and "
         "99th percentile over up to 1,000 rows. For blockxmc: `predict_one`; `predict_topk`.",
+        f"- Load average of the machine when trainings ended: {about['load']}. A busy machine inflates CPU time as well, "
+        "by its caches: compare ratios of cells measured under the same load.",
         f"- Numbers are medians over up to {about['repeats']} trainings; over one where a training takes more than "
         f"{about['long_s']:g} s of CPU. Differences of precision under about half a point are noise on small test sets.",
         f"- Comparable peers: settings whose P@5 is within {COMPARABLE:g} of the best peer's. Where blockxmc is less "

@@ -210,7 +210,8 @@ def write_report(options: argparse.Namespace) -> None:
         known = versions.setdefault(cell["system"].split()[0], [])
         known += [cell["version"]] if cell["version"] not in known else []
     about = provenance() | {"versions": versions, "threads": options.threads, "repeats": options.repeats}
-    about["long_s"] = options.long
+    loads = [cell["load"] for cell in cells if "load" in cell]
+    about |= {"long_s": options.long, "load": f"{min(loads):.1f} to {max(loads):.1f}" if loads else "not recorded"}
     options.results.mkdir(parents=True, exist_ok=True)
     sets, figures = {}, {}
     for name in names:

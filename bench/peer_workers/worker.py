@@ -11,6 +11,7 @@ setting are left beside the cell as .npz: the driver scores them, so that one ev
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -133,6 +134,7 @@ def main(
             "train_cpu_s": clock.cpu,
             "train_wall_s": clock.wall,
             "peak_rss_mb": peak_rss_mb(),
+            "load": os.getloadavg()[0],
             "model_mb": sum(file.stat().st_size for file in model.rglob("*") if file.is_file()) / 1e6,
         }
         X, _ = read(options.rows, "test")

@@ -101,7 +101,7 @@ def test_other_routes_are_no_default(report):
 # ---- words ----
 def test_the_page_says_what_is_met_and_what_is_not(report):
     about = {"versions": {"pecos": ["1.2.8"]}, "threads": 2, "repeats": 3, "long_s": 60.0, "cpu": "a processor"}
-    about |= {"cores": 2, "python": "3.11", "date": "2026-01-02T03:04:05"}
+    about |= {"load": "1.0 to 2.0", "cores": 2, "python": "3.11", "date": "2026-01-02T03:04:05"}
     size = {"train_rows": 1000, "test_rows": 10, "features": 5, "labels": 7}
     rows = [ours(p5=39.0, batch=10.0), row("pecos xr-linear", p5=40.0), ours(data="alone")]
     page = report.page(rows, about, {"set": size, "alone": size}, {"set": "peers-set.png"})
@@ -111,6 +111,8 @@ def test_the_page_says_what_is_met_and_what_is_not(report):
     assert "| batch time / fastest comparable peer | at most 0.5 | **0.10** |" in page
     assert "so not checked: alone." in page
     assert "1,000 training rows" in page
+    assert "Load average of the machine when trainings ended: 1.0 to 2.0." in page
+    assert "- Not measured here: omikuji Parabel, 1 tree; omikuji Parabel, 3 trees; omikuji Bonsai" in page
     assert "(peers-set.png)" in page
     assert "No setting of blockxmc reaches P@5 39.50" in page
     assert "| blockxmc | default | 10.0 | 10.0 | 100 | 20.0 | 39.00 / 39.00 / 39.00 |" in page
