@@ -16,7 +16,7 @@ from blockxmc.routing import Router
 from blockxmc.scoring import PackedScorer, Scorer
 
 SLOPES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5)
-# Standard deviation over rows of how much better one slope ranks a row than another (as a share of P@k).
+# A difference in mean P@k (0..1) is taken for chance below this over the root of the number of rows.
 NOISE = 0.05
 # Where nothing is held out: margins count alone, and a margin of 0 means even odds.
 UNFITTED = (0.0, (2.0, 0.0))

@@ -19,12 +19,10 @@ from blockxmc.partition import Partitioner
 from blockxmc.progress import Reporter
 from blockxmc.routing import Router, assess_routing
 from blockxmc.scoring import Scorer
-from blockxmc.shared import AUTO_ROUTE, partition_for_shared
+from blockxmc.shared import ROUTES, partition_for_shared
 from blockxmc.shared_fit import fit_shared
 from blockxmc.weights import Weights
 
-# Numbers of visited blocks among which held-out rows choose where shared weights leave it open.
-SHARED_ROUTES = (AUTO_ROUTE, 2 * AUTO_ROUTE)
 # Training rows on which the work per row is measured.
 COST_ROWS = 4096
 WEIGHTS = ("auto", "shared", "per-block", "global")
@@ -40,7 +38,7 @@ class BlockwiseClassifier(BlocksEstimator):
     Parameters
     ----------
     base : a blockxmc learner or any scikit-learn classifier; None means ``DiSMEC()``, with shared weights
-        ``DiSMEC(C=0.5, prune=0.1, tol=0.1, unit_rows=True)``: smaller by an order of magnitude, and as precise.
+        ``DiSMEC(C=0.5, prune=0.1, tol=0.1, unit_rows=True)``: several times smaller, and as precise.
     partitioner : a :class:`Partitioner` with further options of the partition; None means its defaults.
     n_blocks : number of blocks, ``"paper"`` (the paper's search), ``"cost"`` (fewest products) or ``"auto"`` (= cost).
     lam : the paper's lambda (larger: fewer labels per block), or ``"auto"``. With shared weights that is the largest that
@@ -55,7 +53,8 @@ class BlockwiseClassifier(BlocksEstimator):
     route : number of blocks a row visits, or ``"auto"`` (4 or 8 with shared weights, whichever held-out rows
         call for, else 1).
     n_partitions : several partitions, each with shared weights, answer together by the mean of their probabilities: a few
-        tenths of a point more precise, and as many times as costly to train and serve.
+        tenths of a point more precise, as many times as costly to train, and far slower to serve, since every candidate
+        of every partition is averaged.
     n_jobs : threads; None means all cores. Results do not depend on it.
 
     Examples
@@ -125,9 +124,9 @@ class BlockwiseClassifier(BlocksEstimator):
                 partition = partition_for_shared(X, Y, partitioner, reporter, **options)
             else:
                 partition = partitioner._fit(X, Y, reporter)
-            routes = SHARED_ROUTES if self.route == "auto" else (self._route("shared"),)
-            possible = sorted({min(route, partition.n_blocks_) for route in routes})
-            blocks, cost = fit_shared(learner, X, Y, partition, possible, reporter, **options)
+            wanted = ROUTES if self.route == "auto" else (int(self.route),)
+            routes = sorted({min(route, partition.n_blocks_) for route in wanted})
+            blocks, cost = fit_shared(learner, X, Y, partition, routes, reporter, **options)
             scores = f"{blocks.route} blocks visited, whose probabilities count {blocks.slope:.2g}"
             reporter.say(_expectation(partition, cost, scores))
             partitions.append(partition)
@@ -142,6 +141,7 @@ class BlockwiseClassifier(BlocksEstimator):
     ) -> None:
         """The paper's blocks: a logistic router, and the base's own margins from per-block or global weights."""
         partitioner = self._partitioner()
+        wanted = 1 if self.route == "auto" else int(self.route)
         if partitioner.lam != "auto":
             self.partition_ = partitioner._fit(X, Y, reporter)
         else:
@@ -149,12 +149,12 @@ class BlockwiseClassifier(BlocksEstimator):
 
             options: Any = {
                 "weights": kind,
-                "route": self._route(kind),
+                "route": wanted,
                 "seed": self.random_state or 0,
                 "threads": self._threads,
             }
             self.partition_ = partition_at_quick_lambda(X, Y, learner, partitioner, reporter, **options)
-        route = min(self._route(kind), self.partition_.n_blocks_)
+        route = min(wanted, self.partition_.n_blocks_)
         seed = self.random_state or 0
         assignment, clusters = self.partition_.assignment_, self.partition_.label_clusters_
         self.cost_ = {"candidate_recall": 1.0, "router_accuracy": 1.0}
@@ -184,9 +184,6 @@ class BlockwiseClassifier(BlocksEstimator):
         if kind != "shared" and self.n_partitions > 1:
             raise BlockXMCError(f"n_partitions={self.n_partitions} needs shared weights, whose scores can be averaged")
         return kind
-
-    def _route(self, kind: str) -> int:
-        return (AUTO_ROUTE if kind == "shared" else 1) if self.route == "auto" else int(self.route)
 
     def _learner(self) -> Learner:
         if self.weights not in WEIGHTS:

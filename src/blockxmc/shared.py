@@ -26,9 +26,9 @@ from blockxmc.weights import Ids, LinearWeights
 
 I32 = NDArray[np.int32]
 
-# Blocks a row visits where the user leaves it open: a few small blocks find nearly every label that eight would, at half
-# the cost.
-AUTO_ROUTE = 4
+# Numbers of visited blocks among which held-out rows choose where the user leaves it open: a few small blocks find nearly
+# every label, and only where labels are very many do twice as many find more.
+ROUTES = (4, 8)
 # Of the blocks a row would visit, those whose labels learn from it. Half of what serving visits is enough: block
 # probabilities, merged into the scores, hold back labels that overrate rows they have not seen.
 TAUGHT_BLOCKS = 2
@@ -51,7 +51,7 @@ def partition_for_shared(
     """Many small blocks that start from clusters of labels; lambda keeps nine tenths of the positives where it is open."""
     n_blocks, lam = options.n_blocks, options.lam
     if n_blocks in ("auto", "cost"):
-        cheapest = choice.fewest_products(X, Y, None, "quadratic", seed=seed, threads=threads, visited=AUTO_ROUTE)
+        cheapest = choice.fewest_products(X, Y, None, "quadratic", seed=seed, threads=threads, visited=ROUTES[0])
         n_blocks = cheapest.n_blocks
     start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)._fit(
         X, Y, reporter

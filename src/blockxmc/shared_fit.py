@@ -63,7 +63,7 @@ def fit_shared(
     router = make_router(X).fit(
         X, assignment, n_blocks=len(clusters), mask=~held_out, threads=threads, reporter=reporter
     )
-    routed = router.blocks(X, max(routes), threads=threads)
+    routed = router.blocks(X, max(*routes, TAUGHT_BLOCKS), threads=threads)
     taught = routed[:, :TAUGHT_BLOCKS]
     visits = visits_of(assignment, taught, len(clusters), ~held_out)
     shown = sparse.csr_array(sparse.diags_array((~held_out).astype(np.float32)) @ Y)
@@ -83,10 +83,10 @@ def fit_shared(
     cost["candidate_recall"] = metrics.candidate_recall(new_Y, (routed[rows, : merging.route], clusters))
     cost["router_accuracy"] = float((routed[rows, 0] == assignment[rows]).mean())
     labels = robbed_labels(Y, held_out)
-    visits = visits_of(assignment, taught, len(clusters))
-    again = train_shared(learner, X, Y, visits, clusters, reporter, labels=labels, **options)
-    weights = with_labels(shared.weights, labels, again.weights)
-    scorer = pack_shared(weights, clusters, **sizes)
+    if labels.size:
+        visits = visits_of(assignment, taught, len(clusters))
+        again = train_shared(learner, X, Y, visits, clusters, reporter, labels=labels, **options)
+        scorer = pack_shared(with_labels(shared.weights, labels, again.weights), clusters, **sizes)
     return Blocks(router, scorer, merging.route, merging.slope, merging.calibration), cost
 
 

@@ -279,3 +279,20 @@ def test_a_longer_route_has_to_pay_for_itself(monkeypatch, gain, expected):
     found = merging.fit_merging(clf.blocks_.router, clf.blocks_.scorer, [2, 4], X, Y, 1)
     assert found.route == expected
     assert found.slope == pytest.approx(np.mean(merging.SLOPES))  # all slopes are equally good here
+
+
+def test_labels_that_lost_nothing_are_not_trained_again(monkeypatch):
+    X, Y = blocky(n=400, n_labels=12)
+    monkeypatch.setattr(shared_fit, "LOST", 1.0)  # no label loses more than all it has
+    trained = []
+    train = shared_fit.train_shared
+    monkeypatch.setattr(shared_fit, "train_shared", lambda *a, **k: trained.append(k.get("labels")) or train(*a, **k))
+    clf = BlockwiseClassifier(n_blocks=3).fit(X, Y)
+    assert trained == [None]
+    assert clf.score(X, Y) > 0.5
+
+
+def test_labels_learn_from_the_same_rows_whatever_the_route():
+    X, Y = blocky(n=400, n_labels=12)
+    one, four = (BlockwiseClassifier(n_blocks=5, route=route).fit(X, Y).cost_["trained_pairs"] for route in (1, 4))
+    assert one == four

@@ -21,6 +21,7 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.partition import Partitioner
 from blockxmc.progress import Phase
+from blockxmc.shared import TAUGHT_BLOCKS
 from blockxmc.timing import _single_calls
 from blockxmc.tuning.evaluation import Split, measure_blocks
 from blockxmc.tuning.limits import UNITS, NoSettingError, bound, checked_limits
@@ -61,7 +62,7 @@ class KnobsResult:
     tolerance: float
     ks: tuple[int, ...]
     n_blocks: int
-    trained_route: int
+    taught_blocks: int
     setting: dict[str, Any]
 
     def explain(self) -> str:
@@ -77,7 +78,7 @@ class KnobsResult:
             f"{first}, {_points(chosen)} with {chosen.products:.0f} products, {chosen.latency_us:.1f} µs and "
             f"{chosen.size_mb:.1f} MB (most precise: {best.describe()}, {_points(best)}, {best.latency_us:.1f} µs, "
             f"{best.size_mb:.1f} MB). {self.n_blocks} blocks; labels were trained once, on rows routed to "
-            f"{self.trained_route} blocks, and served each way."
+            f"{self.taught_blocks} blocks, and served each way."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -132,7 +133,7 @@ def tune_knobs(
     settings = tuple(_settings(model, problem.base, split, routes, prunes))
     chosen = _choose(settings, limits, tolerance)
     setting = problem.describe() | {"weights": "shared", "held_out_rows": split.X_held_out.shape[0]}
-    counts = model.partition_.n_blocks_, min(model._route("shared"), model.partition_.n_blocks_)
+    counts = model.partition_.n_blocks_, min(TAUGHT_BLOCKS, model.partition_.n_blocks_)
     result = KnobsResult(settings, chosen, limits, float(tolerance), problem.task.ks, *counts, setting)
     problem.reporter.say(result.explain())
     return result
