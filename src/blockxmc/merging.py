@@ -1,82 +1,179 @@
-"""How far block probabilities should speak in a label's score, and what a score means: both fitted on held-out rows."""
+"""What a label's score is made of, and what it means: fitted on held-out rows.
+
+    score = (margin + 1) * (1 + stretch / n ** 0.25) - 1 + likeness * cos + slope * log(p)
+
+n is how many training rows carry the label, cos the cosine of the row to the mean of those rows, p the summed probability
+of the visited blocks that list the label. Regularisation holds back the margins of labels with few positives, which
+stretching makes up for (a margin of -1, where the hinge says no, stays what it is); the mean row knows words that too few
+positives could not teach the margin to tell apart. Both are linear in the row and vanish in the weights that are served.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from blockxmc import metrics
-from blockxmc._matrix import take_rows
 from blockxmc.blocks import Blocks
 from blockxmc.routing import Router
-from blockxmc.scoring import PackedScorer, Scorer
+from blockxmc.scoring import Scorer
+from blockxmc.weights import F32, LinearWeights
 
-SLOPES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5)
+SLOPES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
+STRETCHES = (0.0, 0.5, 1.0, 2.0)
+LIKENESSES = (0.0, 0.5, 1.0)
+# Of a row's candidates those that this slope ranks highest are ranked by all settings.
+MIDDLE_SLOPE, LOOKED_AT = 0.2, 32
 # A difference in mean P@k (0..1) is taken for chance below this over the root of the number of rows.
 NOISE = 0.05
-# Where nothing is held out: margins count alone, and a margin of 0 means even odds.
-UNFITTED = (0.0, (2.0, 0.0))
 # Scored candidates that a curve with two parameters needs at most.
 CALIBRATION_PAIRS = 500_000
 
 
 @dataclass(frozen=True)
+class Mix:
+    """How much counts beside a label's margin in its score."""
+
+    slope: float = 0.0  # of the logarithm of the probability of its blocks
+    stretch: float = 0.0  # for being rare
+    likeness: float = 0.0  # to the mean of its positives
+
+
+@dataclass(frozen=True)
 class Merging:
-    """How many blocks a row visits, how much their probabilities count, and the curve from scores to probabilities."""
+    """How many blocks a row visits, what makes up a score, and the curve from scores to probabilities."""
 
     route: int
-    slope: float
-    calibration: tuple[float, float]
+    mix: Mix = Mix()
+    # Where nothing is held out, a margin of 0 means even odds.
+    calibration: tuple[float, float] = (2.0, 0.0)
+
+
+def rarity_of(Y: sparse.csr_array) -> F32:
+    """How much stretch each label gets: ``n ** -0.25`` for n positives.
+
+    >>> rarity_of(sparse.csr_array([[1, 0], [0, 0]])).tolist()
+    [1.0, 1.0]
+    """
+    return np.asarray(np.maximum(np.bincount(Y.indices, minlength=Y.shape[1]), 1) ** -0.25, np.float32)
+
+
+def mixed(weights: LinearWeights, means: LinearWeights, rarity: F32, mix: Mix) -> LinearWeights:
+    """Weights whose scores are those of the mix, but for the blocks' part in it."""
+    return weights.adjusted(1 + np.float32(mix.stretch) * rarity, means, mix.likeness)
 
 
 def fit_merging(
-    router: Router, scorer: Scorer, routes: Sequence[int], X: sparse.csr_array, Y: sparse.csr_array, threads: int
+    router: Router,
+    scorer: Scorer,
+    means: Scorer | None,
+    rarity: F32,
+    routes: Sequence[int],
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    threads: int,
 ) -> Merging:
     """What ranks the labels of these rows best; a longer route has to pay for itself.
 
-    The rows must be new to router and scorer.
+    The rows must be new to router, scorer and ``means``, which scores a label by its mean row (None: no likeness, and
+    margins count alone); ``rarity`` is that of each label.
     """
-    chosen, best = Blocks(router, scorer, routes[0]), -np.inf
+    best: tuple[float, Merging, _Candidates] | None = None
     for route in routes:
-        model = Blocks(router, scorer, route, _slope(router, scorer, route, X, Y, threads))
-        found = _quality(model, X, Y, threads)
-        if found > best + NOISE / np.sqrt(X.shape[0]):
-            chosen, best = model, found
-    candidates = chosen.cost(take_rows(X, np.arange(min(64, X.shape[0]))), threads)["candidates"]
-    some = np.arange(min(X.shape[0], 1 + int(CALIBRATION_PAIRS / max(candidates, 1))))
-    calibration = _calibrate(chosen.scores(take_rows(X, some), threads), take_rows(Y, some))
-    return Merging(chosen.route, chosen.slope, calibration)
+        seen = _Candidates.of(Blocks(router, scorer, route), means, rarity, X, Y, threads)
+        mix = Mix() if means is None else _mix(seen)
+        quality = seen.quality(mix)
+        if best is None or quality > best[0] + NOISE / np.sqrt(X.shape[0]):
+            best = quality, Merging(route, mix), seen
+    assert best is not None
+    _, merging, seen = best
+    return replace(merging, calibration=seen.calibration(merging.mix, Y))
 
 
-def _slope(router: Router, scorer: Scorer, route: int, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> float:
-    """A mean of the slopes tried, in which those that rank nearly as well as the best count nearly as much.
+def _mix(seen: _Candidates) -> Mix:
+    """A mean of the mixes tried, in which those that rank nearly as well as the best count nearly as much.
 
-    A thousand rows tell two neighbouring slopes apart by chance as often as by merit; the mean is steadier than the best.
+    A thousand rows tell neighbouring mixes apart by chance as often as by merit; the mean is steadier than the best.
     """
-    if not isinstance(scorer, PackedScorer) or router.scorer is None:
-        return 0.0
-    quality = np.array([_quality(Blocks(router, scorer, route, slope), X, Y, threads) for slope in SLOPES])
-    votes = np.exp((quality - quality.max()) * np.sqrt(X.shape[0]) / NOISE)
-    slope = float(votes @ np.array(SLOPES) / votes.sum())
-    return slope if slope >= SLOPES[1] / 2 else 0.0
+    tried = np.array(list(product(SLOPES, STRETCHES, LIKENESSES)))
+    quality = np.array([seen.quality(Mix(*each)) for each in tried])
+    votes = np.exp((quality - quality.max()) * np.sqrt(seen.right.shape[0]) / NOISE)
+    slope, stretch, likeness = (votes @ tried / votes.sum()).tolist()
+    return Mix(slope if slope >= SLOPES[1] / 2 else 0.0, stretch, likeness)
 
 
-def _quality(model: Blocks, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> float:
-    labels, _ = model.topk(X, 5, threads)
-    return float(np.mean([metrics.precision_at_k(Y, labels, k) for k in (1, 3, 5)]))
+@dataclass(frozen=True)
+class _Terms:
+    """What makes up the scores of some pairs of row and label."""
+
+    margin: F32
+    rarity: F32
+    likeness: F32
+    block: F32
+
+    def scores(self, mix: Mix) -> F32:
+        stretched = (self.margin + 1) * (1 + np.float32(mix.stretch) * self.rarity) - 1
+        out: F32 = stretched + np.float32(mix.likeness) * self.likeness + np.float32(mix.slope) * self.block
+        return out
 
 
-def _calibrate(scores: sparse.csr_array, Y: sparse.csr_array) -> tuple[float, float]:
-    """Scale and shift of the logistic curve from a candidate's score to the chance that it is right."""
-    rows = np.repeat(np.arange(Y.shape[0]), np.diff(scores.indptr))
-    right = np.asarray(Y[rows, scores.indices]).ravel() > 0
-    # Scores of labels that no visited block lists lie far below all others and say nothing about the curve.
-    near = scores.data > np.median(scores.data) - 20 if scores.nnz else np.zeros(0, bool)
-    if right[near].all() or not right[near].any():
-        return UNFITTED[1]
-    curve = LogisticRegression(C=1e6).fit(scores.data[near, None].astype(np.float64), right[near])
-    return float(max(curve.coef_[0, 0], 1e-3)), float(curve.intercept_[0])
+@dataclass(frozen=True)
+class _Candidates:
+    """All candidates of some rows, and the few of each row that may be its best."""
+
+    pattern: sparse.csr_array  # rows x labels: the pairs that ``all`` is about
+    all: _Terms
+    few: _Terms  # rows x few; margin -inf where a row has no so many candidates
+    right: NDArray[np.bool_]  # rows x few
+
+    @classmethod
+    def of(
+        cls, blocks: Blocks, means: Scorer | None, rarity: F32, X: sparse.csr_array, Y: sparse.csr_array, threads: int
+    ) -> _Candidates:
+        margins = blocks.scores(X, threads)
+        likeness = block = np.zeros_like(margins.data)
+        if means is not None:
+            likeness = replace(blocks, scorer=means).scores(X, threads).data
+            block = replace(blocks, slope=1.0).scores(X, threads).data - margins.data
+            blocks = replace(blocks, slope=MIDDLE_SLOPE)
+        labels, _ = blocks.topk(X, min(LOOKED_AT, Y.shape[1]), threads)
+        rows, there = np.arange(X.shape[0]), labels >= 0
+        keys = np.repeat(rows, np.diff(margins.indptr)) * Y.shape[1] + margins.indices
+        places = np.searchsorted(keys, (rows[:, None] * Y.shape[1] + labels)[there])
+
+        def of_few(values: F32, elsewhere: float = 0.0) -> F32:
+            out = np.full(labels.shape, elsewhere, np.float32)
+            out[there] = values[places]
+            return out
+
+        of_all = _Terms(margins.data, rarity[margins.indices], likeness, block)
+        few = _Terms(of_few(of_all.margin, -np.inf), of_few(of_all.rarity), of_few(likeness), of_few(block))
+        right = np.zeros(labels.shape, bool)
+        right[there] = _is_right(Y, np.nonzero(there)[0], labels[there])
+        return cls(margins, of_all, few, right)
+
+    def quality(self, mix: Mix) -> float:
+        """Mean of P@1, P@3 and P@5 if scores are made up like this."""
+        right = np.take_along_axis(self.right, np.argsort(-self.few.scores(mix), axis=1)[:, :5], axis=1)
+        return float(np.mean([right[:, :k].sum() / (k * len(right)) for k in (1, 3, 5)]))
+
+    def calibration(self, mix: Mix, Y: sparse.csr_array) -> tuple[float, float]:
+        """Scale and shift of the logistic curve from a candidate's score to the chance that it is right."""
+        rows = np.repeat(np.arange(Y.shape[0]), np.diff(self.pattern.indptr))
+        scores = self.all.scores(mix)[:CALIBRATION_PAIRS]
+        right = _is_right(Y, rows[:CALIBRATION_PAIRS], self.pattern.indices[:CALIBRATION_PAIRS])
+        # Scores of labels that no visited block lists lie far below all others and say nothing about the curve.
+        near = scores > np.median(scores) - 20 if scores.size else np.zeros(0, bool)
+        if right[near].all() or not right[near].any():
+            return Merging.calibration
+        curve = LogisticRegression(C=1e6).fit(scores[near, None].astype(np.float64), right[near])
+        return float(max(curve.coef_[0, 0], 1e-3)), float(curve.intercept_[0])
+
+
+def _is_right(Y: sparse.csr_array, rows: NDArray[np.intp], labels: NDArray[np.integer]) -> NDArray[np.bool_]:
+    return np.asarray(Y[rows, labels]).ravel() > 0

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.preprocessing import normalize
 
 from blockxmc._linear import typical_length
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.sklearn_adapter import OpaqueWeights, constants
 from blockxmc.partition import Partitioner, choice
+from blockxmc.partition.start import label_vectors
 from blockxmc.progress import Reporter, Shifted
 from blockxmc.routing import Router
 from blockxmc.scoring import Scorer
@@ -41,6 +43,8 @@ CAPTURED_FLOOR = 0.9
 COMMON_BLOCKS = 8
 # Weights of the router below this are dropped: it only has to rank blocks.
 ROUTER_PRUNE = 0.1
+# A label's mean row, at unit length, loses what is smaller than this: it only seconds the weights that were learned.
+MEAN_PRUNE = 0.1
 # Random rows that tell a block of the router what is not its own, beside the rows of a few other blocks.
 ROUTER_SAMPLE = 4096
 
@@ -181,6 +185,23 @@ def train_shared(
             job = learner._job(threads, Shifted(phase, sum(part.n_labels for part in parts)), seed)
             parts.append(learner._train(X, sparse.csr_array(own[:, some]), job, rows=rows))  # type: ignore[call-arg]
     return SharedWeights(_joined(parts, np.argsort(order)), pairs / max(X.shape[0] * labels.size, 1))
+
+
+def mean_weights(
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    reporter: Reporter,
+    *,
+    threads: int,
+    labels: NDArray[np.intp] | None = None,
+) -> LinearWeights:
+    """The mean row of each label's positives as its weights, small ones left out: a score is the cosine of a row to it."""
+    with reporter.phase("label means", Y.shape[1]) as phase:
+        means = normalize(label_vectors(X, Y, np.arange(Y.shape[1], dtype=np.int32), threads=threads, phase=phase))
+    means.data[abs(means.data) < MEAN_PRUNE] = 0
+    means.eliminate_zeros()
+    means.data /= np.float32(typical_length(X))
+    return LinearWeights(sparse.csr_array(means.T), np.zeros(Y.shape[1], np.float32))
 
 
 def with_labels(

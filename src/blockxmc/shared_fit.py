@@ -17,7 +17,7 @@ from blockxmc import metrics
 from blockxmc._matrix import take_rows
 from blockxmc.blocks import Blocks
 from blockxmc.learners._learner import Learner
-from blockxmc.merging import UNFITTED, fit_merging
+from blockxmc.merging import Merging, fit_merging, mixed, rarity_of
 from blockxmc.partition import Partitioner
 from blockxmc.progress import Reporter
 from blockxmc.routing import assess_routing
@@ -25,12 +25,14 @@ from blockxmc.shared import (
     TAUGHT_BLOCKS,
     cover_all_labels,
     make_router,
+    mean_weights,
     outside_violations,
     pack_shared,
     train_shared,
     visits_of,
     with_labels,
 )
+from blockxmc.weights import LinearWeights
 
 # With fewer rows nothing is held out.
 MIN_ROWS = 200
@@ -76,18 +78,24 @@ def fit_shared(
     scorer = pack_shared(shared.weights, clusters, **sizes)
     if not held_out.any():
         cost |= _too_few_rows(X, Y, assignment, clusters, routes[0], threads)
-        return Blocks(router, scorer, routes[0], *UNFITTED), cost
+        return Blocks(router, scorer, routes[0], calibration=Merging.calibration), cost
     rows = np.flatnonzero(held_out)
     new_X, new_Y = take_rows(X, rows), take_rows(Y, rows)
-    merging = fit_merging(router, scorer, routes, new_X, new_Y, threads)
+    weights, rarity = shared.weights, rarity_of(Y)
+    linear = isinstance(weights, LinearWeights)
+    means = pack_shared(mean_weights(X, shown, reporter, threads=threads), clusters, **sizes) if linear else None
+    merging = fit_merging(router, scorer, means, rarity, routes, new_X, new_Y, threads)
     cost["candidate_recall"] = metrics.candidate_recall(new_Y, (routed[rows, : merging.route], clusters))
     cost["router_accuracy"] = float((routed[rows, 0] == assignment[rows]).mean())
     labels = robbed_labels(Y, held_out)
     if labels.size:
         visits = visits_of(assignment, taught, len(clusters))
         again = train_shared(learner, X, Y, visits, clusters, reporter, labels=labels, **options)
-        scorer = pack_shared(with_labels(shared.weights, labels, again.weights), clusters, **sizes)
-    return Blocks(router, scorer, merging.route, merging.slope, merging.calibration), cost
+        weights = with_labels(weights, labels, again.weights)
+    if isinstance(weights, LinearWeights):
+        weights = mixed(weights, mean_weights(X, Y, reporter, threads=threads), rarity, merging.mix)
+    scorer = pack_shared(weights, clusters, **sizes)
+    return Blocks(router, scorer, merging.route, merging.mix.slope, merging.calibration), cost
 
 
 def held_out_rows(n: int, seed: int) -> NDArray[np.bool_]:

@@ -12,6 +12,7 @@ from blockxmc import shared as shared_module
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
 from blockxmc.learners.sklearn_adapter import as_learner
+from blockxmc.merging import Mix
 from blockxmc.progress import Reporter
 from blockxmc.scoring import Routed, Scorer
 from blockxmc.shared import common_labels, cover_all_labels, pack_shared, train_shared, visits_of, with_labels
@@ -211,11 +212,12 @@ def test_held_out_rows_teach_no_label_before_merging(monkeypatch):
     seen = []
     fit_merging = shared_fit.fit_merging
 
-    def spy(router, scorer, route, new_X, new_Y, threads):
+    def spy(router, scorer, means, rarity, routes, new_X, new_Y, threads):
         seen.append((scorer, new_X))
-        return fit_merging(router, scorer, route, new_X, new_Y, threads)
+        return fit_merging(router, scorer, means, rarity, routes, new_X, new_Y, threads)
 
     monkeypatch.setattr(shared_fit, "fit_merging", spy)
+    monkeypatch.setattr(merging, "_mix", lambda candidates: Mix())
     monkeypatch.setattr(shared_fit, "LEAST", 20)
     clf = BlockwiseClassifier(n_blocks=3).fit(X, Y)
     held_out = shared_fit.held_out_rows(600, 0)
@@ -269,16 +271,6 @@ def test_the_default_does_not_mind_how_long_rows_are(factor):
     again, same = BlockwiseClassifier(n_blocks=4).fit(scaled, Y).predict_topk(scaled, 3)
     assert (again == labels).mean() > 0.95
     np.testing.assert_allclose(same, scores, atol=0.1)  # the solver stops where it may, not at the same point
-
-
-@pytest.mark.parametrize(("gain", "expected"), [(0.0, 2), (0.001, 2), (0.05, 4)])
-def test_a_longer_route_has_to_pay_for_itself(monkeypatch, gain, expected):
-    monkeypatch.setattr(merging, "_quality", lambda model, X, Y, threads: 0.5 + gain * (model.route == 4))
-    X, Y = blocky(n=400, n_labels=30)
-    clf = BlockwiseClassifier(n_blocks=5, route=2).fit(X, Y)
-    found = merging.fit_merging(clf.blocks_.router, clf.blocks_.scorer, [2, 4], X, Y, 1)
-    assert found.route == expected
-    assert found.slope == pytest.approx(np.mean(merging.SLOPES))  # all slopes are equally good here
 
 
 def test_labels_that_lost_nothing_are_not_trained_again(monkeypatch):

@@ -1,0 +1,79 @@
+"""What a label's score is made of, and how that is chosen."""
+
+import numpy as np
+import pytest
+from helpers import blocky
+from scipy import sparse
+from sklearn.preprocessing import normalize
+
+from blockxmc import BlockwiseClassifier, merging, metrics, shared_fit
+from blockxmc.merging import Mix, rarity_of
+from blockxmc.shared import MEAN_PRUNE
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(0.0, 2), (0.001, 2), (0.05, 4)])
+def test_a_longer_route_has_to_pay_for_itself(monkeypatch, gain, expected):
+    X, Y = blocky(n=400, n_labels=30)
+    blocks = BlockwiseClassifier(n_blocks=5, route=2).fit(X, Y).blocks_
+    of, route_of = merging._Candidates.of, {}
+
+    def spy(blocks, *rest):
+        seen = of(blocks, *rest)
+        route_of[id(seen)] = blocks.route
+        return seen
+
+    monkeypatch.setattr(merging._Candidates, "of", spy)
+    monkeypatch.setattr(merging._Candidates, "quality", lambda seen, mix: 0.5 + gain * (route_of[id(seen)] == 4))
+    found = merging.fit_merging(blocks.router, blocks.scorer, blocks.scorer, rarity_of(Y), [2, 4], X, Y, 1)
+    assert found.route == expected
+    # All mixes are equally good here.
+    assert found.mix.slope == pytest.approx(np.mean(merging.SLOPES))
+    assert found.mix.stretch == pytest.approx(np.mean(merging.STRETCHES))
+    assert found.mix.likeness == pytest.approx(np.mean(merging.LIKENESSES))
+
+
+def test_served_scores_are_the_mix_of_margin_rarity_likeness_and_blocks(monkeypatch):
+    X, Y = blocky(n=400, n_labels=30)
+    X = sparse.csr_array(normalize(X)).astype(np.float32)
+    mix = Mix(slope=0.3, stretch=1.5, likeness=0.7)
+    monkeypatch.setattr(merging, "_mix", lambda candidates: mix)
+    monkeypatch.setattr(shared_fit, "LOST", 1.0)
+    kept = {}
+    train = shared_fit.train_shared
+    monkeypatch.setattr(shared_fit, "train_shared", lambda *a, **k: kept.setdefault("weights", train(*a, **k)))
+    clf = BlockwiseClassifier(n_blocks=4, route=2).fit(X, Y)
+    plain = kept["weights"].weights.scores(X)
+    means = normalize((Y.T @ X).toarray())
+    means[abs(means) < MEAN_PRUNE] = 0
+    count = Y.sum(axis=0)
+    expected = (plain + 1) * (1 + 1.5 / np.maximum(count, 1) ** 0.25) - 1 + 0.7 * (X @ means.T)
+    # What the blocks add is the router's: it is left to the tests of scoring, which serve the mixed weights.
+    alone = clf.blocks_.scorer.scores(X, None).toarray()
+    assert clf.blocks_.slope == 0.3
+    np.testing.assert_allclose(alone[:, count > 0], expected[:, count > 0], rtol=2e-2, atol=2e-2)  # half precision
+
+
+def test_rows_whose_rare_labels_are_held_back_ask_for_stretch():
+    """Margins of the rare label are half of what they should be: only a stretch ranks it first where it is right."""
+    margin = np.tile(np.array([[-0.3, -0.2], [-0.9, -0.3]], np.float32), (50, 1))
+    right = np.tile(np.array([[True, False], [False, True]]), (50, 1))
+    rarity = np.tile(np.array([[1.0, 0.1]], np.float32), (100, 1))
+    nothing = np.zeros_like(margin)
+    terms = merging._Terms(margin, rarity, nothing, nothing)
+    seen = merging._Candidates(sparse.csr_array((100, 2)), terms, terms, right)
+    assert seen.quality(Mix(stretch=2.0)) > seen.quality(Mix())
+    assert merging._mix(seen).stretch > 0.5
+
+
+def test_precision_of_a_mix_is_that_of_its_ranking():
+    rng = np.random.default_rng(0)
+    parts = [rng.random((40, 7), np.float32) for _ in range(4)]
+    terms = merging._Terms(*parts)
+    right = rng.random((40, 7)) < 0.3
+    mix = Mix(0.4, 1.2, 0.6)
+    scores = (parts[0] + 1) * (1 + 1.2 * parts[1]) - 1 + 0.6 * parts[2] + 0.4 * parts[3]
+    np.testing.assert_allclose(terms.scores(mix), scores, rtol=1e-5)
+    order = np.argsort(-scores, axis=1)
+    expected = np.mean([metrics.precision_at_k(sparse.csr_array(right), order, k) for k in (1, 3, 5)])
+    found = merging._Candidates(sparse.csr_array((40, 7)), terms, terms, right).quality(mix)
+    assert found == pytest.approx(expected)
