@@ -1,4 +1,4 @@
-"""blockxmc's default, served with the number of visited blocks it chose itself and with others."""
+"""blockxmc's default, served as it comes and with fixed numbers of visited blocks."""
 
 from dataclasses import replace
 
@@ -26,9 +26,9 @@ def serve(_, model, X):
     single = [sparse.csr_array(row) for row in single_rows(sparse.csr_matrix(X))]
     arrays = [(row.indices, row.data) for row in single]
     most = loaded.partition_.n_blocks_
-    routes = {"default": default.route} | {f"route {b}": b for b in ROUTES if b != default.route and b <= most}
-    for name, route in routes.items():
-        loaded.blocks_ = replace(default, route=route)
+    settings = {"default": default} | {f"route {b}": replace(default, route=b, mass=1.0) for b in ROUTES if b <= most}
+    for name, blocks in settings.items():
+        loaded.blocks_ = blocks
         calls = {
             "one_us": (lambda row: loaded.predict_one(*row, TOP), arrays),
             "one_topk_us": (lambda row: loaded.predict_topk(row, TOP), single),

@@ -121,7 +121,7 @@ class PackedModel:
     ) -> None: ...
     def one(self, indices: I32, values: F32, blocks: I32 | None, k: int) -> tuple[I64, F32]: ...
     def one_routed(
-        self, router: PackedModel, indices: I32, values: F32, b: int, slope: float, k: int
+        self, router: PackedModel, indices: I32, values: F32, b: int, slope: float, mass: float, k: int
     ) -> tuple[I64, F32]: ...
     def topk(
         self, indptr: I64, indices: I32, data: F32, blocks: I32 | None, labels: I64, scores: F32, threads: int
@@ -134,13 +134,14 @@ class PackedModel:
         data: F32,
         b: int,
         slope: float,
+        mass: float,
         labels: I64,
         scores: F32,
         threads: int,
     ) -> None: ...
     def candidates(self, blocks: I32 | None, threads: int) -> I64: ...
     def routes(
-        self, router: PackedModel, indptr: I64, indices: I32, data: F32, b: int, slope: float, threads: int
+        self, router: PackedModel, indptr: I64, indices: I32, data: F32, b: int, slope: float, mass: float, threads: int
     ) -> tuple[I32, F32]: ...
     def scores(
         self,

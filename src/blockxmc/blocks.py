@@ -32,6 +32,8 @@ F32 = NDArray[np.float32]
 class Blocks:
     """Router and weights of one partition: a row visits ``route`` blocks and is scored on their labels.
 
+    With a ``mass`` below 1 it visits fewer: as many, best first, as have that share of the probability of all ``route``.
+
     ``slope`` is how much a block's log-probability counts in the scores of its labels; ``calibration`` (scale, shift)
     turns scores into probabilities, ``sigmoid(scale * score + shift)``. Without it scores are the base's margins.
     """
@@ -41,6 +43,7 @@ class Blocks:
     route: int
     slope: float = 0.0
     calibration: tuple[float, float] | None = None
+    mass: float = 1.0
     common: sparse.csr_array | None = None  # features x blocks (or x 1 for all): added to all scores of a row alike
 
     def __post_init__(self) -> None:
@@ -54,7 +57,7 @@ class Blocks:
         """None where there is one block only: nothing to route."""
         if self.router.scorer is None:
             return None
-        return Routed(self.router.scorer, self.scorer, self.route, self.slope)
+        return Routed(self.router.scorer, self.scorer, self.route, self.slope, self.mass)
 
     def topk(self, X: sparse.csr_array, k: int, threads: int) -> TopK:
         """Best k labels of each row."""
@@ -133,6 +136,7 @@ class Blocks:
             "scorer": self.scorer.state(),
             "route": self.route,
             "slope": self.slope,
+            "mass": self.mass,
             "calibration": None if self.calibration is None else list(self.calibration),
             "common": self.common,
         }
@@ -143,7 +147,8 @@ class Blocks:
         router, scorer = Router.from_state(state["router"]), Scorer.from_state(state["scorer"])
         scale_shift = state["calibration"]
         calibration = None if scale_shift is None else (float(scale_shift[0]), float(scale_shift[1]))
-        return cls(router, scorer, int(state["route"]), float(state["slope"]), calibration, state["common"])
+        how = {"slope": float(state["slope"]), "mass": float(state.get("mass", 1.0))}
+        return cls(router, scorer, int(state["route"]), calibration=calibration, common=state["common"], **how)
 
 
 def common_terms(weights: Sequence[Weights], n_features: int) -> sparse.csr_array | None:

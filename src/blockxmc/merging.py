@@ -10,7 +10,6 @@ positives could not teach the margin to tell apart. Both are linear in the row a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -20,7 +19,6 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from blockxmc.blocks import Blocks
-from blockxmc.routing import Router
 from blockxmc.scoring import Scorer
 from blockxmc.weights import F32, LinearWeights
 
@@ -46,9 +44,8 @@ class Mix:
 
 @dataclass(frozen=True)
 class Merging:
-    """How many blocks a row visits, what makes up a score, and the curve from scores to probabilities."""
+    """What makes up a score, and the curve from scores to probabilities."""
 
-    route: int
     mix: Mix = Mix()
     # Where nothing is held out, a margin of 0 means even odds.
     calibration: tuple[float, float] = (2.0, 0.0)
@@ -69,30 +66,16 @@ def mixed(weights: LinearWeights, means: LinearWeights, rarity: F32, mix: Mix) -
 
 
 def fit_merging(
-    router: Router,
-    scorer: Scorer,
-    means: Scorer | None,
-    rarity: F32,
-    routes: Sequence[int],
-    X: sparse.csr_array,
-    Y: sparse.csr_array,
-    threads: int,
+    blocks: Blocks, means: Scorer | None, rarity: F32, X: sparse.csr_array, Y: sparse.csr_array, threads: int
 ) -> Merging:
-    """What ranks the labels of these rows best; a longer route has to pay for itself.
+    """What ranks the labels of these rows best, among the candidates that ``blocks`` finds for them.
 
     The rows must be new to router, scorer and ``means``, which scores a label by its mean row (None: no likeness, and
     margins count alone); ``rarity`` is that of each label.
     """
-    best: tuple[float, Merging, _Candidates] | None = None
-    for route in routes:
-        seen = _Candidates.of(Blocks(router, scorer, route), means, rarity, X, Y, threads)
-        mix = Mix() if means is None else _mix(seen)
-        quality = seen.quality(mix)
-        if best is None or quality > best[0] + NOISE / np.sqrt(X.shape[0]):
-            best = quality, Merging(route, mix), seen
-    assert best is not None
-    _, merging, seen = best
-    return replace(merging, calibration=seen.calibration(merging.mix, Y))
+    seen = _Candidates.of(blocks, means, rarity, X, Y, threads)
+    mix = Mix() if means is None else _mix(seen)
+    return Merging(mix, seen.calibration(mix, Y))
 
 
 def _mix(seen: _Candidates) -> Mix:

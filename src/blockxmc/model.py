@@ -19,7 +19,7 @@ from blockxmc.partition import Partitioner
 from blockxmc.progress import Reporter
 from blockxmc.routing import Router, assess_routing
 from blockxmc.scoring import Scorer
-from blockxmc.shared import ROUTES, partition_for_shared
+from blockxmc.shared import partition_for_shared
 from blockxmc.shared_fit import fit_shared
 from blockxmc.weights import Weights
 
@@ -50,11 +50,13 @@ class BlockwiseClassifier(BlocksEstimator):
         its positives; one-vs-all bases only), ``"per-block"`` (the paper: a label has one vector per block, trained on
         the block's rows), ``"global"`` (one vector per label, trained on all rows; blocks only choose candidates) or
         ``"auto"`` (shared for one-vs-all bases, else per-block).
-    route : number of blocks a row visits, or ``"auto"`` (4 or 8 with shared weights, whichever held-out rows
-        call for, else 1).
+    route : number of blocks a row visits; or, with shared weights, a number below 1: the share of the router's
+        probability at which a row stops, twelve blocks at most; or ``"auto"`` (0.6 with shared weights, else 1 block).
     n_partitions : several partitions, each with shared weights, answer together by the mean of their probabilities: a few
         tenths of a point more precise, as many times as costly to train, and far slower to serve, since every candidate
         of every partition is averaged.
+    weight_bits : 16 keeps weights in half precision, 32 in full; ``"auto"``: 16 with shared weights, else 32. With shared
+        weights ``cost_["lost_to_half"]`` has the points of mean P@k that half precision costs on held-out rows.
     n_jobs : threads; None means all cores. Results do not depend on it.
 
     Examples
@@ -75,8 +77,9 @@ class BlockwiseClassifier(BlocksEstimator):
         n_blocks: int | str = "auto",
         lam: float | str = "auto",
         weights: Literal["auto", "shared", "per-block", "global"] = "auto",
-        route: int | str = "auto",
+        route: float | str = "auto",
         n_partitions: int = 1,
+        weight_bits: int | str = "auto",
         n_jobs: int | None = None,
         random_state: int | None = 0,
         verbose: int = 0,
@@ -88,6 +91,7 @@ class BlockwiseClassifier(BlocksEstimator):
         self.weights = weights
         self.route = route
         self.n_partitions = n_partitions
+        self.weight_bits = weight_bits
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -124,10 +128,12 @@ class BlockwiseClassifier(BlocksEstimator):
                 partition = partition_for_shared(X, Y, partitioner, reporter, **options)
             else:
                 partition = partitioner._fit(X, Y, reporter)
-            wanted = ROUTES if self.route == "auto" else (int(self.route),)
-            routes = sorted({min(route, partition.n_blocks_) for route in wanted})
-            blocks, cost = fit_shared(learner, X, Y, partition, routes, reporter, **options)
-            scores = f"{blocks.route} blocks visited, whose probabilities count {blocks.slope:.2g}"
+            half = self.weight_bits != 32
+            blocks, cost = fit_shared(learner, X, Y, partition, self.route, reporter, half=half, **options)
+            visited = f"{blocks.route} blocks" if blocks.mass == 1 else f"up to {blocks.route} blocks"
+            scores = f"{visited} visited, whose probabilities count {blocks.slope:.2g}"
+            if "lost_to_half" in cost:
+                scores += f"; half precision costs {cost['lost_to_half']:.2f} points of precision"
             reporter.say(_expectation(partition, cost, scores))
             partitions.append(partition)
             members.append(blocks)
@@ -171,7 +177,8 @@ class BlockwiseClassifier(BlocksEstimator):
         else:
             weights = train_blocks(learner, X, Y, assignment, clusters, reporter, threads=self._threads, seed=seed)
             common = common_terms(weights, X.shape[1])
-        scorer = Scorer.pack(weights, clusters, n_features=X.shape[1], n_labels=Y.shape[1])
+        sizes: Any = {"n_features": X.shape[1], "n_labels": Y.shape[1]}
+        scorer = Scorer.pack(weights, clusters, **sizes, half=self.weight_bits == 16)
         self.blocks_ = Blocks(router, scorer, route, common=common)
 
     def _weights_kind(self, learner: Learner) -> str:
@@ -181,6 +188,8 @@ class BlockwiseClassifier(BlocksEstimator):
                 f'weights="shared" needs a one-vs-all base: {name} trains labels together; use "per-block"'
             )
         kind = ("shared" if learner.one_vs_all else "per-block") if self.weights == "auto" else self.weights
+        if kind != "shared" and isinstance(self.route, (float, np.floating)):
+            raise BlockXMCError(f"route={self.route} is a share of probability, which needs shared weights")
         if kind != "shared" and self.n_partitions > 1:
             raise BlockXMCError(f"n_partitions={self.n_partitions} needs shared weights, whose scores can be averaged")
         return kind
@@ -188,13 +197,24 @@ class BlockwiseClassifier(BlocksEstimator):
     def _learner(self) -> Learner:
         if self.weights not in WEIGHTS:
             raise BlockXMCError(f"weights must be one of {', '.join(WEIGHTS)}, got {self.weights!r}")
-        if self.route != "auto" and (not isinstance(self.route, (int, np.integer)) or self.route < 1):
-            raise BlockXMCError(f'route must be "auto" or a number of blocks of at least 1, got {self.route!r}')
+        self._check_route()
+        if self.weight_bits not in ("auto", 16, 32):
+            raise BlockXMCError(f'weight_bits must be "auto", 16 or 32, got {self.weight_bits!r}')
         if not isinstance(self.n_partitions, (int, np.integer)) or self.n_partitions < 1:
             raise BlockXMCError(f"n_partitions must be a whole number of at least 1, got {self.n_partitions!r}")
         learner = as_learner(self.base, DiSMEC if self.weights in ("per-block", "global") else lean_dismec)
         learner._check_params()
         return learner
+
+    def _check_route(self) -> None:
+        route = self.route
+        if route == "auto" or (isinstance(route, (int, np.integer)) and route >= 1):
+            return
+        if not isinstance(route, (float, np.floating)) or not 0 < route < 1:
+            raise BlockXMCError(
+                'route must be "auto", a number of blocks of at least 1 or a share of probability between 0 and 1, '
+                f"got {route!r}"
+            )
 
     def _partitioner(self, number: int = 0) -> Partitioner:
         partitioner: Partitioner = Partitioner() if self.partitioner is None else clone(self.partitioner)

@@ -227,17 +227,19 @@ class Routed:
     that hold it (``exp(-max(0, 1 - margin)^2)``: a squared hinge router's), so labels of likelier blocks come first;
     blocks must then score a label alike, as shared and global weights do. A scorer with one block more than the router
     knows keeps the weights of labels that live in many blocks in that last block, which every row visits. Where both
-    are packed, routing and scoring are one call without Python in between.
+    are packed, routing and scoring are one call without Python in between. With a ``mass`` below 1, a row visits only as
+    many of the b blocks, best first, as it takes to reach that share of their probability; the others are -1.
     """
 
     router: Scorer
     scorer: Scorer
     b: int
     slope: float = 0.0
+    mass: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self._fused and (self.slope or self.scorer.n_blocks > self.router.n_labels):
-            raise BlockXMCError("a slope and common labels need linear weights")
+        if not self._fused and (self.slope or self.mass < 1 or self.scorer.n_blocks > self.router.n_labels):
+            raise BlockXMCError("a slope, a mass and common labels need linear weights")
 
     @property
     def _fused(self) -> bool:
@@ -248,7 +250,9 @@ class Routed:
         if isinstance(self.router, PackedScorer) and isinstance(self.scorer, PackedScorer):
             labels, scores = empty_topk(X.shape[0], k)
             args = self.scorer._args(X)
-            self.scorer._model.topk_routed(self.router._model, *args, self.b, self.slope, labels, scores, threads)
+            self.scorer._model.topk_routed(
+                self.router._model, *args, self.b, self.slope, self.mass, labels, scores, threads
+            )
             return labels, scores
         return self.scorer.topk(X, self.visits(X, threads=threads)[0], k, threads=threads)
 
@@ -257,9 +261,9 @@ class Routed:
         if isinstance(self.router, PackedScorer) and isinstance(self.scorer, PackedScorer):
             router, model = self.router._model, self.scorer._model
             try:
-                return model.one_routed(router, indices, values, self.b, self.slope, k)  # type: ignore[arg-type]
+                return model.one_routed(router, indices, values, self.b, self.slope, self.mass, k)  # type: ignore[arg-type]
             except TypeError:
-                return model.one_routed(router, *as_row(indices, values), self.b, self.slope, k)
+                return model.one_routed(router, *as_row(indices, values), self.b, self.slope, self.mass, k)
         return self.scorer.one(indices, values, self.router.one(indices, values, None, self.b)[0], k)
 
     def scores(self, X: sparse.csr_array, *, threads: int = 1) -> sparse.csr_array:
@@ -273,7 +277,7 @@ class Routed:
         """The blocks each row visits, best first, and their weights (None where they have none)."""
         if isinstance(self.router, PackedScorer) and isinstance(self.scorer, PackedScorer):
             args = self.scorer._args(X)
-            found = self.scorer._model.routes(self.router._model, *args, self.b, self.slope, threads)
+            found = self.scorer._model.routes(self.router._model, *args, self.b, self.slope, self.mass, threads)
             shape = (X.shape[0], found[0].size // max(X.shape[0], 1))
             return found[0].reshape(shape), found[1].reshape(shape)
         blocks = as_blocks(self.router.topk(X, None, self.b, threads=threads)[0])

@@ -17,6 +17,7 @@ from scipy import sparse
 from sklearn.preprocessing import normalize
 
 from blockxmc._linear import typical_length
+from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.sklearn_adapter import OpaqueWeights, constants
 from blockxmc.partition import Partitioner, choice
@@ -28,9 +29,11 @@ from blockxmc.weights import Ids, LinearWeights
 
 I32 = NDArray[np.int32]
 
-# Numbers of visited blocks among which held-out rows choose where the user leaves it open: a few small blocks find nearly
-# every label, and only where labels are very many do twice as many find more.
-ROUTES = (4, 8)
+# A row visits as many blocks, and at most the one, as it takes to reach the other share of the router's probability:
+# two or three where the router is sure, many where it is not, and no more than a fixed number finds as much.
+MOST_BLOCKS, ENOUGH_MASS = 12, 0.6
+# What it visits on average, about.
+USUAL_BLOCKS = 4
 # Of the blocks a row would visit, those whose labels learn from it. Half of what serving visits is enough: block
 # probabilities, merged into the scores, hold back labels that overrate rows they have not seen.
 TAUGHT_BLOCKS = 2
@@ -49,13 +52,30 @@ MEAN_PRUNE = 0.1
 ROUTER_SAMPLE = 4096
 
 
+def visiting(route: float | str, linear: bool = True) -> tuple[int, float]:
+    """How many blocks a row may visit, and the share of the router's probability at which it stops.
+
+    >>> visiting(4), visiting(0.9), visiting("auto"), visiting("auto", linear=False)
+    ((4, 1.0), (12, 0.9), (12, 0.6), (4, 1.0))
+    """
+    if route == "auto":
+        return (MOST_BLOCKS, ENOUGH_MASS) if linear else (USUAL_BLOCKS, 1.0)
+    if float(route) >= 1:
+        return int(route), 1.0
+    if not linear:
+        raise BlockXMCError(
+            f"route={route} is a share of probability, which needs a linear base: give a number of blocks"
+        )
+    return MOST_BLOCKS, float(route)
+
+
 def partition_for_shared(
     X: sparse.csr_array, Y: sparse.csr_array, options: Partitioner, reporter: Reporter, *, seed: int, threads: int
 ) -> Partitioner:
     """Many small blocks that start from clusters of labels; lambda keeps nine tenths of the positives where it is open."""
     n_blocks, lam = options.n_blocks, options.lam
     if n_blocks in ("auto", "cost"):
-        cheapest = choice.fewest_products(X, Y, None, "quadratic", seed=seed, threads=threads, visited=ROUTES[0])
+        cheapest = choice.fewest_products(X, Y, None, "quadratic", seed=seed, threads=threads, visited=USUAL_BLOCKS)
         n_blocks = cheapest.n_blocks
     start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)._fit(
         X, Y, reporter

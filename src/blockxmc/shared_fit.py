@@ -6,7 +6,7 @@ score means, and then teach the labels that missed them most. Nothing is trained
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from blockxmc.shared import (
     outside_violations,
     pack_shared,
     train_shared,
+    visiting,
     visits_of,
     with_labels,
 )
@@ -47,26 +48,26 @@ def fit_shared(
     X: sparse.csr_array,
     Y: sparse.csr_array,
     partition: Partitioner,
-    routes: Sequence[int],
+    route: float | str,
     reporter: Reporter,
     *,
     threads: int,
     seed: int,
+    half: bool = True,
 ) -> tuple[Blocks, dict[str, float]]:
     """Router and labels of one partition, and what its training and the held-out rows say about it.
 
-    ``routes`` are the numbers of visited blocks to choose among, ascending; held-out rows choose.
+    ``route`` is a number of blocks to visit, a share of the router's probability to reach, or ``"auto"``.
     """
     options: Any = {"threads": threads, "seed": seed}
-    sizes: Any = {"n_features": X.shape[1], "n_labels": Y.shape[1]}
+    sizes: Any = {"n_features": X.shape[1], "n_labels": Y.shape[1], "half": half}
     assignment = partition.assignment_
     clusters = cover_all_labels(Y, assignment, partition.label_clusters_)
     held_out = held_out_rows(X.shape[0], seed)
     router = make_router(X).fit(
         X, assignment, n_blocks=len(clusters), mask=~held_out, threads=threads, reporter=reporter
     )
-    routed = router.blocks(X, max(*routes, TAUGHT_BLOCKS), threads=threads)
-    taught = routed[:, :TAUGHT_BLOCKS]
+    taught = router.blocks(X, TAUGHT_BLOCKS, threads=threads)
     visits = visits_of(assignment, taught, len(clusters), ~held_out)
     shown = sparse.csr_array(sparse.diags_array((~held_out).astype(np.float32)) @ Y)
     shown.eliminate_zeros()
@@ -75,18 +76,23 @@ def fit_shared(
         "trained_pairs": shared.share_of_pairs,
         "outside_violations": outside_violations(shared, X, shown, visits, clusters),
     }
-    scorer = pack_shared(shared.weights, clusters, **sizes)
+    weights, linear = shared.weights, isinstance(shared.weights, LinearWeights)
+    most, mass = visiting(route, linear)
+    blocks = Blocks(router, pack_shared(weights, clusters, **sizes), min(most, len(clusters)), mass=mass)
     if not held_out.any():
-        cost |= _too_few_rows(X, Y, assignment, clusters, routes[0], threads)
-        return Blocks(router, scorer, routes[0], calibration=Merging.calibration), cost
+        cost |= _too_few_rows(X, Y, assignment, clusters, blocks.route, threads)
+        return replace(blocks, calibration=Merging().calibration), cost
     rows = np.flatnonzero(held_out)
-    new_X, new_Y = take_rows(X, rows), take_rows(Y, rows)
-    weights, rarity = shared.weights, rarity_of(Y)
-    linear = isinstance(weights, LinearWeights)
+    new_X, new_Y, rarity = take_rows(X, rows), take_rows(Y, rows), rarity_of(Y)
     means = pack_shared(mean_weights(X, shown, reporter, threads=threads), clusters, **sizes) if linear else None
-    merging = fit_merging(router, scorer, means, rarity, routes, new_X, new_Y, threads)
-    cost["candidate_recall"] = metrics.candidate_recall(new_Y, (routed[rows, : merging.route], clusters))
-    cost["router_accuracy"] = float((routed[rows, 0] == assignment[rows]).mean())
+    merging = fit_merging(blocks, means, rarity, new_X, new_Y, threads)
+    if half and linear:
+        exact = pack_shared(weights, clusters, **sizes | {"half": False})
+        merged = replace(blocks, slope=merging.mix.slope)
+        cost["lost_to_half"] = _mean_precision(replace(merged, scorer=exact), new_X, new_Y, threads)
+        cost["lost_to_half"] -= _mean_precision(merged, new_X, new_Y, threads)
+    cost["candidate_recall"] = _recall(blocks, new_X, new_Y, clusters, threads)
+    cost["router_accuracy"] = float((taught[rows, 0] == assignment[rows]).mean())
     labels = robbed_labels(Y, held_out)
     if labels.size:
         visits = visits_of(assignment, taught, len(clusters))
@@ -95,7 +101,7 @@ def fit_shared(
     if isinstance(weights, LinearWeights):
         weights = mixed(weights, mean_weights(X, Y, reporter, threads=threads), rarity, merging.mix)
     scorer = pack_shared(weights, clusters, **sizes)
-    return Blocks(router, scorer, merging.route, merging.mix.slope, merging.calibration), cost
+    return replace(blocks, scorer=scorer, slope=merging.mix.slope, calibration=merging.calibration), cost
 
 
 def held_out_rows(n: int, seed: int) -> NDArray[np.bool_]:
@@ -121,6 +127,19 @@ def robbed_labels(Y: sparse.csr_array, held_out: NDArray[np.bool_]) -> NDArray[n
     in_held_out = np.repeat(held_out, np.diff(Y.indptr))
     lost = np.bincount(Y.indices[in_held_out], minlength=Y.shape[1])
     return np.flatnonzero(lost > LOST * np.bincount(Y.indices, minlength=Y.shape[1]))
+
+
+def _recall(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, clusters: Any, threads: int) -> float:
+    """Share of the labels that the visited blocks list."""
+    visited = blocks.visited(X, threads)
+    # The block of the common labels comes first where there is one: it is visited by all and lists nothing.
+    return 1.0 if visited is None else metrics.candidate_recall(Y, (visited[:, -blocks.route :], clusters))
+
+
+def _mean_precision(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> float:
+    """Mean of P@1, P@3 and P@5 in points."""
+    labels, _ = blocks.topk(X, 5, threads)
+    return 100 * float(np.mean([metrics.precision_at_k(Y, labels, k) for k in (1, 3, 5)]))
 
 
 def _too_few_rows(

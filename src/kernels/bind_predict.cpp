@@ -133,13 +133,14 @@ Best one(const BoundModel &self, I32 indices, F32 values, std::optional<I32> blo
     });
 }
 
-Routing routing_of(const BoundModel &self, const BoundModel &router, int64_t b, float slope) {
+Routing routing_of(const BoundModel &self, const BoundModel &router, int64_t b, float slope, float mass) {
     expect(b >= 1 && router.model().n_labels <= self.model().n_blocks, "the router must choose among the scorer's blocks");
-    return {router.model(), self.model(), b, slope};
+    return {router.model(), self.model(), b, slope, mass};
 }
 
-Best one_routed(const BoundModel &self, const BoundModel &router, I32 indices, F32 values, int64_t b, float slope, int64_t k) {
-    const Routing routing = routing_of(self, router, b, slope);
+Best one_routed(const BoundModel &self, const BoundModel &router, I32 indices, F32 values, int64_t b, float slope,
+                float mass, int64_t k) {
+    const Routing routing = routing_of(self, router, b, slope, mass);
     const RowView x = row_view(indices, values);
     return best_of(k, [&](int64_t *labels, float *scores) {
         routed_one(routing, x, k, Scratch::of_this_thread(), labels, scores);
@@ -180,11 +181,11 @@ Visited visit(const Routing &routing, const CsrView &X, int threads) {
 }
 
 void topk_routed(const BoundModel &self, const BoundModel &router, I64 indptr, I32 indices, F32 data, int64_t b, float slope,
-                 Out2<int64_t> labels, Out2<float> scores, int threads) {
+                 float mass, Out2<int64_t> labels, Out2<float> scores, int threads) {
     nb::gil_scoped_release release;
     const CsrView X = csr_view(indptr, indices, data, 0);
     expect_results(X, labels, scores);
-    const Routing routing = routing_of(self, router, b, slope);
+    const Routing routing = routing_of(self, router, b, slope, mass);
     const Visited visited = visit(routing, X, threads);
     topk_batch(self.model(), X, routing.visits(visited.blocks.data(), visited.weights.data()),
                static_cast<int64_t>(labels.shape(1)), threads, labels.data(), scores.data());
@@ -192,11 +193,11 @@ void topk_routed(const BoundModel &self, const BoundModel &router, I64 indptr, I
 
 // The visited blocks (rows x width, flat) and their weights.
 auto routes(const BoundModel &self, const BoundModel &router, I64 indptr, I32 indices, F32 data, int64_t b, float slope,
-            int threads) {
+            float mass, int threads) {
     Visited visited;
     {
         nb::gil_scoped_release release;
-        visited = visit(routing_of(self, router, b, slope), csr_view(indptr, indices, data, 0), threads);
+        visited = visit(routing_of(self, router, b, slope, mass), csr_view(indptr, indices, data, 0), threads);
     }
     return std::make_tuple(to_numpy(std::move(visited.blocks)), to_numpy(std::move(visited.weights)));
 }
@@ -338,12 +339,14 @@ void bind_predict(nb::module_ &m) {
              exact("offsets"), exact("labels"), exact("bias"), exact("mass").none(), exact("keys"), exact("buckets"),
              exact("rows"), exact("arena"), "n_labels"_a, "half"_a)
         .def("one", &one, exact("indices"), exact("values"), exact("blocks").none(), "k"_a)
-        .def("one_routed", &one_routed, "router"_a, exact("indices"), exact("values"), "b"_a, "slope"_a, "k"_a)
+        .def("one_routed", &one_routed, "router"_a, exact("indices"), exact("values"), "b"_a, "slope"_a,
+             "mass"_a, "k"_a)
         .def("topk", &topk, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), exact("labels"),
              exact("scores"), "threads"_a)
         .def("topk_routed", &topk_routed, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a,
-             "slope"_a, exact("labels"), exact("scores"), "threads"_a)
-        .def("routes", &routes, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a, "slope"_a, "threads"_a)
+             "slope"_a, "mass"_a, exact("labels"), exact("scores"), "threads"_a)
+        .def("routes", &routes, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a, "slope"_a,
+             "mass"_a, "threads"_a)
         .def("candidates", &candidates, exact("blocks").none(), "threads"_a)
         .def("scores", &scores, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(),
              exact("weights").none(), "slope"_a, exact("out_indptr"), exact("labels"), exact("values"), "threads"_a)

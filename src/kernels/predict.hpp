@@ -277,11 +277,12 @@ inline void topk_one(const PackedModel &model, const RowView &x, const Visits &v
 // How routed rows visit a scorer: the router's best b labels are the blocks, and with a slope each weighs
 // exp(-max(0, 1 - margin)^2), its probability under a squared hinge router. A scorer with one block more than the router
 // knows keeps the weights of labels that live in many blocks in it: every row visits it first, so that its scores count, at
-// next to no weight, so that only the blocks which list such a label speak for it.
+// next to no weight, so that only the blocks which list such a label speak for it. A row whose best blocks have a share of
+// ``mass`` of the probability of all b visits no more of them (-1).
 struct Routing {
     const PackedModel &router, &model;
     int64_t b;
-    float slope;
+    float slope, mass;
 
     bool common() const { return model.n_blocks > router.n_labels; }
     int64_t width() const { return b + common(); }
@@ -295,11 +296,17 @@ struct Routing {
             *blocks++ = static_cast<int32_t>(router.n_labels);
             *weights++ = least;
         }
+        float total = 0;
         for (int64_t j = 0; j < b; ++j) {
             const float short_of = std::max(0.0f, 1.0f - margins[j]);
             blocks[j] = static_cast<int32_t>(best[j]);
             weights[j] = std::max(std::exp(-short_of * short_of), least);
+            total += weights[j];
         }
+        if (mass >= 1) return;
+        float visited = 0;
+        for (int64_t j = 0; j < b; visited += weights[j++])
+            if (j > 0 && visited >= mass * total) blocks[j] = -1;
     }
 };
 

@@ -212,9 +212,9 @@ def test_held_out_rows_teach_no_label_before_merging(monkeypatch):
     seen = []
     fit_merging = shared_fit.fit_merging
 
-    def spy(router, scorer, means, rarity, routes, new_X, new_Y, threads):
-        seen.append((scorer, new_X))
-        return fit_merging(router, scorer, means, rarity, routes, new_X, new_Y, threads)
+    def spy(blocks, means, rarity, new_X, new_Y, threads):
+        seen.append((blocks.scorer, new_X))
+        return fit_merging(blocks, means, rarity, new_X, new_Y, threads)
 
     monkeypatch.setattr(shared_fit, "fit_merging", spy)
     monkeypatch.setattr(merging, "_mix", lambda candidates: Mix())
@@ -288,3 +288,56 @@ def test_labels_learn_from_the_same_rows_whatever_the_route():
     X, Y = blocky(n=400, n_labels=12)
     one, four = (BlockwiseClassifier(n_blocks=5, route=route).fit(X, Y).cost_["trained_pairs"] for route in (1, 4))
     assert one == four
+
+
+@pytest.mark.parametrize("mass", [0.3, 0.6, 0.95])
+def test_a_row_visits_blocks_until_their_probability_is_enough(mass, tmp_path):
+    X, Y = blocky(n=400, n_labels=40)
+    clf = BlockwiseClassifier(n_blocks=8, route=mass).fit(X, Y)
+    blocks, p = clf.blocks_.router.route(X, 8)
+    assert clf.blocks_.route == 8
+    p = np.exp(-(np.maximum(0, 1 - np.take_along_axis(margins_of(clf.blocks_.router, X), blocks, 1)) ** 2))
+    before = np.cumsum(p, axis=1) - p
+    expected = np.where((before >= mass * p.sum(axis=1, keepdims=True)) & (np.arange(8) > 0), -1, blocks)
+    visited = clf.blocks_.visited(X, 1)[:, -8:]
+    assert_array_equal(visited, expected)
+    assert (visited < 0).any()
+    labels, scores = clf.predict_topk(X, 5)
+    for i in (0, 17, 399):
+        one = clf.predict_one(X[[i]].indices, X[[i]].data, 5)
+        assert_array_equal(one[0], labels[i])
+        assert_array_equal(one[1], scores[i])
+    clf.save(tmp_path / "m")
+    assert_array_equal(load(tmp_path / "m").predict_topk(X, 5)[0], labels)
+
+
+def margins_of(router, X):
+    return router.scorer.scores(X, None).toarray()
+
+
+@pytest.mark.parametrize("route", [0, -1, 1.5, 0.0, "many"])
+def test_a_route_that_makes_no_sense(route):
+    with pytest.raises(BlockXMCError, match="route"):
+        BlockwiseClassifier(route=route).fit(*blocky(n=30))
+
+
+def test_a_share_of_probability_needs_shared_and_linear_weights():
+    with pytest.raises(BlockXMCError, match="shared weights"):
+        BlockwiseClassifier(route=0.5, weights="per-block").fit(*blocky(n=30))
+    with pytest.raises(BlockXMCError, match="shared weights"):
+        BlockwiseClassifier(LEML(rank=2), route=0.5).fit(*blocky(n=30))
+    with pytest.raises(BlockXMCError, match="linear base"):
+        BlockwiseClassifier(DecisionTreeClassifier(), n_blocks=3, route=0.5).fit(*blocky(n=60))
+
+
+def test_weights_in_full_precision_are_twice_as_large_and_nearly_the_same():
+    X, Y = blocky(n=400, n_labels=40)
+    half, full = (BlockwiseClassifier(n_blocks=4, weight_bits=bits).fit(X, Y) for bits in ("auto", 32))
+    assert half.blocks_.scorer.half
+    assert not full.blocks_.scorer.half
+    assert half.blocks_.scorer.nbytes < full.blocks_.scorer.nbytes
+    np.testing.assert_allclose(half.decision_function(X).toarray(), full.decision_function(X).toarray(), atol=0.1)
+    assert abs(half.cost_["lost_to_half"]) < 2
+    assert "lost_to_half" not in full.cost_
+    with pytest.raises(BlockXMCError, match="weight_bits"):
+        BlockwiseClassifier(weight_bits=8).fit(X, Y)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from blockxmc.errors import BlockXMCError
@@ -77,7 +78,7 @@ def make_system(
             n_blocks = "paper" if blocks == "auto" else n_blocks
             estimator = BlockwiseClassifier.paper(learner, n_blocks=n_blocks, lam=scale)
         else:
-            visited = route if route == "auto" else _number("--route", route, int)
+            visited = route if route == "auto" else _number("--route", route, blocks_or_share)
             estimator = BlockwiseClassifier(learner, n_blocks=n_blocks, lam=scale, weights=weights, route=visited)
     elif system == "full":
         estimator = learner
@@ -93,7 +94,13 @@ def make_system(
     return _with_parameters(estimator, parameters or [])
 
 
-def _number(option: str, text: str, kind: type) -> Any:
+def blocks_or_share(text: str) -> float:
+    """``4`` is a number of blocks, ``0.6`` a share of the router's probability."""
+    number = float(text)
+    return int(number) if number.is_integer() else number
+
+
+def _number(option: str, text: str, kind: Callable[[str], Any]) -> Any:
     try:
         return kind(text)
     except ValueError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -45,7 +45,14 @@ def tune(
             "per-block for a tolerance, and for a limit shared where the base allows it.",
         ),
     ] = "auto",
-    route: Annotated[str, typer.Option("--route", help="Numbers of visited blocks to try.")] = "1,2,4,8",
+    route: Annotated[
+        str | None,
+        typer.Option(
+            "--route",
+            help="Numbers of visited blocks to try, and with shared weights shares of the router's probability.",
+            show_default="1,2,4,8,0.6",
+        ),
+    ] = None,
     prune: Annotated[
         str | None,
         typer.Option("--prune", help="Prunings to try with shared weights.", show_default="0.01,0.05,0.1,0.2"),
@@ -65,7 +72,7 @@ def tune(
     json: Json = False,
 ) -> None:
     """Choose lambda within a tolerance, as the paper does, or what keeps to a limit of products, time, size or recall."""
-    from blockxmc.cli.systems import make_base
+    from blockxmc.cli.systems import blocks_or_share, make_base
     from blockxmc.data import read_dataset
     from blockxmc.progress import reporter_for
     from blockxmc.tuning import tune_budget, tune_knobs, tune_lambda
@@ -76,7 +83,8 @@ def tune(
     learner = None if base is None else make_base(base)
     shared = _is_shared(weights, learner, limits)
     _refuse_strangers(shared, limits, {"--lams": lams, "--plot": plot, "--prune": prune, "--cache": cache})
-    routes, grid = _numbers("--route", route, int), None if lams is None else _numbers("--lams", lams)
+    grid = None if lams is None else _numbers("--lams", lams)
+    routes = {} if route is None else {"routes": _numbers("--route", route, blocks_or_share if shared else int)}
     common: dict[str, Any] = {
         "n_blocks": _blocks(blocks),
         "random_state": seed,
@@ -88,13 +96,13 @@ def tune(
     command = [str(data), *([] if base is None else ["--base", base]), *(["--seed", str(seed)] if seed else [])]
     if shared:
         levels = None if prune is None else _numbers("--prune", prune)
-        options = limits | {"tolerance": tolerance, "routes": routes, "prunes": levels}
+        options = limits | routes | {"tolerance": tolerance, "prunes": levels}
         with _naming(typed):
             table = tune_knobs(dataset.X, dataset.Y, learner, **options, **common)
         _show_knobs(table, command, json)
     elif limits:
         kinds = ("per-block", "global") if weights == "auto" else (weights,)
-        options = limits | {"routes": routes, "weights": kinds, "cache": cache}
+        options = limits | routes | {"weights": kinds, "cache": cache}
         with _naming(typed):
             found = tune_budget(dataset.X, dataset.Y, learner, **options, **common)
         _show_budget(found, command, json)
@@ -252,7 +260,7 @@ def _say(text: str) -> None:
     Console(highlight=False, soft_wrap=True).print(text, markup=False)
 
 
-def _numbers(option: str, text: str, kind: type = float) -> list[Any]:
+def _numbers(option: str, text: str, kind: Callable[[str], Any] = float) -> list[Any]:
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:

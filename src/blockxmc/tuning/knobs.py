@@ -21,14 +21,15 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.partition import Partitioner
 from blockxmc.progress import Phase
-from blockxmc.shared import TAUGHT_BLOCKS
+from blockxmc.scoring import PackedScorer
+from blockxmc.shared import ENOUGH_MASS, TAUGHT_BLOCKS, visiting
 from blockxmc.timing import _single_calls
 from blockxmc.tuning.evaluation import Split, measure_blocks
 from blockxmc.tuning.limits import UNITS, NoSettingError, bound, checked_limits
 from blockxmc.tuning.protocol import Problem, one_split
 from blockxmc.weights import LinearWeights
 
-ROUTES = (1, 2, 4, 8)
+ROUTES = (1, 2, 4, 8, ENOUGH_MASS)
 PRUNES = (0.01, 0.05, 0.1, 0.2)
 
 
@@ -36,7 +37,7 @@ PRUNES = (0.01, 0.05, 0.1, 0.2)
 class Knobs:
     """One setting and what held-out rows say about it. Precisions are in points (0..100)."""
 
-    route: int
+    route: float  # blocks to visit, or below 1 the share of the router's probability to reach
     prune: float | None  # None: the base has no such parameter
     precision: tuple[float, ...]  # one for each k
     candidates: float
@@ -96,8 +97,9 @@ def tune_knobs(
     size_mb: float | None = None,
     recall: float | None = None,
     tolerance: float = 2.0,
-    routes: Sequence[int] = ROUTES,
+    routes: Sequence[float] = ROUTES,
     prunes: Sequence[float] | None = None,
+    weight_bits: int | str = "auto",
     n_blocks: int | str = "auto",
     partitioner: Partitioner | None = None,
     random_state: int | None = 0,
@@ -120,15 +122,22 @@ def tune_knobs(
     from blockxmc.model import BlockwiseClassifier, lean_dismec  # here, since the model asks tuning for its lambda
 
     limits = checked_limits({"products": products, "latency_us": latency_us, "size_mb": size_mb, "recall": recall})
-    routes = sorted({int(route) for route in routes})
-    if not routes or routes[0] < 1:
-        raise BlockXMCError(f"routes must be whole numbers of at least 1, got {routes}")
+    routes = sorted({route if 0 < route < 1 else int(route) for route in routes}, key=lambda r: (0 < r < 1, r))
+    if not routes or min(routes) <= 0:
+        raise BlockXMCError(f"routes must be numbers of blocks, or shares between 0 and 1, got {routes}")
     problem = Problem.of(
         X, Y, lean_dismec() if base is None else base, (1, 3, 5), partitioner, random_state, n_jobs, verbose
     )
     split = Split(problem.task, problem.X, problem.Y, *one_split(problem, max_rows, sample=False))
     model = BlockwiseClassifier(
-        None, partitioner, n_blocks, weights="shared", n_jobs=n_jobs, random_state=random_state, verbose=verbose
+        None,
+        partitioner,
+        n_blocks,
+        weights="shared",
+        weight_bits=weight_bits,
+        n_jobs=n_jobs,
+        random_state=random_state,
+        verbose=verbose,
     )
     settings = tuple(_settings(model, problem.base, split, routes, prunes))
     chosen = _choose(settings, limits, tolerance)
@@ -140,7 +149,7 @@ def tune_knobs(
 
 
 def _settings(
-    model: Any, base: Learner, split: Split, routes: Sequence[int], prunes: Sequence[float] | None
+    model: Any, base: Learner, split: Split, routes: Sequence[float], prunes: Sequence[float] | None
 ) -> Iterator[Knobs]:
     """Every setting measured on the held-out rows."""
     if not hasattr(base, "prune"):
@@ -156,19 +165,21 @@ def _settings(
     for level in levels:
         trainings.rewind()
         model.set_params(base=Remembered(base, level, trainings)).fit(split.X, split.Y)
+        n_blocks, linear = model.partition_.n_blocks_, isinstance(model.blocks_.scorer, PackedScorer)
         for route in routes:
-            if route <= model.partition_.n_blocks_:
-                yield _measured(split, replace(model.blocks_, route=route), level)
+            if route <= n_blocks and (route >= 1 or linear):
+                most, mass = visiting(route)
+                yield _measured(split, replace(model.blocks_, route=min(most, n_blocks), mass=mass), route, level)
 
 
-def _measured(split: Split, blocks: Blocks, prune: float | None) -> Knobs:
+def _measured(split: Split, blocks: Blocks, route: float, prune: float | None) -> Knobs:
     found, X = measure_blocks(split, blocks), split.X_held_out
     start = time.process_time()
     blocks.topk(X, max(split.task.ks), 1)
     batch = (time.process_time() - start) / max(X.shape[0], 1) * 1e6
     router = 0 if blocks.router.scorer is None else blocks.router.scorer.nbytes
     return Knobs(
-        route=blocks.route,
+        route=route,
         prune=prune,
         precision=tuple(found["precision"]),
         **{name: found[name] for name in ("candidates", "products", "recall")},
