@@ -23,7 +23,7 @@ from blockxmc.scoring import Scorer
 from blockxmc.weights import F32, LinearWeights
 
 SLOPES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
-STRETCHES = (0.0, 0.5, 1.0, 2.0)
+STRETCHES = (0.0, 0.5, 1.0)
 LIKENESSES = (0.0, 0.5, 1.0)
 # Of a row's candidates those that this slope ranks highest are ranked by all settings.
 MIDDLE_SLOPE, LOOKED_AT = 0.2, 32
@@ -141,9 +141,9 @@ class _Candidates:
         return cls(margins, of_all, few, right)
 
     def quality(self, mix: Mix) -> float:
-        """Mean of P@1, P@3 and P@5 if scores are made up like this."""
+        """Mean of P@1 (counted twice), P@3 and P@5 if scores are made up like this."""
         right = np.take_along_axis(self.right, np.argsort(-self.few.scores(mix), axis=1)[:, :5], axis=1)
-        return float(np.mean([right[:, :k].sum() / (k * len(right)) for k in (1, 3, 5)]))
+        return float(np.mean([right[:, :k].sum() / (k * len(right)) for k in (1, 1, 3, 5)]))
 
     def calibration(self, mix: Mix, Y: sparse.csr_array) -> tuple[float, float]:
         """Scale and shift of the logistic curve from a candidate's score to the chance that it is right."""

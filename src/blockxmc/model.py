@@ -51,7 +51,7 @@ class BlockwiseClassifier(BlocksEstimator):
         the block's rows), ``"global"`` (one vector per label, trained on all rows; blocks only choose candidates) or
         ``"auto"`` (shared for one-vs-all bases, else per-block).
     route : number of blocks a row visits; or, with shared weights, a number below 1: the share of the router's
-        probability at which a row stops, twelve blocks at most; or ``"auto"`` (0.6 with shared weights, else 1 block).
+        probability at which a row stops, 16 blocks at most; or ``"auto"`` (0.7 with shared weights, else 1 block).
     n_partitions : several partitions, each with shared weights, answer together by the mean of their probabilities: a few
         tenths of a point more precise, as many times as costly to train, and far slower to serve, since every candidate
         of every partition is averaged.

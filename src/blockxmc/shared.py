@@ -30,8 +30,8 @@ from blockxmc.weights import Ids, LinearWeights
 I32 = NDArray[np.int32]
 
 # A row visits as many blocks, and at most the one, as it takes to reach the other share of the router's probability:
-# two or three where the router is sure, many where it is not, and no more than a fixed number finds as much.
-MOST_BLOCKS, ENOUGH_MASS = 12, 0.6
+# few where the router is sure, many where it is not, and fewer in all than a fixed number that finds as much.
+MOST_BLOCKS, ENOUGH_MASS = 16, 0.7
 # What it visits on average, about.
 USUAL_BLOCKS = 4
 # Of the blocks a row would visit, those whose labels learn from it. Half of what serving visits is enough: block
@@ -46,7 +46,7 @@ CAPTURED_FLOOR = 0.9
 COMMON_BLOCKS = 8
 # Weights of the router below this are dropped: it only has to rank blocks.
 ROUTER_PRUNE = 0.1
-# A label's mean row, at unit length, loses what is smaller than this: it only seconds the weights that were learned.
+# Parts of a label's mean row, at unit length, that are smaller than this count only where the label has a weight anyway.
 MEAN_PRUNE = 0.1
 # Random rows that tell a block of the router what is not its own, beside the rows of a few other blocks.
 ROUTER_SAMPLE = 4096
@@ -56,7 +56,7 @@ def visiting(route: float | str, linear: bool = True) -> tuple[int, float]:
     """How many blocks a row may visit, and the share of the router's probability at which it stops.
 
     >>> visiting(4), visiting(0.9), visiting("auto"), visiting("auto", linear=False)
-    ((4, 1.0), (12, 0.9), (12, 0.6), (4, 1.0))
+    ((4, 1.0), (16, 0.9), (16, 0.7), (4, 1.0))
     """
     if route == "auto":
         return (MOST_BLOCKS, ENOUGH_MASS) if linear else (USUAL_BLOCKS, 1.0)
@@ -208,20 +208,23 @@ def train_shared(
 
 
 def mean_weights(
-    X: sparse.csr_array,
-    Y: sparse.csr_array,
-    reporter: Reporter,
-    *,
-    threads: int,
-    labels: NDArray[np.intp] | None = None,
+    X: sparse.csr_array, Y: sparse.csr_array, weights: LinearWeights, reporter: Reporter, *, threads: int
 ) -> LinearWeights:
-    """The mean row of each label's positives as its weights, small ones left out: a score is the cosine of a row to it."""
+    """The mean row of each label's positives as weights beside those learned: a score is the cosine of a row to it.
+
+    Small parts of it are left out where ``weights`` has none: they would cost memory and time that they are not worth.
+    """
     with reporter.phase("label means", Y.shape[1]) as phase:
         means = normalize(label_vectors(X, Y, np.arange(Y.shape[1], dtype=np.int32), threads=threads, phase=phase))
-    means.data[abs(means.data) < MEAN_PRUNE] = 0
-    means.eliminate_zeros()
-    means.data /= np.float32(typical_length(X))
-    return LinearWeights(sparse.csr_array(means.T), np.zeros(Y.shape[1], np.float32))
+    means = sparse.csr_array(means.T)
+    large = means.copy()
+    large.data[abs(large.data) < MEAN_PRUNE] = 0
+    small = sparse.csr_array(means - large)
+    for part in (large, small):
+        part.eliminate_zeros()
+    learned = sparse.csr_array(weights.coef.astype(bool))
+    kept = sparse.csr_array(large + small * learned)
+    return LinearWeights(kept / np.float32(typical_length(X)), np.zeros(Y.shape[1], np.float32))
 
 
 def with_labels(

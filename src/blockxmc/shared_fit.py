@@ -76,17 +76,19 @@ def fit_shared(
         "trained_pairs": shared.share_of_pairs,
         "outside_violations": outside_violations(shared, X, shown, visits, clusters),
     }
-    weights, linear = shared.weights, isinstance(shared.weights, LinearWeights)
-    most, mass = visiting(route, linear)
+    weights = shared.weights
+    most, mass = visiting(route, isinstance(weights, LinearWeights))
     blocks = Blocks(router, pack_shared(weights, clusters, **sizes), min(most, len(clusters)), mass=mass)
     if not held_out.any():
         cost |= _too_few_rows(X, Y, assignment, clusters, blocks.route, threads)
         return replace(blocks, calibration=Merging().calibration), cost
     rows = np.flatnonzero(held_out)
     new_X, new_Y, rarity = take_rows(X, rows), take_rows(Y, rows), rarity_of(Y)
-    means = pack_shared(mean_weights(X, shown, reporter, threads=threads), clusters, **sizes) if linear else None
+    means = None
+    if isinstance(weights, LinearWeights):
+        means = pack_shared(mean_weights(X, shown, weights, reporter, threads=threads), clusters, **sizes)
     merging = fit_merging(blocks, means, rarity, new_X, new_Y, threads)
-    if half and linear:
+    if half and means is not None:
         exact = pack_shared(weights, clusters, **sizes | {"half": False})
         merged = replace(blocks, slope=merging.mix.slope)
         cost["lost_to_half"] = _mean_precision(replace(merged, scorer=exact), new_X, new_Y, threads)
@@ -99,7 +101,7 @@ def fit_shared(
         again = train_shared(learner, X, Y, visits, clusters, reporter, labels=labels, **options)
         weights = with_labels(weights, labels, again.weights)
     if isinstance(weights, LinearWeights):
-        weights = mixed(weights, mean_weights(X, Y, reporter, threads=threads), rarity, merging.mix)
+        weights = mixed(weights, mean_weights(X, Y, weights, reporter, threads=threads), rarity, merging.mix)
     scorer = pack_shared(weights, clusters, **sizes)
     return replace(blocks, scorer=scorer, slope=merging.mix.slope, calibration=merging.calibration), cost
 

@@ -81,7 +81,7 @@ def test_labels_are_trained_once(monkeypatch):
 def test_a_base_without_pruning_has_routes_only():
     X, Y = blocky(n=300)
     result = tune_knobs(X, Y, NaiveBayes(), n_blocks=3, n_jobs=1)
-    assert [(setting.route, setting.prune) for setting in result.settings] == [(1, None), (2, None), (0.6, None)]
+    assert [(setting.route, setting.prune) for setting in result.settings] == [(1, None), (2, None), (0.7, None)]
     assert "pruned" not in result.explain()
     with pytest.raises(BlockXMCError, match="NaiveBayes has no parameter prune"):
         tune_knobs(X, Y, NaiveBayes(), n_blocks=3, prunes=[0.1])

@@ -95,7 +95,7 @@ def make_system(
 
 
 def blocks_or_share(text: str) -> float:
-    """``4`` is a number of blocks, ``0.6`` a share of the router's probability."""
+    """``4`` is a number of blocks, ``0.7`` a share of the router's probability."""
     number = float(text)
     return int(number) if number.is_integer() else number
 

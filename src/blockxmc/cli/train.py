@@ -22,7 +22,7 @@ def train(
     blocks: Annotated[str, typer.Option("--blocks", help="auto, paper, cost or a number.")] = "auto",
     lam: Annotated[str, typer.Option("--lam", help="The paper's lambda, or auto.")] = "auto",
     weights: Annotated[str, typer.Option("--weights", help="auto, shared, per-block or global.")] = "auto",
-    route: Annotated[str, typer.Option("--route", help="Blocks a row visits, or a share like 0.6, or auto.")] = "auto",
+    route: Annotated[str, typer.Option("--route", help="Blocks a row visits, or a share like 0.7, or auto.")] = "auto",
     paper: Annotated[bool, typer.Option("--paper", help="The paper's system, exactly.")] = False,
     param: Annotated[
         list[str] | None, typer.Option("--param", help="Any other parameter, as NAME=VALUE, e.g. base__C=2.")

@@ -50,7 +50,7 @@ def tune(
         typer.Option(
             "--route",
             help="Numbers of visited blocks to try, and with shared weights shares of the router's probability.",
-            show_default="1,2,4,8,0.6",
+            show_default="1,2,4,8,0.7",
         ),
     ] = None,
     prune: Annotated[
