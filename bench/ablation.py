@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import normalize
 
-from blockxmc import BlockwiseClassifier, DiSMEC, Partitioner, merging, metrics, scoring, shared, shared_fit
+from blockxmc import BlockwiseClassifier, DiSMEC, Partitioner, merging, metrics, shared, shared_fit
 from blockxmc._matrix import take_rows
 from blockxmc.data import read_data_dir
 
@@ -29,23 +29,21 @@ def lean(**changed):
     return DiSMEC(**({"C": 0.5, "prune": 0.1, "tol": 0.1, "unit_rows": True} | changed))
 
 
-def in_single_precision(*args, half=False, **options):
-    return PACK(*args, **options)
-
-
-PACK = scoring.Scorer.pack
 # Name -> parameters of the classifier, and what is put in place of parts of the library: (where, name, value).
 VARIANTS = {
     "default": ({}, []),
     "labels learn from assigned rows only": ({}, [(shared_fit, "TAUGHT_BLOCKS", 0)]),
     "... from one routed block": ({}, [(shared_fit, "TAUGHT_BLOCKS", 1)]),
-    "... from all four": ({}, [(shared_fit, "TAUGHT_BLOCKS", 4)]),
+    "... from four": ({}, [(shared_fit, "TAUGHT_BLOCKS", 4)]),
     "block probabilities not merged": ({}, [(merging, "SLOPES", (0.0, 0.0))]),
+    "rare labels not stretched": ({}, [(merging, "STRETCHES", (0.0,))]),
+    "no likeness to label means": ({}, [(merging, "LIKENESSES", (0.0,))]),
+    "neither of the two": ({}, [(merging, "STRETCHES", (0.0,)), (merging, "LIKENESSES", (0.0,))]),
     "C = 1": ({"base": lean(C=1.0)}, []),
     "C = 0.25": ({"base": lean(C=0.25)}, []),
     "pruned at 0.05": ({"base": lean(prune=0.05)}, []),
     "pruned at 0.2": ({"base": lean(prune=0.2)}, []),
-    "single precision": ({}, [(scoring.Scorer, "pack", staticmethod(in_single_precision))]),
+    "single precision": ({"weight_bits": 32}, []),
     "router learns from all rows": ({}, [(shared, "ROUTER_SAMPLE", None)]),
     "no common labels": ({}, [(shared, "COMMON_BLOCKS", 10**9)]),
     "80 % of the positives captured": ({}, [(shared, "CAPTURED_FLOOR", 0.8)]),
@@ -53,7 +51,10 @@ VARIANTS = {
     "start from clusters of rows": ({"partitioner": Partitioner(init="kmeans")}, []),
     "cost objective": ({"partitioner": Partitioner(init="labels", objective="cost")}, []),
     "two blocks visited": ({"route": 2}, []),
+    "four blocks visited": ({"route": 4}, []),
     "eight blocks visited": ({"route": 8}, []),
+    "blocks until half of the probability": ({"route": 0.5}, []),
+    "blocks until nine tenths of it": ({"route": 0.9}, []),
     "two partitions": ({"n_partitions": 2}, []),
 }
 
