@@ -112,7 +112,7 @@ def test_the_command_of_a_tuned_lambda_runs(capsys, train, tmp_path):
         (("--weights", "shared", "--base", "leml"), "--weights shared needs a one-vs-all base"),
         (("--weights", "some"), "--weights must be"),
         (("--weights", "global"), "--weights global is tuned within a limit"),
-        (("--budget", "10", "--route", "1,two"), "--route must be whole numbers"),
+        (("--budget", "10", "--route", "1,two"), "--route must be numbers"),
         (("--lams", "1,many"), "--lams must be numbers"),
         (("--blocks", "some"), "--blocks must be"),
         (("--base", "svm"), "--base must be one of"),
