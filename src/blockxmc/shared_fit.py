@@ -67,7 +67,8 @@ def fit_shared(
     router = make_router(X).fit(
         X, assignment, n_blocks=len(clusters), mask=~held_out, threads=threads, reporter=reporter
     )
-    taught = router.blocks(X, TAUGHT_BLOCKS, threads=threads)
+    routed = router.blocks(X, max(TAUGHT_BLOCKS, 1), threads=threads)
+    taught = routed[:, :TAUGHT_BLOCKS]
     visits = visits_of(assignment, taught, len(clusters), ~held_out)
     shown = sparse.csr_array(sparse.diags_array((~held_out).astype(np.float32)) @ Y)
     shown.eliminate_zeros()
@@ -94,7 +95,7 @@ def fit_shared(
         cost["lost_to_half"] = _mean_precision(replace(merged, scorer=exact), new_X, new_Y, threads)
         cost["lost_to_half"] -= _mean_precision(merged, new_X, new_Y, threads)
     cost["candidate_recall"] = _recall(blocks, new_X, new_Y, clusters, threads)
-    cost["router_accuracy"] = float((taught[rows, 0] == assignment[rows]).mean())
+    cost["router_accuracy"] = float((routed[rows, 0] == assignment[rows]).mean())
     labels = robbed_labels(Y, held_out)
     if labels.size:
         visits = visits_of(assignment, taught, len(clusters))

@@ -109,7 +109,7 @@ def open_raw(path: PathLike) -> IO[bytes]:
     if str(path) == STDIN:
         return io.BytesIO(_whole_stdin(sys.stdin.buffer))
     if Path(path).is_dir():
-        raise DataFormatError(f"{path}: is a folder; name a file in it, or use read_data_dir for a train/test folder")
+        raise DataFormatError(f"{path}: is a folder; name a file in it (in Python, read_data_dir takes a folder)")
     raw = open(path, "rb")  # noqa: SIM115 - the caller closes it
     if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):  # a pipe cannot seek
         with raw:
