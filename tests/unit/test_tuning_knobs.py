@@ -112,3 +112,14 @@ def test_bad_input_is_one_line(options, message):
     X, Y = blocky(n=60)
     with pytest.raises(BlockXMCError, match=message):
         tune_knobs(X, Y, n_blocks=2, **options)
+
+
+def test_bits_of_a_weight_are_a_knob():
+    X, Y = blocky(n=300)
+    table = tune_knobs(X, Y, n_blocks=3, routes=[2], prunes=[0.1], weight_bits=[32, 16], n_jobs=1).settings
+    assert [setting.weight_bits for setting in table] == [16, 32]
+    assert table[0].size_mb < table[1].size_mb
+    assert table[0].products == table[1].products
+    assert "32 bits" in table[1].describe()
+    with pytest.raises(BlockXMCError, match="weight_bits"):
+        tune_knobs(X, Y, n_blocks=3, routes=[2], prunes=[0.1], weight_bits=[8], n_jobs=1)

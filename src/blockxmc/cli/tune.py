@@ -57,6 +57,10 @@ def tune(
         str | None,
         typer.Option("--prune", help="Prunings to try with shared weights.", show_default="0.01,0.05,0.1,0.2"),
     ] = None,
+    bits: Annotated[
+        str | None,
+        typer.Option("--bits", help="Bits of a weight to try with shared weights: 16, 32.", show_default="16"),
+    ] = None,
     lams: Annotated[
         str | None,
         typer.Option("--lams", help="Lambdas to try, separated by commas.", show_default="from the data"),
@@ -82,7 +86,9 @@ def tune(
     limits: dict[str, Any] = {_NAMES[option]: limit for option, limit in checked_limits(typed).items()}
     learner = None if base is None else make_base(base)
     shared = _is_shared(weights, learner, limits)
-    _refuse_strangers(shared, limits, {"--lams": lams, "--plot": plot, "--prune": prune, "--cache": cache})
+    _refuse_strangers(
+        shared, limits, {"--lams": lams, "--plot": plot, "--prune": prune, "--bits": bits, "--cache": cache}
+    )
     grid = None if lams is None else _numbers("--lams", lams)
     routes = {} if route is None else {"routes": _numbers("--route", route, blocks_or_share if shared else int)}
     common: dict[str, Any] = {
@@ -97,6 +103,7 @@ def tune(
     if shared:
         levels = None if prune is None else _numbers("--prune", prune)
         options = limits | routes | {"tolerance": tolerance, "prunes": levels}
+        options |= {} if bits is None else {"weight_bits": _numbers("--bits", bits, int)}
         with _naming(typed):
             table = tune_knobs(dataset.X, dataset.Y, learner, **options, **common)
         _show_knobs(table, command, json)
@@ -154,12 +161,12 @@ def _is_shared(weights: str, learner: Any, limits: dict[str, float]) -> bool:
 def _refuse_strangers(shared: bool, limits: dict[str, float], given: dict[str, Any]) -> None:
     """Options that have no meaning for what was asked."""
     typed = [option for option, value in given.items() if value is not None]
-    strangers = {"--prune"} if not shared else {"--lams", "--plot", "--cache"}
+    strangers = {"--prune", "--bits"} if not shared else {"--lams", "--plot", "--cache"}
     if limits:
         strangers |= {"--lams", "--plot"}
     for option in typed:
         if option in strangers:
-            belongs = "shared weights" if option == "--prune" else "tuning lambda by --tolerance"
+            belongs = "shared weights" if option in ("--prune", "--bits") else "tuning lambda by --tolerance"
             raise BlockXMCError(f"{option} belongs to {belongs}: leave it out")
 
 
@@ -201,16 +208,19 @@ def _show_knobs(result: KnobsResult, command: list[str], as_json: bool) -> None:
     options = ["--weights", "shared", "--route", str(chosen.route)]
     if chosen.prune is not None:
         options += ["--param", f"base__prune={chosen.prune:g}"]
+    if chosen.weight_bits != 16:
+        options += ["--param", f"weight_bits={chosen.weight_bits}"]
     line = _typed(command, [*options, "--blocks", str(result.n_blocks)])
     if as_json:
         print_json(result.to_dict() | {"explanation": result.explain(), "train": line})
         return
-    columns = ["route", "prune", *(f"P@{k}" for k in result.ks), "candidates", "products", "recall"]
+    columns = ["route", "prune", "bits", *(f"P@{k}" for k in result.ks), "candidates", "products", "recall"]
     columns += ["µs/row batch", "µs/row single", "MB", ""]
     rows = [
         [
             str(knobs.route),
             "" if knobs.prune is None else f"{knobs.prune:g}",
+            str(knobs.weight_bits),
             *knobs.precision,
             knobs.candidates,
             knobs.products,

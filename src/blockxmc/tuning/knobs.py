@@ -1,4 +1,4 @@
-"""The knobs of a model with shared weights: visited blocks and pruning against precision, latency and size.
+"""The knobs of a model with shared weights: visited blocks, pruning and bits against precision, latency and size.
 
 Labels are trained once. Visiting another number of blocks is a matter of serving, and pruning harder one of dropping
 weights, so that a whole table of settings costs little more than one model. Another knob is another line in ``_settings``.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -46,11 +47,13 @@ class Knobs:
     batch_us: float  # per row of a batch, CPU time of one thread
     latency_us: float  # a single call, median
     size_mb: float  # router and weights
+    weight_bits: int = 16
 
     def describe(self) -> str:
         """The setting in words."""
         pruned = "" if self.prune is None else f", pruned at {self.prune:g}"
-        return f"route {self.route}{pruned}"
+        full = ", weights of 32 bits" if self.weight_bits == 32 else ""
+        return f"route {self.route}{pruned}{full}"
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ def tune_knobs(
     tolerance: float = 2.0,
     routes: Sequence[float] = ROUTES,
     prunes: Sequence[float] | None = None,
-    weight_bits: int | str = "auto",
+    weight_bits: Sequence[int] = (16,),
     n_blocks: int | str = "auto",
     partitioner: Partitioner | None = None,
     random_state: int | None = 0,
@@ -107,7 +110,7 @@ def tune_knobs(
     verbose: int = 0,
     max_rows: int = 20000,
 ) -> KnobsResult:
-    """Precision, latency and size of the shared-weights model at every ``route`` and pruning, and the one to take.
+    """Precision, latency and size of the shared-weights model at every route, pruning and precision of the weights.
 
     Of the settings that keep to all given limits the best mean P@k on held-out rows (a fifth, at most ``max_rows``) is
     chosen; with a recall alone the fewest products; without limits the fewest products within ``tolerance`` points of
@@ -134,12 +137,11 @@ def tune_knobs(
         partitioner,
         n_blocks,
         weights="shared",
-        weight_bits=weight_bits,
         n_jobs=n_jobs,
         random_state=random_state,
         verbose=verbose,
     )
-    settings = tuple(_settings(model, problem.base, split, routes, prunes))
+    settings = tuple(_settings(model, problem.base, split, routes, prunes, weight_bits))
     chosen = _choose(settings, limits, tolerance)
     setting = problem.describe() | {"weights": "shared", "held_out_rows": split.X_held_out.shape[0]}
     counts = model.partition_.n_blocks_, min(TAUGHT_BLOCKS, model.partition_.n_blocks_)
@@ -149,7 +151,12 @@ def tune_knobs(
 
 
 def _settings(
-    model: Any, base: Learner, split: Split, routes: Sequence[float], prunes: Sequence[float] | None
+    model: Any,
+    base: Learner,
+    split: Split,
+    routes: Sequence[float],
+    prunes: Sequence[float] | None,
+    weight_bits: Sequence[int],
 ) -> Iterator[Knobs]:
     """Every setting measured on the held-out rows."""
     if not hasattr(base, "prune"):
@@ -162,25 +169,26 @@ def _settings(
             raise BlockXMCError(f"levels of pruning must be numbers of at least 0, got {levels}")
         base = base.set_params(prune=levels[0])
     trainings = Trainings()
-    for level in levels:
+    for level, bits in product(levels, sorted(set(weight_bits))):
         trainings.rewind()
-        model.set_params(base=Remembered(base, level, trainings)).fit(split.X, split.Y)
+        model.set_params(base=Remembered(base, level, trainings), weight_bits=bits).fit(split.X, split.Y)
         n_blocks, linear = model.partition_.n_blocks_, isinstance(model.blocks_.scorer, PackedScorer)
         for route in routes:
             if route <= n_blocks and (route >= 1 or linear):
                 most, mass = visiting(route)
-                yield _measured(split, replace(model.blocks_, route=min(most, n_blocks), mass=mass), route, level)
+                blocks = replace(model.blocks_, route=min(most, n_blocks), mass=mass)
+                yield replace(_measured(split, blocks), route=route, prune=level, weight_bits=bits)
 
 
-def _measured(split: Split, blocks: Blocks, route: float, prune: float | None) -> Knobs:
+def _measured(split: Split, blocks: Blocks) -> Knobs:
     found, X = measure_blocks(split, blocks), split.X_held_out
     start = time.process_time()
     blocks.topk(X, max(split.task.ks), 1)
     batch = (time.process_time() - start) / max(X.shape[0], 1) * 1e6
     router = 0 if blocks.router.scorer is None else blocks.router.scorer.nbytes
     return Knobs(
-        route=route,
-        prune=prune,
+        route=blocks.route,
+        prune=None,
         precision=tuple(found["precision"]),
         **{name: found[name] for name in ("candidates", "products", "recall")},
         batch_us=batch,
