@@ -90,10 +90,9 @@ def fit_shared(
         means = pack_shared(mean_weights(X, shown, weights, reporter, threads=threads), clusters, **sizes)
     merging = fit_merging(blocks, means, rarity, new_X, new_Y, threads)
     if half and means is not None:
-        exact = pack_shared(weights, clusters, **sizes | {"half": False})
-        merged = replace(blocks, slope=merging.mix.slope)
-        cost["lost_to_half"] = _mean_precision(replace(merged, scorer=exact), new_X, new_Y, threads)
-        cost["lost_to_half"] -= _mean_precision(merged, new_X, new_Y, threads)
+        full = replace(blocks, scorer=pack_shared(weights, clusters, **sizes | {"half": False}))
+        judges = merging.mix.slope, new_X, new_Y, threads
+        cost["lost_to_half"] = _mean_precision(full, *judges) - _mean_precision(blocks, *judges)
     cost["candidate_recall"] = _recall(blocks, new_X, new_Y, clusters, threads)
     cost["router_accuracy"] = float((routed[rows, 0] == assignment[rows]).mean())
     labels = robbed_labels(Y, held_out)
@@ -139,9 +138,9 @@ def _recall(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, clusters: 
     return 1.0 if visited is None else metrics.candidate_recall(Y, (visited[:, -blocks.route :], clusters))
 
 
-def _mean_precision(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> float:
+def _mean_precision(blocks: Blocks, slope: float, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> float:
     """Mean of P@1, P@3 and P@5 in points."""
-    labels, _ = blocks.topk(X, 5, threads)
+    labels, _ = replace(blocks, slope=slope).topk(X, 5, threads)
     return 100 * float(np.mean([metrics.precision_at_k(Y, labels, k) for k in (1, 3, 5)]))
 
 
