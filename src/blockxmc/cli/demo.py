@@ -38,7 +38,7 @@ def demo(
     systems: dict[str, Any] = {
         "full DiSMEC": DiSMEC(**common),
         "BP, as in the paper": BlockwiseClassifier.paper(DiSMEC(), **common),
-        "BP, default": BlockwiseClassifier(DiSMEC(), **common),
+        "BP, default": BlockwiseClassifier(**common),
     }
     results = {}
     for name, estimator in systems.items():
