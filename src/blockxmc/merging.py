@@ -151,7 +151,7 @@ class _Candidates:
         scores = self.all.scores(mix)[:CALIBRATION_PAIRS]
         right = _is_right(Y, rows[:CALIBRATION_PAIRS], self.pattern.indices[:CALIBRATION_PAIRS])
         # Scores of labels that no visited block lists lie far below all others and say nothing about the curve.
-        near = scores > np.median(scores) - 20 if scores.size else np.zeros(0, bool)
+        near = scores > -5e5
         if right[near].all() or not right[near].any():
             return Merging.calibration
         curve = LogisticRegression(C=1e6).fit(scores[near, None].astype(np.float64), right[near])

@@ -269,7 +269,7 @@ class Routed:
     def scores(self, X: sparse.csr_array, *, threads: int = 1) -> sparse.csr_array:
         """Scores of all candidates of each row."""
         blocks, weights = self.visits(X, threads=threads)
-        if isinstance(self.scorer, PackedScorer) and self.slope:
+        if isinstance(self.scorer, PackedScorer) and (self.slope or self.scorer.n_blocks > self.router.n_labels):
             return self.scorer.weighed_scores(X, blocks, weights, self.slope, threads)
         return self.scorer.scores(X, blocks, threads=threads)
 

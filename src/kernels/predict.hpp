@@ -287,7 +287,7 @@ struct Routing {
     bool common() const { return model.n_blocks > router.n_labels; }
     int64_t width() const { return b + common(); }
     Visits visits(const int32_t *blocks, const float *weights) const {
-        return {blocks, width(), slope != 0 ? weights : nullptr, slope};
+        return {blocks, width(), slope != 0 || common() ? weights : nullptr, slope};
     }
 
     void fill(const int64_t *best, const float *margins, int32_t *blocks, float *weights) const {

@@ -108,7 +108,7 @@ class WeighedLabels {
     // The labels of one visited block. A label that an earlier block had already keeps its score: blocks score alike, or
     // name a label that has been scored elsewhere (-inf).
     void add(const int32_t *labels, const float *scores, int64_t n, float weight) {
-        const float gain = slope_ * std::log(weight);
+        const float gain = gain_of(weight);
         for (int64_t j = 0; j < n; ++j) {
             if (scores[j] + most_ < threshold_ && scores[j] != -std::numeric_limits<float>::infinity()) continue;
             if (seen_.insert(labels[j])) {
@@ -160,7 +160,11 @@ class WeighedLabels {
         float score, weight;
         int32_t label;
     };
-    float final_score(const Weighed &item) const { return item.score + slope_ * std::log(item.weight); }
+    // A label that no block but that of the common labels has (at next to no weight) stands far below all others.
+    float gain_of(float weight) const {
+        return weight > std::numeric_limits<float>::min() ? slope_ * std::log(weight) : -1e6f;
+    }
+    float final_score(const Weighed &item) const { return item.score + gain_of(item.weight); }
 
     // bounds_ is a min-heap of the best lower bounds of different labels; once there are k, the k-th best final score is no
     // lower than the least of them.

@@ -341,3 +341,23 @@ def test_weights_in_full_precision_are_twice_as_large_and_nearly_the_same():
     assert "lost_to_half" not in full.cost_
     with pytest.raises(BlockXMCError, match="weight_bits"):
         BlockwiseClassifier(weight_bits=8).fit(X, Y)
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.3])
+def test_where_common_labels_are_kept_changes_no_answer(monkeypatch, slope):
+    X, Y = blocky(n=400, n_labels=40)
+    monkeypatch.setattr(merging, "_mix", lambda candidates: Mix(slope))
+    models = []
+    for most in (1, 10**9):
+        monkeypatch.setattr(shared_module, "COMMON_BLOCKS", most)
+        models.append(BlockwiseClassifier(n_blocks=6, route=2, lam=0.01).fit(X, Y))
+    apart, everywhere = models
+    assert apart.blocks_.scorer.n_blocks == everywhere.blocks_.scorer.n_blocks + 1
+    assert apart.blocks_.slope == slope
+    (labels, scores), (same_labels, same_scores) = (model.predict_topk(X, 3) for model in models)
+    assert_array_equal(labels, same_labels)
+    np.testing.assert_allclose(scores, same_scores, atol=1e-3)
+    one = apart.predict_one(X[[5]].indices, X[[5]].data, 3)
+    assert_array_equal(one[0], labels[5])
+    whole = apart.decision_function(X).toarray()
+    np.testing.assert_allclose(np.take_along_axis(whole, labels, 1), scores, atol=1e-6)
