@@ -27,6 +27,8 @@ STRETCHES = (0.0, 0.5, 1.0)
 LIKENESSES = (0.0, 0.5, 1.0)
 # Of a row's candidates those that this slope ranks highest are ranked by all settings.
 MIDDLE_SLOPE, LOOKED_AT = 0.2, 32
+# What P@1, P@3 and P@5 count when mixes are compared, and a loss of P@1 on top of it.
+IMPORTANCE, FIRST_LOST = np.array([0.5, 0.25, 0.25]), 0.5
 # A difference in mean P@k (0..1) is taken for chance below this over the root of the number of rows.
 NOISE = 0.05
 # Scored candidates that a curve with two parameters needs at most.
@@ -84,7 +86,12 @@ def _mix(seen: _Candidates) -> Mix:
     A thousand rows tell neighbouring mixes apart by chance as often as by merit; the mean is steadier than the best.
     """
     tried = np.array(list(product(SLOPES, STRETCHES, LIKENESSES)))
-    quality = np.array([seen.quality(Mix(*each)) for each in tried])
+    precision = np.array([seen.precision(Mix(*each)) for each in tried])
+    quality = precision @ IMPORTANCE
+    # What margins and blocks alone rank first should stay first: losing it counts more than what is gained below.
+    alone = np.flatnonzero((tried[:, 1] == 0) & (tried[:, 2] == 0))
+    best_alone = alone[quality[alone].argmax()]
+    quality -= FIRST_LOST * np.maximum(0, precision[best_alone, 0] - precision[:, 0])
     votes = np.exp((quality - quality.max()) * np.sqrt(seen.right.shape[0]) / NOISE)
     slope, stretch, likeness = (votes @ tried / votes.sum()).tolist()
     return Mix(slope if slope >= SLOPES[1] / 2 else 0.0, stretch, likeness)
@@ -140,10 +147,10 @@ class _Candidates:
         right[there] = _is_right(Y, np.nonzero(there)[0], labels[there])
         return cls(margins, of_all, few, right)
 
-    def quality(self, mix: Mix) -> float:
-        """Mean of P@1 (counted twice), P@3 and P@5 if scores are made up like this."""
+    def precision(self, mix: Mix) -> NDArray[np.float64]:
+        """P@1, P@3 and P@5 if scores are made up like this."""
         right = np.take_along_axis(self.right, np.argsort(-self.few.scores(mix), axis=1)[:, :5], axis=1)
-        return float(np.mean([right[:, :k].sum() / (k * len(right)) for k in (1, 1, 3, 5)]))
+        return np.array([right[:, :k].sum() / (k * len(right)) for k in (1, 3, 5)])
 
     def calibration(self, mix: Mix, Y: sparse.csr_array) -> tuple[float, float]:
         """Scale and shift of the logistic curve from a candidate's score to the chance that it is right."""

@@ -16,7 +16,7 @@ from blockxmc.shared import MEAN_PRUNE
 def test_mixes_that_rank_alike_count_alike(monkeypatch):
     X, Y = blocky(n=400, n_labels=30)
     blocks = replace(BlockwiseClassifier(n_blocks=5, route=2).fit(X, Y).blocks_, calibration=None)
-    monkeypatch.setattr(merging._Candidates, "quality", lambda seen, mix: 0.5)
+    monkeypatch.setattr(merging._Candidates, "precision", lambda seen, mix: np.full(3, 0.5))
     mix = merging.fit_merging(blocks, blocks.scorer, rarity_of(Y), X, Y, 1).mix
     assert mix.slope == pytest.approx(np.mean(merging.SLOPES))
     assert mix.stretch == pytest.approx(np.mean(merging.STRETCHES))
@@ -52,7 +52,7 @@ def test_rows_whose_rare_labels_are_held_back_ask_for_stretch():
     nothing = np.zeros_like(margin)
     terms = merging._Terms(margin, rarity, nothing, nothing)
     seen = merging._Candidates(sparse.csr_array((100, 2)), terms, terms, right)
-    assert seen.quality(Mix(stretch=2.0)) > seen.quality(Mix())
+    assert seen.precision(Mix(stretch=2.0))[0] > seen.precision(Mix())[0]
     assert merging._mix(seen).stretch > 0.5
 
 
@@ -65,6 +65,22 @@ def test_precision_of_a_mix_is_that_of_its_ranking():
     scores = (parts[0] + 1) * (1 + 1.2 * parts[1]) - 1 + 0.6 * parts[2] + 0.4 * parts[3]
     np.testing.assert_allclose(terms.scores(mix), scores, rtol=1e-5)
     order = np.argsort(-scores, axis=1)
-    expected = np.mean([metrics.precision_at_k(sparse.csr_array(right), order, k) for k in (1, 1, 3, 5)])
-    found = merging._Candidates(sparse.csr_array((40, 7)), terms, terms, right).quality(mix)
-    assert found == pytest.approx(expected)
+    expected = [metrics.precision_at_k(sparse.csr_array(right), order, k) for k in (1, 3, 5)]
+    found = merging._Candidates(sparse.csr_array((40, 7)), terms, terms, right).precision(mix)
+    np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize(("gained", "expected"), [(0.02, 0.0), (0.2, 1.0)])
+def test_a_loss_at_the_first_place_has_to_be_worth_it(monkeypatch, gained, expected):
+    """Likeness loses 0.03 of P@1; what it gains at P@5 must make up for more than that."""
+    monkeypatch.setattr(merging, "NOISE", 1e-6)
+    right = np.zeros((100, 5), bool)
+    nothing = np.zeros((100, 5), np.float32)
+    terms = merging._Terms(nothing, nothing, nothing, nothing)
+
+    def precision(seen, mix):
+        return np.array([0.5 - 0.03 * (mix.likeness == 1), 0.4, 0.3 + gained * (mix.likeness == 1)])
+
+    monkeypatch.setattr(merging._Candidates, "precision", precision)
+    found = merging._mix(merging._Candidates(sparse.csr_array((100, 5)), terms, terms, right))
+    assert (found.likeness == 1.0) == (expected == 1.0)
