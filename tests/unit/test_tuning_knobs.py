@@ -123,3 +123,9 @@ def test_bits_of_a_weight_are_a_knob():
     assert "32 bits" in table[1].describe()
     with pytest.raises(BlockXMCError, match="weight_bits"):
         tune_knobs(X, Y, n_blocks=3, routes=[2], prunes=[0.1], weight_bits=[8], n_jobs=1)
+
+
+@pytest.mark.parametrize("routes", [[], [0], [1.5], [-0.5], [float("inf")], [float("nan")]])
+def test_routes_that_make_no_sense(routes):
+    with pytest.raises(BlockXMCError, match="routes must be"):
+        tune_knobs(*blocky(n=60), n_blocks=2, routes=routes, n_jobs=1)

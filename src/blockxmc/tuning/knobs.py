@@ -125,9 +125,9 @@ def tune_knobs(
     from blockxmc.model import BlockwiseClassifier, lean_dismec  # here, since the model asks tuning for its lambda
 
     limits = checked_limits({"products": products, "latency_us": latency_us, "size_mb": size_mb, "recall": recall})
-    routes = sorted({route if 0 < route < 1 else int(route) for route in routes}, key=lambda r: (0 < r < 1, r))
-    if not routes or min(routes) <= 0:
-        raise BlockXMCError(f"routes must be numbers of blocks, or shares between 0 and 1, got {routes}")
+    if not routes or not all(0 < route < 1 or (route >= 1 and float(route).is_integer()) for route in routes):
+        raise BlockXMCError(f"routes must be numbers of blocks, or shares between 0 and 1, got {list(routes)}")
+    routes = sorted(set(routes), key=lambda route: (route < 1, route))
     problem = Problem.of(
         X, Y, lean_dismec() if base is None else base, (1, 3, 5), partitioner, random_state, n_jobs, verbose
     )
@@ -177,18 +177,17 @@ def _settings(
             if route <= n_blocks and (route >= 1 or linear):
                 most, mass = visiting(route)
                 blocks = replace(model.blocks_, route=min(most, n_blocks), mass=mass)
-                yield replace(_measured(split, blocks), route=route, prune=level, weight_bits=bits)
+                yield _measured(split, blocks, route=route, prune=level, weight_bits=bits)
 
 
-def _measured(split: Split, blocks: Blocks) -> Knobs:
+def _measured(split: Split, blocks: Blocks, **setting: Any) -> Knobs:
     found, X = measure_blocks(split, blocks), split.X_held_out
     start = time.process_time()
     blocks.topk(X, max(split.task.ks), 1)
     batch = (time.process_time() - start) / max(X.shape[0], 1) * 1e6
     router = 0 if blocks.router.scorer is None else blocks.router.scorer.nbytes
     return Knobs(
-        route=blocks.route,
-        prune=None,
+        **setting,
         precision=tuple(found["precision"]),
         **{name: found[name] for name in ("candidates", "products", "recall")},
         batch_us=batch,
