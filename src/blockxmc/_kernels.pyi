@@ -99,6 +99,16 @@ def train_one_vs_all(
     threads: int,
     progress: I64,
 ) -> tuple[I64, I32, F32, F32]: ...
+def rows_of_labels(
+    block_indptr: I64,
+    block_rows: I32,
+    n_rows: int,
+    label_indptr: I64,
+    label_blocks: I32,
+    own_indptr: I64,
+    own_rows: I32,
+    threads: int,
+) -> tuple[I64, I32]: ...
 
 # --- predict ---
 U32 = NDArray[np.uint32]

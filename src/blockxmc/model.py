@@ -38,7 +38,7 @@ class BlockwiseClassifier(BlocksEstimator):
     Parameters
     ----------
     base : a blockxmc learner or any scikit-learn classifier; None means ``DiSMEC()``, with shared weights
-        ``DiSMEC(C=0.5, prune=0.1, tol=0.1, unit_rows=True)``: several times smaller, and as precise.
+        ``DiSMEC(C=0.5, prune=0.1, tol=0.05, unit_rows=True)``: several times smaller, and as precise.
     partitioner : a :class:`Partitioner` with further options of the partition; None means its defaults.
     n_blocks : number of blocks, ``"paper"`` (the paper's search), ``"cost"`` (fewest products) or ``"auto"`` (= cost).
     lam : the paper's lambda (larger: fewer labels per block), or ``"auto"``. With shared weights that is the largest that
@@ -246,7 +246,7 @@ class BlockwiseClassifier(BlocksEstimator):
 
 def lean_dismec() -> DiSMEC:
     """The default base of shared weights: held back, pruned and solved less tightly than DiSMEC's own defaults."""
-    return DiSMEC(C=0.5, prune=0.1, tol=0.1, unit_rows=True)
+    return DiSMEC(C=0.5, prune=0.1, tol=0.05, unit_rows=True)
 
 
 def _expectation(partition: Partitioner, held_out: dict[str, float], scores: str) -> str:

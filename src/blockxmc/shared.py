@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.preprocessing import normalize
 
+from blockxmc import _kernels
 from blockxmc._linear import typical_length
+from blockxmc._matrix import csr_args
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.sklearn_adapter import OpaqueWeights, constants
@@ -200,10 +202,11 @@ def train_shared(
     pairs = 0
     with reporter.phase("train labels", labels.size) as phase:
         for some in _batches(expected, order):
-            rows = _rows_of_labels(visits, holds, own, some)
+            targets = sparse.csr_array(own[:, some])
+            rows = _rows_of_labels(visits, sparse.csr_array(holds[:, some]), targets, threads)
             pairs += rows.nnz
             job = learner._job(threads, Shifted(phase, sum(part.n_labels for part in parts)), seed)
-            parts.append(learner._train(X, sparse.csr_array(own[:, some]), job, rows=rows))  # type: ignore[call-arg]
+            parts.append(learner._train(X, targets, job, rows=rows))  # type: ignore[call-arg]
     return SharedWeights(_joined(parts, np.argsort(order)), pairs / max(X.shape[0] * labels.size, 1))
 
 
@@ -299,8 +302,9 @@ def _batches(expected: NDArray[np.float64], order: NDArray[np.intp]) -> Iterator
 
 
 def _rows_of_labels(
-    visits: sparse.csr_array, holds: sparse.csr_array, Y: sparse.csr_array, labels: NDArray[np.intp]
+    visits: sparse.csr_array, holds: sparse.csr_array, Y: sparse.csr_array, threads: int
 ) -> sparse.csr_array:
-    """labels x rows, ascending: the rows each label learns from."""
-    pairs = sparse.csr_array(visits @ sparse.csr_array(holds[:, labels])) + sparse.csr_array(Y[:, labels])
-    return sparse.csr_array(sparse.csc_array(pairs).T)
+    """labels x rows, a pattern: the rows each label learns from."""
+    rows_of_block, blocks_of_label, own = (csr_args(sparse.csr_array(m.T))[:2] for m in (visits, holds, Y))
+    indptr, rows = _kernels.rows_of_labels(*rows_of_block, Y.shape[0], *blocks_of_label, *own, threads)
+    return sparse.csr_array((np.ones(rows.size, np.float32), rows, indptr), shape=(Y.shape[1], Y.shape[0]))

@@ -2,6 +2,7 @@
 
 #include "bindings.hpp"
 #include "newton.hpp"
+#include "row_unions.hpp"
 
 namespace {
 
@@ -62,6 +63,22 @@ nb::tuple train_one_vs_all(In1<int64_t> indptr, In1<int32_t> indices, In1<float>
                           to_numpy(std::move(out.bias)));
 }
 
+nb::tuple rows_of_labels(In1<int64_t> block_indptr, In1<int32_t> block_rows, int64_t n_rows, In1<int64_t> label_indptr,
+                         In1<int32_t> label_blocks, In1<int64_t> own_indptr, In1<int32_t> own_rows, int threads) {
+    require(n_rows >= 0 && n_rows < INT32_MAX, "n_rows is out of range");
+    RowUnions out;
+    {
+        nb::gil_scoped_release release;
+        check_lists(block_indptr, block_rows, n_rows, false);
+        check_lists(label_indptr, label_blocks, static_cast<int64_t>(block_indptr.size()) - 1, false);
+        check_lists(own_indptr, own_rows, n_rows, false);
+        require(label_indptr.size() == own_indptr.size(), "one list of own rows per label is needed");
+        out = unite_rows(static_cast<int64_t>(label_indptr.size()) - 1, n_rows, {label_indptr.data(), label_blocks.data()},
+                         {block_indptr.data(), block_rows.data()}, {own_indptr.data(), own_rows.data()}, threads);
+    }
+    return nb::make_tuple(to_numpy(std::move(out.indptr)), to_numpy(std::move(out.rows)));
+}
+
 }  // namespace
 
 void bind_newton(nb::module_ &m) {
@@ -70,4 +87,7 @@ void bind_newton(nb::module_ &m) {
           nb::arg("positive_indices").noconvert(), nb::arg("member_indptr").noconvert().none(),
           nb::arg("member_indices").noconvert().none(), nb::kw_only(), nb::arg("loss"), nb::arg("C"), nb::arg("tol"),
           nb::arg("bias"), nb::arg("prune"), nb::arg("threads"), nb::arg("progress").noconvert());
+    m.def("rows_of_labels", &rows_of_labels, nb::arg("block_indptr").noconvert(), nb::arg("block_rows").noconvert(),
+          nb::arg("n_rows"), nb::arg("label_indptr").noconvert(), nb::arg("label_blocks").noconvert(),
+          nb::arg("own_indptr").noconvert(), nb::arg("own_rows").noconvert(), nb::arg("threads"));
 }

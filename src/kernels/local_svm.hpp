@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lane_line.hpp"
+#include "lane_start.hpp"
 #include "local_features.hpp"
 
 struct Weight {
@@ -58,10 +58,38 @@ class LocalSvm {
     double gradient(double C) {
         weights();
         z_.resize(n_rows());
-        step_.resize(n_rows());
         for (int64_t i = 0; i < n_rows(); ++i) z_[i] = product(i, w_);
-        compute_gradient(static_cast<float>(C));
-        return std::sqrt(dot(gradient_, gradient_));
+        return gradient_at_products(C);
+    }
+
+    // |g| at the best point of the plane of the positives' mean and the bias, where it puts the weights; prepares solve().
+    double gradient_in_plane(double C) {
+        w_.assign(features_.size(), 0.0f);
+        const int64_t n = n_rows();
+        positive_.assign(n, 0);
+        for (int64_t i = 0; i < n; ++i) {
+            if (sign_[i] < 0) continue;
+            positive_[i] = 1;
+            scatter(i, 1.0f, w_);
+        }
+        const auto positives = static_cast<float>(std::max<int64_t>(std::count(positive_.begin(), positive_.end(), 1), 1));
+        float without_bias = 0, *bias = &without_bias;
+        if (rows_.bias != 0 && n) bias = &w_[features_.number(static_cast<int32_t>(rows_.x.n_cols))];
+        *bias = 0;
+        for (float &value : w_) value /= positives;
+        along_mean_.resize(n);
+        for (int64_t i = 0; i < n; ++i) along_mean_[i][0] = product(i, w_);
+        LaneSums squared;
+        squared[0] = dot(w_, w_);
+        Plane plane(C, squared, LaneSums{}, 1);
+        const std::vector<float> along_bias(n, rows_.bias);
+        const std::vector<LaneMask> member(n, 1);
+        plane.minimise(n, positive_.data(), member.data(), along_mean_.data(), along_bias.data());
+        for (float &value : w_) value *= plane.u[0];
+        *bias = plane.v[0];
+        z_.resize(n);
+        for (int64_t i = 0; i < n; ++i) z_[i] = plane.u[0] * along_mean_[i][0] + plane.v[0] * rows_.bias;
+        return gradient_at_products(C);
     }
 
     // Newton steps from where gradient() was called, which gave `gradient`, until |g| <= target, no more than `steps`.
@@ -103,6 +131,12 @@ class LocalSvm {
 
     void scatter(int64_t i, float scale, std::vector<float> &out) const {
         for (int64_t k = start_[i]; k < start_[i + 1]; ++k) out[entries_[k].feature] += scale * entries_[k].value;
+    }
+
+    double gradient_at_products(double C) {
+        step_.resize(n_rows());
+        compute_gradient(static_cast<float>(C));
+        return std::sqrt(dot(gradient_, gradient_));
     }
 
     // Gradient, preconditioner and active rows at the cached products z.
@@ -187,6 +221,8 @@ class LocalSvm {
     std::vector<int64_t> start_{0};
     std::vector<Weight> entries_;                                             // .feature is local here
     std::vector<float> sign_, z_, step_;                                              // per row
+    std::vector<LaneMask> positive_;                                                  // per row, in the first lane
+    LaneVector along_mean_;                                                           // per row, in the first lane
     std::vector<float> products_;                                                     // per active row
     std::vector<float> w_, gradient_, inverse_, direction_, residual_, conjugate_, image_;  // per local feature
 };

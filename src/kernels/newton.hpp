@@ -16,15 +16,9 @@
 #include <vector>
 
 #include "lane_newton.hpp"
+#include "row_lists.hpp"
 #include "row_subset.hpp"
 #include "threads.hpp"
-
-// Lists of sorted row numbers, one list per label.
-struct RowLists {
-    const int64_t *indptr;
-    const int32_t *indices;
-    std::span<const int32_t> operator[](int64_t j) const { return {indices + indptr[j], indices + indptr[j + 1]}; }
-};
 
 // Weights kept after pruning, feature-major (CSR, n_features x n_labels), and the biases.
 struct SparseWeights {
@@ -149,7 +143,7 @@ class OneVsAll {
         }
         const double at_zero = local.gradient_at_zero(objective_.C);
         const double target = objective_.target(at_zero, static_cast<int64_t>(p), local.n_rows());
-        local.solve(objective_.C, local.gradient(objective_.C), target);
+        local.solve(objective_.C, local.gradient_in_plane(objective_.C), target);
         const std::vector<float> &w = local.weights();
         for (size_t f = 0; f < w.size(); ++f) keep(j, {local.features()[f], w[f]});
     }
