@@ -98,9 +98,19 @@ def serve(folder):
     model = blockxmc.load(folder / "model")
     labels, _ = model.predict_topk(test.X, 5)
     row = {f"P@{k}": 100 * metrics.precision_at_k(test.Y, labels, k) for k in (1, 3, 5)}
-    row |= prediction_times(model, test.X) | {"serve_gib": peak_gib() - before}
+    row |= prediction_times(model, test.X) | {"serve_gib": peak_gib() - before, "route_us": routing_time(model, test.X)}
     row["candidates"] = model.cost_on(test.X)["candidates"]
     return row | {"model_mb": sum(file.stat().st_size for file in (folder / "model").iterdir()) / 1e6}
+
+
+def routing_time(model, X):
+    """CPU microseconds a row that finding its blocks takes, on one thread; median of three."""
+    times = []
+    for _ in range(3):
+        with clock() as spent:
+            model.blocks_.visited(X, 1)
+        times.append(spent["cpu"] / X.shape[0] * 1e6)
+    return sorted(times)[1]
 
 
 def climb(n_labels, n_rows):
@@ -116,7 +126,8 @@ def climb(n_labels, n_rows):
 
 COLUMNS = {
     "labels": "labels", "blocks": "blocks", "candidates": "candidates", "P@1": "P@1", "P@3": "P@3", "P@5": "P@5",
-    "batch_us": "batch µs/row", "one_us": "one row µs", "one_us_p99": "p99 µs", "model_mb": "model MB",
+    "batch_us": "batch µs/row", "route_us": "routing alone µs", "one_us": "one row µs", "one_us_p99": "p99 µs",
+    "model_mb": "model MB",
     "train_cpu_s": "training CPU s", "train_wall_s": "wall s", "train_gib": "training peak GiB", "serve_gib": "serving GiB",
 }  # fmt: skip
 
@@ -134,7 +145,7 @@ Made by `python bench/growth.py`; raw numbers in `growth.json`, figure in `growt
 
 Synthetic rows like {FAMILY}'s: {first["rows"]:,} training rows, {first["labels_per_row"]:.2f} labels and
 {first["nnz_per_row"]:.0f} features per row. Training with all cores; batch: CPU time on one thread; one row: median of
-single calls. Serving memory: what the loaded model adds to a process.
+single calls; routing is part of both. Serving memory: what the loaded model adds to a process.
 
 {_table(COLUMNS.values(), [[row[column] for column in COLUMNS] for row in rows])}
 
