@@ -130,7 +130,7 @@ class BlockwiseClassifier(BlocksEstimator):
                 partition = partition_for_shared(X, Y, partitioner, reporter, **options)
             else:
                 partition = partitioner._fit(X, Y, reporter)
-            bits = 16 if self.weight_bits == "auto" else int(self.weight_bits)
+            bits = self._bits(16)
             blocks, cost = fit_shared(learner, X, Y, partition, self.route, reporter, bits=bits, **options)
             visited = f"{blocks.route} blocks" if blocks.mass == 1 else f"up to {blocks.route} blocks"
             scores = f"{visited} visited, whose probabilities count {blocks.slope:.2g}"
@@ -180,8 +180,11 @@ class BlockwiseClassifier(BlocksEstimator):
             weights = train_blocks(learner, X, Y, assignment, clusters, reporter, threads=self._threads, seed=seed)
             common = common_terms(weights, X.shape[1])
         sizes: Any = {"n_features": X.shape[1], "n_labels": Y.shape[1], "threads": self._threads}
-        scorer = Scorer.pack(weights, clusters, **sizes, bits=32 if self.weight_bits == "auto" else int(self.weight_bits))
+        scorer = Scorer.pack(weights, clusters, **sizes, bits=self._bits(32))
         self.blocks_ = Blocks(router, scorer, route, common=common)
+
+    def _bits(self, usual: int) -> int:
+        return usual if self.weight_bits == "auto" else int(self.weight_bits)
 
     def _weights_kind(self, learner: Learner) -> str:
         if self.weights == "shared" and not learner.one_vs_all:
