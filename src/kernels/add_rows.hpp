@@ -50,17 +50,26 @@ BLOCKXMC_SIMD static void add_dense_byte(float *__restrict scores, const int8_t 
     for (int64_t j = 0; j < n; ++j) scores[j] += value * static_cast<float>(weights[j]);
 }
 
+inline void multiply_four(const int8_t *weights, float value, float *products) {
+#if defined(__SSE2__) // the compiler would convert them one by one
+    int32_t four;
+    std::memcpy(&four, weights, sizeof four);
+    __m128i bytes = _mm_cvtsi32_si128(four);
+    bytes = _mm_unpacklo_epi8(bytes, bytes);
+    bytes = _mm_srai_epi32(_mm_unpacklo_epi16(bytes, bytes), 24);
+    _mm_storeu_ps(products, _mm_mul_ps(_mm_cvtepi32_ps(bytes), _mm_set1_ps(value)));
+#else
+    for (int64_t i = 0; i < 4; ++i) products[i] = value * static_cast<float>(weights[i]);
+#endif
+}
+
 template <typename Label>
 void add_sparse_byte(float *__restrict scores, const Label *__restrict labels, const int8_t *__restrict weights, int64_t n,
                      float value) {
-    typedef int8_t Bytes __attribute__((vector_size(4)));
-    typedef float Floats __attribute__((vector_size(16)));
     int64_t j = 0;
     for (; j + 4 <= n; j += 4) { // as in add_sparse
-        Bytes bytes;
-        std::memcpy(&bytes, weights + j, sizeof bytes);
-        const Floats products = __builtin_convertvector(bytes, Floats) * value;
-        float *at[4], sums[4];
+        float *at[4], products[4], sums[4];
+        multiply_four(weights + j, value, products);
         for (int64_t i = 0; i < 4; ++i) {
             at[i] = scores + labels[j + i];
             sums[i] = *at[i] + products[i];
