@@ -57,6 +57,8 @@ def by_label(weights: Sequence[LinearWeights], n_features: int) -> CsrArgs:
         counts.append(np.diff(indptr))
         features.append(indices if w.features is None else w.features[indices])
         values.append(data)
+    if len(weights) == 1:  # nothing to join: large weights are not copied
+        return indptr, features[0], data
     ends = np.cumsum(joined(counts, np.int64))
     return np.concatenate([np.zeros(1, np.int64), ends]), joined(features, np.int32), joined(values, np.float32)
 
@@ -69,6 +71,5 @@ def _transposed(coef: sparse.csr_array) -> sparse.csr_array:
 
 
 def joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    """All parts as one array; a single one is not copied."""
-    whole = parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, dtype), *parts])
-    return np.ascontiguousarray(whole, dtype=dtype)
+    """All parts as one new array."""
+    return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype, copy=False)

@@ -90,15 +90,17 @@ class Scorer:
         Where there are ``common`` labels, theirs stand in one more block, the last; in its other blocks a common label
         is an empty name: no weights, and a score that never counts.
         """
+        if weights.n_labels != n_labels:
+            raise BlockXMCError(f"weights of {weights.n_labels} labels, but there are {n_labels}")
         blocks = _checked_ids([*label_ids, *([common] if common.size else [])], n_labels)
         rows = joined(blocks, np.int32)
         name_only = np.zeros(rows.size, bool)
         name_only[: rows.size - common.size] = np.isin(rows[: rows.size - common.size], common)
         vectors = np.where(name_only, np.int32(-1), rows)
         arrays = pack_linear(by_label([weights], n_features), vectors, blocks, n_features, bits, threads)
-        arrays["bias"] = np.where(name_only, np.float32(-np.inf), weights.bias[rows])
+        arrays["bias"] = np.where(name_only, -np.inf, weights.bias[rows]).astype(np.float32)
         if weights.mass is not None:
-            arrays["mass"] = weights.mass[rows]
+            arrays["mass"] = weights.mass[rows].astype(np.float32)
         return PackedScorer(arrays, n_features, n_labels, bits)
 
     @staticmethod

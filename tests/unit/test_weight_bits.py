@@ -93,6 +93,9 @@ def test_weights_that_8_bits_cannot_hold_are_refused():
     coef = sparse.csr_array(np.array([[1.0, np.inf]], np.float32))
     with pytest.raises(BlockXMCError, match="must be finite"):
         Scorer.pack([LinearWeights(coef, np.zeros(2, np.float32))], [np.arange(2)], n_features=1, n_labels=2, bits=8)
+    finite = LinearWeights(sparse.csr_array(np.ones((1, 2), np.float32)), np.zeros(2, np.float32))
+    with pytest.raises(BlockXMCError, match="weights of 2 labels, but there are 3"):
+        Scorer.pack_shared(finite, [np.arange(3)], np.zeros(0, int), n_features=1, n_labels=3)
     with pytest.raises(BlockXMCError, match="32, 16 or 8 bits, not 12"):
         Scorer.pack([], [], n_features=1, n_labels=2, bits=12)
 
