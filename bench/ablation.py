@@ -44,6 +44,7 @@ VARIANTS = {
     "pruned at 0.05": ({"base": lean(prune=0.05)}, []),
     "pruned at 0.2": ({"base": lean(prune=0.2)}, []),
     "single precision": ({"weight_bits": 32}, []),
+    "weights of 8 bits": ({"weight_bits": 8}, []),
     "router learns from all rows": ({}, [(shared, "ROUTER_SAMPLE", None)]),
     "no common labels": ({}, [(shared, "COMMON_BLOCKS", 10**9)]),
     "80 % of the positives captured": ({}, [(shared, "CAPTURED_FLOOR", 0.8)]),

@@ -4,6 +4,22 @@ import numpy as np
 from scipy import sparse
 
 
+class ByteWeights:
+    """Linear weights as integers in -127..127 with a scale for each label."""
+
+    def __init__(self, weights):
+        coef = np.asarray(weights.coef.toarray(), np.float32)
+        largest = abs(coef).max(axis=0, initial=0)
+        tiny = np.finfo(np.float32).tiny  # below it a scale would lose its digits
+        self.scale = np.where(largest > 0, np.maximum(largest / np.float32(127), tiny), np.float32(1))
+        self.coef = np.rint(coef / self.scale)
+        self.bias, self.mass, self.n_labels = weights.bias, weights.mass, weights.n_labels
+
+    def scores(self, X):
+        out = (X @ self.coef).astype(np.float32) * self.scale + self.bias
+        return out if self.mass is None else out + np.asarray(abs(X).sum(axis=1)).reshape(-1, 1) * self.mass
+
+
 class TwinScorer:
     def __init__(self, weights, label_ids, n_features, n_labels):
         self.weights, self.label_ids = weights, [np.asarray(ids, np.int64) for ids in label_ids]

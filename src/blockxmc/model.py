@@ -15,6 +15,7 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner
+from blockxmc.packing import BITS
 from blockxmc.partition import Partitioner
 from blockxmc.progress import Reporter
 from blockxmc.routing import Router, assess_routing
@@ -55,8 +56,9 @@ class BlockwiseClassifier(BlocksEstimator):
     n_partitions : several partitions, each with shared weights, answer together by the mean of their probabilities: a few
         tenths of a point more precise, as many times as costly to train, and far slower to serve, since every candidate
         of every partition is averaged.
-    weight_bits : 16 keeps weights in half precision, 32 in full; ``"auto"``: 16 with shared weights, else 32. With shared
-        weights ``cost_["lost_to_half"]`` has the points of mean P@k that half precision costs on held-out rows.
+    weight_bits : 32 keeps weights as floats, 16 in half precision, 8 as integers with one scale per label; ``"auto"``: 16
+        with shared weights, else 32. With shared weights ``cost_["lost_to_rounding"]`` has the points of mean P@k that
+        fewer than 32 bits cost on held-out rows.
     n_jobs : threads; None means all cores. Results do not depend on it.
 
     Examples
@@ -128,12 +130,12 @@ class BlockwiseClassifier(BlocksEstimator):
                 partition = partition_for_shared(X, Y, partitioner, reporter, **options)
             else:
                 partition = partitioner._fit(X, Y, reporter)
-            half = self.weight_bits != 32
-            blocks, cost = fit_shared(learner, X, Y, partition, self.route, reporter, half=half, **options)
+            bits = self._bits(16)
+            blocks, cost = fit_shared(learner, X, Y, partition, self.route, reporter, bits=bits, **options)
             visited = f"{blocks.route} blocks" if blocks.mass == 1 else f"up to {blocks.route} blocks"
             scores = f"{visited} visited, whose probabilities count {blocks.slope:.2g}"
-            if "lost_to_half" in cost:
-                scores += f"; half precision costs {cost['lost_to_half']:.2f} points of precision"
+            if "lost_to_rounding" in cost:
+                scores += f"; weights of {bits} bits cost {cost['lost_to_rounding']:.2f} points of precision"
             reporter.say(_expectation(partition, cost, scores))
             partitions.append(partition)
             members.append(blocks)
@@ -177,9 +179,12 @@ class BlockwiseClassifier(BlocksEstimator):
         else:
             weights = train_blocks(learner, X, Y, assignment, clusters, reporter, threads=self._threads, seed=seed)
             common = common_terms(weights, X.shape[1])
-        sizes: Any = {"n_features": X.shape[1], "n_labels": Y.shape[1]}
-        scorer = Scorer.pack(weights, clusters, **sizes, half=self.weight_bits == 16)
+        sizes: Any = {"n_features": X.shape[1], "n_labels": Y.shape[1], "threads": self._threads}
+        scorer = Scorer.pack(weights, clusters, **sizes, bits=self._bits(32))
         self.blocks_ = Blocks(router, scorer, route, common=common)
+
+    def _bits(self, usual: int) -> int:
+        return usual if self.weight_bits == "auto" else int(self.weight_bits)
 
     def _weights_kind(self, learner: Learner) -> str:
         if self.weights == "shared" and not learner.one_vs_all:
@@ -198,8 +203,8 @@ class BlockwiseClassifier(BlocksEstimator):
         if self.weights not in WEIGHTS:
             raise BlockXMCError(f"weights must be one of {', '.join(WEIGHTS)}, got {self.weights!r}")
         self._check_route()
-        if self.weight_bits not in ("auto", 16, 32):
-            raise BlockXMCError(f'weight_bits must be "auto", 16 or 32, got {self.weight_bits!r}')
+        if self.weight_bits not in ("auto", *BITS):
+            raise BlockXMCError(f'weight_bits must be "auto", 32, 16 or 8, got {self.weight_bits!r}')
         if not isinstance(self.n_partitions, (int, np.integer)) or self.n_partitions < 1:
             raise BlockXMCError(f"n_partitions must be a whole number of at least 1, got {self.n_partitions!r}")
         learner = as_learner(self.base, DiSMEC if self.weights in ("per-block", "global") else lean_dismec)

@@ -20,6 +20,7 @@ from blockxmc import _kernels
 from blockxmc._base import TopK
 from blockxmc._matrix import csr_args
 from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.packing import by_label, joined, pack_linear
 from blockxmc.weights import LinearWeights, Weights
 
 I32 = NDArray[np.int32]
@@ -47,26 +48,60 @@ class Scorer:
         *,
         n_features: int,
         n_labels: int,
-        half: bool = False,
+        bits: int = 32,
+        threads: int = 1,
     ) -> Scorer:
         """Pack the weights of each block; ``label_ids[l]`` are the global ids of block l's labels, ascending.
 
-        ``half`` keeps linear weights in half precision (the upper 16 bits of a float, rounded).
+        Linear weights are kept as floats (32 ``bits``), as the upper halves of floats, rounded (16), or as integers with
+        one scale per label, its largest weight over 127 (8).
         """
         from blockxmc._dense_scoring import DenseScorer
 
-        clusters = [np.ascontiguousarray(ids, dtype=np.int32) for ids in label_ids]
+        clusters = _checked_ids(label_ids, n_labels)
         if len(clusters) != len(weights):
             raise BlockXMCError(f"{len(weights)} blocks of weights, but {len(clusters)} sets of label ids")
         for block, (w, ids) in enumerate(zip(weights, clusters, strict=True)):
             if ids.shape != (w.n_labels,):
                 raise BlockXMCError(f"block {block} has weights of {w.n_labels} labels, but {ids.size} label ids")
-            if ids.size and (ids[0] < 0 or ids[-1] >= n_labels or (np.diff(ids) <= 0).any()):
-                raise BlockXMCError(f"label ids of block {block} must ascend within 0..{n_labels - 1}")
         linear = [w for w in weights if isinstance(w, LinearWeights)]
-        if len(linear) == len(weights):
-            return PackedScorer(pack_linear(linear, clusters, n_features, half), n_features, n_labels, half)
-        return DenseScorer(list(weights), clusters, n_features, n_labels)
+        if len(linear) < len(weights):
+            return DenseScorer(list(weights), clusters, n_features, n_labels)
+        arrays = pack_linear(by_label(linear, n_features), None, clusters, n_features, bits, threads)
+        arrays["bias"] = joined([w.bias for w in linear], np.float32)
+        if any(w.mass is not None for w in linear):
+            zeros = np.zeros(max(w.n_labels for w in linear), np.float32)
+            arrays["mass"] = joined([zeros[: w.n_labels] if w.mass is None else w.mass for w in linear], np.float32)
+        return PackedScorer(arrays, n_features, n_labels, bits)
+
+    @staticmethod
+    def pack_shared(
+        weights: LinearWeights,
+        label_ids: Sequence[NDArray[Any]],
+        common: NDArray[Any],
+        *,
+        n_features: int,
+        n_labels: int,
+        bits: int = 32,
+        threads: int = 1,
+    ) -> PackedScorer:
+        """Pack one vector per label, which all its blocks share.
+
+        Where there are ``common`` labels, theirs stand in one more block, the last; in its other blocks a common label
+        is an empty name: no weights, and a score that never counts.
+        """
+        if weights.n_labels != n_labels:
+            raise BlockXMCError(f"weights of {weights.n_labels} labels, but there are {n_labels}")
+        blocks = _checked_ids([*label_ids, *([common] if common.size else [])], n_labels)
+        rows = joined(blocks, np.int32)
+        name_only = np.zeros(rows.size, bool)
+        name_only[: rows.size - common.size] = np.isin(rows[: rows.size - common.size], common)
+        vectors = np.where(name_only, np.int32(-1), rows)
+        arrays = pack_linear(by_label([weights], n_features), vectors, blocks, n_features, bits, threads)
+        arrays["bias"] = np.where(name_only, -np.inf, weights.bias[rows]).astype(np.float32)
+        if weights.mass is not None:
+            arrays["mass"] = weights.mass[rows].astype(np.float32)
+        return PackedScorer(arrays, n_features, n_labels, bits)
 
     @staticmethod
     def from_state(state: dict[str, Any]) -> Scorer:
@@ -120,7 +155,7 @@ class Scorer:
         raise NotImplementedError
 
 
-# The flat arrays of a packed scorer (what they mean: chunk.hpp); mass may be absent.
+# The flat arrays of a packed scorer (what they mean: chunk.hpp).
 ARRAYS = {
     "block_ptr": np.int64,
     "offsets": np.int64,
@@ -131,17 +166,19 @@ ARRAYS = {
     "buckets": np.uint32,
     "rows": np.uint32,
     "arena": np.uint32,
+    "scale": np.float32,
 }
+OPTIONAL = ("mass", "scale")  # scale is there where weights have 8 bits
 
 
 class PackedScorer(Scorer):
     """Linear weights in one arena; all work is done by the compiled model."""
 
-    def __init__(self, arrays: dict[str, NDArray[Any]], n_features: int, n_labels: int, half: bool) -> None:
+    def __init__(self, arrays: dict[str, NDArray[Any]], n_features: int, n_labels: int, bits: int) -> None:
         self.n_features, self.n_labels, self.n_blocks = n_features, n_labels, arrays["block_ptr"].size - 1
-        self._arrays, self.half = arrays, half
-        optional: dict[str, Any] = {"mass": None}
-        self._model = _kernels.PackedModel(**(optional | arrays), n_labels=n_labels, half=half)
+        self._arrays, self.bits = arrays, bits
+        optional: dict[str, Any] = dict.fromkeys(OPTIONAL)
+        self._model = _kernels.PackedModel(**(optional | arrays), n_labels=n_labels, bits=bits)
 
     def topk(self, X: sparse.csr_array, blocks: I32 | None, k: int, *, threads: int = 1) -> TopK:
         """Best k candidates of each row: best first, ties to the lower label id, padded with -1 / -inf."""
@@ -176,7 +213,7 @@ class PackedScorer(Scorer):
         return self._model.candidates(as_blocks(blocks), 1)
 
     def touched(self, X: sparse.csr_array, blocks: I32 | None, *, threads: int = 1) -> float:
-        """Mean number of stored weights that scoring a row reads (a dense row counts its zeros too)."""
+        """Mean number of stored weights that scoring a row reads (zeros of dense rows and padding too)."""
         counts = self._model.touched(*self._args(X), as_blocks(blocks), threads)
         return float(counts.mean()) if counts.size else 0.0
 
@@ -193,19 +230,21 @@ class PackedScorer(Scorer):
 
     def state(self) -> dict[str, Any]:
         """Nested dict of arrays and JSON values for the model directory."""
-        facts = {"n_features": self.n_features, "n_labels": self.n_labels, "half": self.half}
+        facts = {"n_features": self.n_features, "n_labels": self.n_labels, "bits": self.bits}
         return {"kind": "packed", **facts, **self._arrays}
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> PackedScorer:
         """Take back what ``state`` gave. Pointers are checked now, a block when it is first visited."""
-        arrays = {name: state[name] for name in ARRAYS if name != "mass" or name in state}
+        arrays = {name: state[name] for name in ARRAYS if name not in OPTIONAL or name in state}
         for name, array in arrays.items():
             if array.dtype != ARRAYS[name]:
                 raise ModelFormatError(
                     f"the model's array {name!r} has type {array.dtype}, not {ARRAYS[name].__name__}"
                 )
-        return cls(arrays, int(state["n_features"]), int(state["n_labels"]), bool(state.get("half", False)))
+        # Models of format 1 say whether weights are halved, or nothing.
+        bits = int(state.get("bits", 16 if state.get("half") else 32))
+        return cls(arrays, int(state["n_features"]), int(state["n_labels"]), bits)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.state()
@@ -285,40 +324,12 @@ class Routed:
         return blocks, None
 
 
-def pack_linear(
-    weights: list[LinearWeights], clusters: list[I32], n_features: int, half: bool
-) -> dict[str, NDArray[Any]]:
-    """The flat arrays of a packed scorer: each block is cut into chunks of labels, each chunk packed by features."""
-    chunks: list[tuple[NDArray[Any], ...]] = []
-    widths: list[int] = []
-    block_ptr = np.zeros(len(weights) + 1, np.int64)
-    for block, w in enumerate(weights):
-        rows = n_features if w.features is None else w.features.size
-        if w.coef.shape[0] != rows:
-            raise BlockXMCError(f"block {block} has weights on {w.coef.shape[0]} features, not {rows}")
-        coef = csr_args(sparse.csr_array(w.coef))
-        for first in range(0, w.n_labels, _kernels.MAX_CHUNK_LABELS):
-            widths.append(min(_kernels.MAX_CHUNK_LABELS, w.n_labels - first))
-            chunks.append(_kernels.pack_chunk(*coef, w.features, n_features, first, widths[-1], half))
-        block_ptr[block + 1] = len(chunks)
-    sizes = [[width, *(part.size for part in chunk)] for width, chunk in zip(widths, chunks, strict=True)]
-    parts = list(zip(*chunks, strict=True)) or [(), (), (), ()]
-    names = ("keys", "buckets", "rows", "arena")
-    arrays: dict[str, NDArray[Any]] = {
-        "block_ptr": block_ptr,
-        "offsets": np.cumsum([[0] * 5, *sizes], axis=0, dtype=np.int64),
-        "labels": _joined(clusters, np.int32),
-        "bias": _joined([w.bias for w in weights], np.float32),
-        **{name: _joined(part, ARRAYS[name]) for name, part in zip(names, parts, strict=True)},
-    }
-    if any(w.mass is not None for w in weights):
-        zeros = np.zeros(max(w.n_labels for w in weights), np.float32)
-        arrays["mass"] = _joined([zeros[: w.n_labels] if w.mass is None else w.mass for w in weights], np.float32)
-    return arrays
-
-
-def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype, copy=False)
+def _checked_ids(label_ids: Sequence[NDArray[Any]], n_labels: int) -> list[I32]:
+    clusters = [np.ascontiguousarray(ids, dtype=np.int32) for ids in label_ids]
+    for block, ids in enumerate(clusters):
+        if ids.size and (ids[0] < 0 or ids[-1] >= n_labels or (np.diff(ids) <= 0).any()):
+            raise BlockXMCError(f"label ids of block {block} must ascend within 0..{n_labels - 1}")
+    return clusters
 
 
 def empty_topk(n_rows: int, k: int) -> TopK:

@@ -142,22 +142,14 @@ def pack_shared(
     *,
     n_features: int,
     n_labels: int,
-    half: bool = True,
+    bits: int = 16,
+    threads: int = 1,
 ) -> Scorer:
-    """Weights packed per block, in half precision; those of the common labels stand in one last block only."""
-    options: Any = {"n_features": n_features, "n_labels": n_labels, "half": half}
-    common = common_labels(label_clusters, n_labels)
-    if not common.size or isinstance(weights, OpaqueWeights):
+    """Weights packed per block; those of the common labels stand in one last block only."""
+    options: Any = {"n_features": n_features, "n_labels": n_labels, "bits": bits, "threads": threads}
+    if isinstance(weights, OpaqueWeights):
         return Scorer.pack(list(weights.split(label_clusters)), label_clusters, **options)
-    listed = np.zeros(n_labels, bool)
-    listed[common] = True
-    # In its blocks a common label is an empty name: no weights, and a score that never counts.
-    bias = np.where(listed, np.float32(-np.inf), weights.bias)
-    keep = sparse.diags_array((~listed).astype(np.float32))
-    own = LinearWeights(sparse.csr_array(weights.coef @ keep), bias, weights.mass, weights.features)
-    own.coef.eliminate_zeros()
-    parts = [*own.split(label_clusters), *weights.split([common])]
-    return Scorer.pack(parts, [*label_clusters, common], **options)
+    return Scorer.pack_shared(weights, label_clusters, common_labels(label_clusters, n_labels), **options)
 
 
 @dataclass(frozen=True)

@@ -53,14 +53,14 @@ def fit_shared(
     *,
     threads: int,
     seed: int,
-    half: bool = True,
+    bits: int = 16,
 ) -> tuple[Blocks, dict[str, float]]:
     """Router and labels of one partition, and what its training and the held-out rows say about it.
 
     ``route`` is a number of blocks to visit, a share of the router's probability to reach, or ``"auto"``.
     """
     options: Any = {"threads": threads, "seed": seed}
-    sizes: Any = {"n_features": X.shape[1], "n_labels": Y.shape[1], "half": half}
+    sizes: Any = {"n_features": X.shape[1], "n_labels": Y.shape[1], "bits": bits, "threads": threads}
     assignment = partition.assignment_
     clusters = cover_all_labels(Y, assignment, partition.label_clusters_)
     held_out = held_out_rows(X.shape[0], seed)
@@ -89,9 +89,10 @@ def fit_shared(
     if isinstance(weights, LinearWeights):
         means = pack_shared(mean_weights(X, shown, weights, reporter, threads=threads), clusters, **sizes)
     merging = fit_merging(blocks, means, rarity, *new, threads)
-    if half and means is not None:
+    if bits < 32 and means is not None:
         means = None  # large models do not fit into memory many times over
-        cost["lost_to_half"] = _lost_to_half(replace(blocks, slope=merging.mix.slope), weights, clusters, *new, threads)
+        rounded = replace(blocks, slope=merging.mix.slope)
+        cost["lost_to_rounding"] = _lost_to_rounding(rounded, weights, clusters, *new, threads)
     cost["candidate_recall"] = _recall(blocks, *new, clusters, threads)
     cost["router_accuracy"] = float((routed[rows, 0] == assignment[rows]).mean())
     labels = robbed_labels(Y, held_out)
@@ -137,12 +138,12 @@ def _recall(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, clusters: 
     return 1.0 if visited is None else metrics.candidate_recall(Y, (visited[:, -blocks.route :], clusters))
 
 
-def _lost_to_half(
-    half: Blocks, weights: Any, clusters: Any, X: sparse.csr_array, Y: sparse.csr_array, threads: int
+def _lost_to_rounding(
+    rounded: Blocks, weights: Any, clusters: Any, X: sparse.csr_array, Y: sparse.csr_array, threads: int
 ) -> float:
     """Points of the mean of P@1, P@3 and P@5 that full precision would gain."""
-    full = pack_shared(weights, clusters, n_features=X.shape[1], n_labels=Y.shape[1], half=False)
-    answers = (blocks.topk(X, 5, threads)[0] for blocks in (half, replace(half, scorer=full)))
+    full = pack_shared(weights, clusters, n_features=X.shape[1], n_labels=Y.shape[1], bits=32, threads=threads)
+    answers = (blocks.topk(X, 5, threads)[0] for blocks in (rounded, replace(rounded, scorer=full)))
     lost, kept = (np.mean([metrics.precision_at_k(Y, labels, k) for k in (1, 3, 5)]) for labels in answers)
     return 100 * float(kept - lost)
 

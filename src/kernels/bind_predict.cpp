@@ -2,6 +2,7 @@
 #include "bindings.hpp"
 #include "calibrate.hpp"
 #include "low_rank.hpp"
+#include "pack.hpp"
 #include "predict.hpp"
 #include "predict_batch.hpp"
 #include "take_columns.hpp"
@@ -32,13 +33,16 @@ CsrView csr_view(const I64 &indptr, const I32 &indices, const F32 &data, int64_t
 class BoundModel {
   public:
     BoundModel(I64 block_ptr, In2<int64_t> offsets, I32 labels, F32 bias, std::optional<F32> mass, I32 keys, U32 buckets,
-               U32 rows, U32 arena, int64_t n_labels, bool half)
-        : block_ptr_(block_ptr), offsets_(offsets), labels_(labels), bias_(bias), mass_(mass), keys_(keys),
+               U32 rows, U32 arena, std::optional<F32> scale, int64_t n_labels, int bits)
+        : block_ptr_(block_ptr), offsets_(offsets), labels_(labels), bias_(bias), mass_(mass), scale_(scale), keys_(keys),
           buckets_(buckets), rows_(rows), arena_(arena) {
+        require_intact(bits == 32 || bits == 16 || bits == 8, "a weight has neither 32 nor 16 nor 8 bits");
+        require_intact(scale_.has_value() == (bits == 8), "scales belong to weights of 8 bits, and to no others");
         check_pointers();
         model_ = std::make_unique<PackedModel>(
             PackedModel::Arrays{block_ptr.data(), offsets.data(), labels.data(), bias.data(),
-                                mass ? mass->data() : nullptr, keys.data(), buckets.data(), rows.data(), arena.data(), half},
+                                mass ? mass->data() : nullptr, scale ? scale->data() : nullptr, keys.data(), buckets.data(),
+                                rows.data(), arena.data(), bits},
             static_cast<int64_t>(block_ptr.size()) - 1, static_cast<int64_t>(offsets.shape(0)) - 1, n_labels);
     }
 
@@ -75,6 +79,7 @@ class BoundModel {
             require_intact(offsets_(0, column) == 0 && static_cast<uint64_t>(offsets_(n_chunks, column)) == sizes[column],
                     "an array is longer or shorter than the table of chunks says");
         require_intact(bias_.size() == labels_.size() && (!mass_ || mass_->size() == labels_.size()), "biases are missing");
+        require_intact(!scale_ || scale_->size() == labels_.size(), "scales are missing");
         for (int64_t c = 0; c < n_chunks; ++c) check_sizes(c);
     }
 
@@ -95,7 +100,7 @@ class BoundModel {
     In2<int64_t> offsets_;
     I32 labels_;
     F32 bias_;
-    std::optional<F32> mass_;
+    std::optional<F32> mass_, scale_;
     I32 keys_;
     U32 buckets_, rows_, arena_;
     std::unique_ptr<PackedModel> model_;
@@ -238,26 +243,29 @@ auto touched(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks b
     return to_numpy(std::move(counts));
 }
 
-auto pack(I64 indptr, I32 indices, F32 data, std::optional<I32> features, int64_t n_features, int64_t first, int64_t width,
-          bool half) {
-    const int64_t n_rows = static_cast<int64_t>(indptr.size()) - 1;
-    if (features) {
-        const int32_t *ids = features->data();
-        bool right = static_cast<int64_t>(features->size()) == n_rows;
-        for (int64_t r = 0; right && r < n_rows; ++r) right = ids[r] > (r ? ids[r - 1] : -1) && ids[r] < n_features;
-        expect(right, "features must ascend within the feature range, one per row of weights");
-    } else {
-        expect(n_rows == n_features, "one row of weights per feature");
+auto pack(I64 indptr, I32 indices, F32 data, I32 labels, I64 ends, int64_t n_features, int bits, int threads) {
+    const CsrView by_label = csr_view(indptr, indices, data, n_features);
+    const auto n_labels = static_cast<int64_t>(labels.size());
+    for (int64_t i = 0; i < n_labels; ++i)
+        expect(labels(i) >= -1 && labels(i) < by_label.n_rows, "labels must be rows of weights, or -1 for none");
+    for (size_t c = 0; c < ends.size(); ++c) {
+        const int64_t width = ends(c) - (c ? ends(c - 1) : 0);
+        expect(width >= 0 && width <= max_chunk_labels, "a chunk has too many labels");
     }
-    expect(first >= 0 && width >= 0 && width <= max_chunk_labels, "too many labels for one chunk");
-    PackedChunk chunk;
+    expect((ends.size() ? ends(ends.size() - 1) : 0) == n_labels, "chunks must have all labels");
+    expect(bits == 32 || bits == 16 || bits == 8, "a weight has 32, 16 or 8 bits");
+    expect(std::all_of(by_label.indices, by_label.indices + by_label.nnz(), [&](int32_t f) { return f >= 0 && f < n_features; }),
+           "a feature number is out of range");
+    PackedChunks packed;
     {
         nb::gil_scoped_release release;
-        chunk = pack_chunk(csr_view(indptr, indices, data, first + width), features ? features->data() : nullptr, n_features,
-                           first, width, half);
+        packed = pack_chunks(by_label, {labels.data(), labels.size()}, {ends.data(), ends.size()}, bits, threads);
     }
-    return std::make_tuple(to_numpy(std::move(chunk.keys)), to_numpy(std::move(chunk.buckets)),
-                           to_numpy(std::move(chunk.rows)), to_numpy(std::move(chunk.arena)));
+    std::vector<int64_t> sizes;
+    for (const auto &each : packed.sizes) sizes.insert(sizes.end(), each.begin(), each.end());
+    return std::make_tuple(to_numpy(std::move(sizes)), to_numpy(std::move(packed.flat.keys)),
+                           to_numpy(std::move(packed.flat.buckets)), to_numpy(std::move(packed.flat.rows)),
+                           to_numpy(std::move(packed.flat.arena)), to_numpy(std::move(packed.flat.scale)));
 }
 
 auto columns_of(I64 indptr, I32 indices, F32 data, I32 columns, int64_t n_rows) {
@@ -335,9 +343,9 @@ void bind_predict(nb::module_ &m) {
     });
     const auto exact = [](const char *name) { return nb::arg(name).noconvert(); };
     nb::class_<BoundModel>(m, "PackedModel", "Packed blocks, ready to score; borrows the arrays it is made from.")
-        .def(nb::init<I64, In2<int64_t>, I32, F32, std::optional<F32>, I32, U32, U32, U32, int64_t, bool>(), exact("block_ptr"),
-             exact("offsets"), exact("labels"), exact("bias"), exact("mass").none(), exact("keys"), exact("buckets"),
-             exact("rows"), exact("arena"), "n_labels"_a, "half"_a)
+        .def(nb::init<I64, In2<int64_t>, I32, F32, std::optional<F32>, I32, U32, U32, U32, std::optional<F32>, int64_t, int>(),
+             exact("block_ptr"), exact("offsets"), exact("labels"), exact("bias"), exact("mass").none(), exact("keys"),
+             exact("buckets"), exact("rows"), exact("arena"), exact("scale").none(), "n_labels"_a, "bits"_a)
         .def("one", &one, exact("indices"), exact("values"), exact("blocks").none(), "k"_a)
         .def("one_routed", &one_routed, "router"_a, exact("indices"), exact("values"), "b"_a, "slope"_a,
              "mass"_a, "k"_a)
@@ -351,8 +359,8 @@ void bind_predict(nb::module_ &m) {
         .def("scores", &scores, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(),
              exact("weights").none(), "slope"_a, exact("out_indptr"), exact("labels"), exact("values"), "threads"_a)
         .def("touched", &touched, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), "threads"_a);
-    m.def("pack_chunk", &pack, exact("indptr"), exact("indices"), exact("data"), "features"_a.noconvert().none(), "n_features"_a,
-          "first"_a, "width"_a, "half"_a);
+    m.def("pack_chunks", &pack, exact("indptr"), exact("indices"), exact("data"), exact("labels"), exact("ends"),
+          "n_features"_a, "bits"_a, "threads"_a);
     m.def("take_columns", &columns_of, exact("indptr"), exact("indices"), exact("data"), exact("columns"), "n_rows"_a);
     m.def("calibrate_scores", &calibrate_all, exact("scores"), "scale"_a, "shift"_a);
     m.def("calibrate_topk", &calibrate_topk, exact("labels"), exact("scores"), "scale"_a, "shift"_a);

@@ -1,7 +1,8 @@
 // Scoring packed blocks: which chunks a row visits, the scores of a chunk, and the best labels over all of them.
 //
 // Every path (batch, one row, fused with the router) scores a (row, chunk) pair by the same operations in the same
-// order (bias, mass, then the row's features as they come), so results agree bit for bit, for any number of threads.
+// order (bias, mass, then the row's features as they come; where weights have scales, the features first), so results agree
+// bit for bit, for any number of threads.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <numeric>
 #include <vector>
 
+#include "add_rows.hpp"
 #include "chunk.hpp"
 #include "csr.hpp"
 #include "threads.hpp"
@@ -54,10 +56,10 @@ class PackedModel {
         const int64_t *block_ptr; // chunks of each block
         const int64_t *offsets;   // (n_chunks + 1) x n_columns
         const int32_t *labels;
-        const float *bias, *mass; // mass may be nullptr
+        const float *bias, *mass, *scale; // the last two may be nullptr
         const int32_t *keys;
         const uint32_t *buckets, *rows, *arena;
-        bool half; // weights in half precision
+        int bits; // of a weight
     };
 
     PackedModel(Arrays arrays, int64_t n_blocks, int64_t n_chunks, int64_t n_labels)
@@ -97,6 +99,7 @@ class PackedModel {
         return {arrays_.labels + at[label_at],
                 arrays_.bias + at[label_at],
                 arrays_.mass ? arrays_.mass + at[label_at] : nullptr,
+                arrays_.scale ? arrays_.scale + at[label_at] : nullptr,
                 arrays_.keys + at[key_at],
                 arrays_.buckets + at[bucket_at],
                 arrays_.rows + at[row_at],
@@ -106,7 +109,7 @@ class PackedModel {
                 end[bucket_at] - at[bucket_at] - 1,
                 end[row_at] - at[row_at] - 1,
                 end[arena_at] - at[arena_at],
-                arrays_.half};
+                arrays_.bits};
     }
 
     Arrays arrays_;
@@ -141,45 +144,6 @@ struct Scratch {
         return scratch;
     }
 };
-
-BLOCKXMC_SIMD static void add_dense(float *__restrict scores, const float *__restrict weights, int64_t n, float value) {
-    for (int64_t j = 0; j < n; ++j) scores[j] += value * weights[j];
-}
-
-inline void add_sparse(float *__restrict scores, const float *__restrict weights, const uint16_t *__restrict labels,
-                       int64_t n, float value) {
-    // Labels of a row are distinct, which the compiler cannot know: four sums at a time may overlap.
-    int64_t j = 0;
-    for (; j + 4 <= n; j += 4) {
-        float *a = scores + labels[j], *b = scores + labels[j + 1], *c = scores + labels[j + 2], *d = scores + labels[j + 3];
-        const float sa = *a + value * weights[j], sb = *b + value * weights[j + 1];
-        const float sc = *c + value * weights[j + 2], sd = *d + value * weights[j + 3];
-        *a = sa, *b = sb, *c = sc, *d = sd;
-    }
-    for (; j < n; ++j) scores[labels[j]] += value * weights[j];
-}
-
-BLOCKXMC_SIMD static void add_dense_half(float *__restrict scores, const uint16_t *__restrict weights, int64_t n, float value) {
-    for (int64_t j = 0; j < n; ++j) {
-        const uint32_t upper = static_cast<uint32_t>(weights[j]) << 16;
-        float weight;
-        __builtin_memcpy(&weight, &upper, sizeof weight);
-        scores[j] += value * weight;
-    }
-}
-
-inline void add_sparse_half(float *__restrict scores, const uint32_t *__restrict words, int64_t n, float value) {
-    int64_t j = 0;
-    for (; j + 4 <= n; j += 4) { // as in add_sparse
-        float *at[4], sums[4];
-        for (int64_t i = 0; i < 4; ++i) {
-            at[i] = scores + (words[j + i] & 0xFFFFu);
-            sums[i] = *at[i] + value * weight_of(words[j + i] & 0xFFFF0000u);
-        }
-        for (int64_t i = 0; i < 4; ++i) *at[i] = sums[i];
-    }
-    for (; j < n; ++j) scores[words[j] & 0xFFFFu] += value * weight_of(words[j] & 0xFFFF0000u);
-}
 
 // Finds the weight rows of x's features, in two sweeps that each ask for the memory the next one reads: a row waits for
 // the slowest of many searches at once, not for one after the other.
@@ -222,19 +186,21 @@ inline float l1_norm(const RowView &x) {
 inline void score_chunk(const ChunkView &chunk, const RowView &x, Scratch &scratch) {
     if (static_cast<int64_t>(scratch.scores.size()) < chunk.n_labels) scratch.scores.resize(chunk.n_labels);
     float *scores = scratch.scores.data();
-    std::copy_n(chunk.bias, chunk.n_labels, scores);
-    if (chunk.mass) add_dense(scores, chunk.mass, chunk.n_labels, l1_norm(x));
+    const auto add_mass = [&] {
+        if (chunk.mass) add_dense(scores, chunk.mass, chunk.n_labels, l1_norm(x));
+    };
+    if (chunk.scale) {
+        std::fill_n(scores, chunk.n_labels, 0.0f);
+    } else {
+        std::copy_n(chunk.bias, chunk.n_labels, scores);
+        add_mass();
+    }
     const int64_t n_hits = find_hits(chunk, x, scratch);
-    for (const Hit *hit = scratch.hits.data(), *end = hit + n_hits; hit != end; ++hit) {
-        const int64_t n = hit->row.n_sparse(chunk.half);
-        if (chunk.half && hit->row.dense)
-            add_dense_half(scores, reinterpret_cast<const uint16_t *>(hit->row.words), chunk.n_labels, hit->value);
-        else if (chunk.half)
-            add_sparse_half(scores, hit->row.words, n, hit->value);
-        else if (hit->row.dense)
-            add_dense(scores, hit->row.weights(), chunk.n_labels, hit->value);
-        else
-            add_sparse(scores, hit->row.weights(), hit->row.labels(n), n, hit->value);
+    for (const Hit *hit = scratch.hits.data(), *end = hit + n_hits; hit != end; ++hit)
+        hit->row.dense ? add_dense_row(chunk, hit->row, hit->value, scores) : add_sparse_row(chunk, hit->row, hit->value, scores);
+    if (chunk.scale) {
+        apply_scales(scores, chunk.scale, chunk.bias, chunk.n_labels);
+        add_mass();
     }
 }
 
@@ -390,7 +356,7 @@ inline void count_touched(const PackedModel &model, const CsrView &X, const Visi
             const ChunkView chunk = model.chunk(c);
             const int64_t n_hits = find_hits(chunk, row_of(X, i), scratch);
             for (const Hit *hit = scratch.hits.data(), *end = hit + n_hits; hit != end; ++hit)
-                counts[i] += hit->row.dense ? chunk.n_labels : hit->row.n_sparse(chunk.half);
+                counts[i] += hit->row.dense ? chunk.n_labels : chunk.shape().n_sparse(hit->row.n_words);
         });
     });
 }

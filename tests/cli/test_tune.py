@@ -87,6 +87,21 @@ def test_knobs_and_the_command_they_end_in(capsys, train, tmp_path):
     assert load(tmp_path / "model").blocks_.route == found["chosen"]["route"]
 
 
+def test_weights_of_8_bits_from_the_table_to_the_model(capsys, train, tmp_path):
+    table = ("--blocks", 3, "--threads", 1, "--route", 2, "--prune", "0.1", "--weights", "shared")
+    code, out, _ = run(capsys, "tune", train, *table, "--bits", "8", "--json")
+    assert code == 0
+    words = shlex.split(json.loads(out)["train"])
+    assert "weight_bits=8" in words
+    words[-1] = tmp_path / "model"
+    assert run(capsys, *words[1:])[0] == 0
+    assert load(tmp_path / "model").blocks_.scorer.bits == 8
+    assert "lost to rounding" in run(capsys, "inspect", tmp_path / "model")[1]
+    code, out, err = run(capsys, "tune", train, *table, "--bits", "8,12")
+    assert code == 2
+    assert err.strip() == "error: weight_bits must be some of 32, 16, 8, got [8, 12]"
+
+
 def test_the_command_of_a_tuned_lambda_runs(capsys, train, tmp_path):
     _, out, _ = run(capsys, "tune", train, *NB, "--folds", 2)
     line = next(line for line in out.splitlines() if line.startswith("  blockxmc train"))

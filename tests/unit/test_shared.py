@@ -60,7 +60,7 @@ def test_merged_scores_against_the_definition(slope, b, monkeypatch):
     expected = naive_merge(router, weights, clusters, X, b, slope)
     for common in (True, False):
         if common:
-            scorer = pack_shared(weights, clusters, n_features=12, n_labels=20, half=False)
+            scorer = pack_shared(weights, clusters, n_features=12, n_labels=20, bits=32)
             assert scorer.n_blocks == 7
         else:
             scorer = Scorer.pack(list(weights.split(clusters)), clusters, n_features=12, n_labels=20)
@@ -330,17 +330,30 @@ def test_a_share_of_probability_needs_shared_and_linear_weights():
         BlockwiseClassifier(DecisionTreeClassifier(), n_blocks=3, route=0.5).fit(*blocky(n=60))
 
 
-def test_weights_in_full_precision_are_twice_as_large_and_nearly_the_same():
+def test_weights_of_fewer_bits_are_smaller_and_nearly_the_same(capsys):
     X, Y = blocky(n=400, n_labels=40)
-    half, full = (BlockwiseClassifier(n_blocks=4, weight_bits=bits).fit(X, Y) for bits in ("auto", 32))
-    assert half.blocks_.scorer.half
-    assert not full.blocks_.scorer.half
-    assert half.blocks_.scorer.nbytes < full.blocks_.scorer.nbytes
-    np.testing.assert_allclose(half.decision_function(X).toarray(), full.decision_function(X).toarray(), atol=0.1)
-    assert abs(half.cost_["lost_to_half"]) < 2
-    assert "lost_to_half" not in full.cost_
-    with pytest.raises(BlockXMCError, match="weight_bits"):
-        BlockwiseClassifier(weight_bits=8).fit(X, Y)
+    full, half, byte = (
+        BlockwiseClassifier(n_blocks=4, weight_bits=bits, verbose=2).fit(X, Y) for bits in (32, "auto", 8)
+    )
+    assert [model.blocks_.scorer.bits for model in (full, half, byte)] == [32, 16, 8]
+    assert byte.blocks_.scorer.nbytes < half.blocks_.scorer.nbytes < full.blocks_.scorer.nbytes
+    for model in (half, byte):
+        np.testing.assert_allclose(model.decision_function(X).toarray(), full.decision_function(X).toarray(), atol=0.1)
+        assert abs(model.cost_["lost_to_rounding"]) < 2
+    assert "lost_to_rounding" not in full.cost_
+    said = " ".join(capsys.readouterr().err.split())
+    assert "weights of 16 bits cost" in said
+    assert "weights of 8 bits cost" in said
+    for wrong in (12, "16", None, [8]):
+        with pytest.raises(BlockXMCError, match='weight_bits must be "auto", 32, 16 or 8'):
+            BlockwiseClassifier(weight_bits=wrong).fit(X, Y)
+
+
+def test_the_papers_weights_can_have_8_bits_too():
+    X, Y = blocky()
+    full, byte = (BlockwiseClassifier.paper(n_blocks=3, lam=0.1, weight_bits=bits).fit(X, Y) for bits in ("auto", 8))
+    assert [model.blocks_.scorer.bits for model in (full, byte)] == [32, 8]
+    np.testing.assert_allclose(byte.decision_function(X).toarray(), full.decision_function(X).toarray(), atol=0.1)
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.3])

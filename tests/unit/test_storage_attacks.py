@@ -171,10 +171,10 @@ def test_a_manifest_that_is_none(tmp_path, content):
 
 def test_other_versions_and_missing_sections(tmp_path):
     path = saved(tmp_path)
-    for version in (2, 0, "1", None, True, 1e300):
+    for version in (3, 0, "1", None, True, 1e300):
         tamper(path, lambda manifest, version=version: manifest.update(format_version=version))
         assert_refused(path, "upgrade blockxmc")
-    tamper(path, lambda manifest: manifest.update(format_version=1))
+    tamper(path, lambda manifest: manifest.update(format_version=storage.FORMAT_VERSION))
     for section in ("class", "params", "fitted", "targets", "state", "preprocessing", "provenance", "files"):
         kept = storage.read_manifest(path)[section]
         tamper(path, lambda manifest, section=section: manifest.pop(section))

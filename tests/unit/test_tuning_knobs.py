@@ -116,13 +116,15 @@ def test_bad_input_is_one_line(options, message):
 
 def test_bits_of_a_weight_are_a_knob():
     X, Y = blocky(n=300)
-    table = tune_knobs(X, Y, n_blocks=3, routes=[2], prunes=[0.1], weight_bits=[32, 16], n_jobs=1).settings
-    assert [setting.weight_bits for setting in table] == [16, 32]
-    assert table[0].size_mb < table[1].size_mb
-    assert table[0].products == table[1].products
-    assert "32 bits" in table[1].describe()
-    with pytest.raises(BlockXMCError, match="weight_bits"):
-        tune_knobs(X, Y, n_blocks=3, routes=[2], prunes=[0.1], weight_bits=[8], n_jobs=1)
+    table = tune_knobs(X, Y, n_blocks=3, routes=[2], prunes=[0.1], weight_bits=[32, 8, 16], n_jobs=1).settings
+    assert [setting.weight_bits for setting in table] == [8, 16, 32]
+    assert table[0].size_mb < table[1].size_mb < table[2].size_mb
+    assert table[0].products == table[1].products == table[2].products
+    assert "32 bits" in table[2].describe()
+    assert "8 bits" in table[0].describe()
+    for wrong in ([12], [], [16, 0]):
+        with pytest.raises(BlockXMCError, match="weight_bits must be some of 32, 16, 8"):
+            tune_knobs(X, Y, n_blocks=3, routes=[2], prunes=[0.1], weight_bits=wrong, n_jobs=1)
 
 
 @pytest.mark.parametrize("routes", [[], [0], [1.5], [-0.5], [float("inf")], [float("nan")]])

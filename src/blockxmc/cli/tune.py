@@ -59,7 +59,7 @@ def tune(
     ] = None,
     bits: Annotated[
         str | None,
-        typer.Option("--bits", help="Bits of a weight to try with shared weights: 16, 32.", show_default="16"),
+        typer.Option("--bits", help="Bits of a weight to try with shared weights: 8, 16, 32.", show_default="16"),
     ] = None,
     lams: Annotated[
         str | None,

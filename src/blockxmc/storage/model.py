@@ -35,7 +35,9 @@ from blockxmc.storage.tree import decode, encode
 from blockxmc.targets import Kind, Targets
 
 FORMAT = "blockxmc-model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+# Format 1 said of packed weights whether they are halved, not how many bits they have.
+READABLE_VERSIONS = (1, FORMAT_VERSION)
 _MANIFEST = "manifest.json"
 # What every fitted estimator may have besides its own state.
 _FITTED = ("label_counts_", "n_train_rows_", "n_features_in_", "feature_names_in_", "data_digest_")
@@ -109,9 +111,10 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ModelFormatError(f"{folder / _MANIFEST} does not describe a blockxmc model")
     version = manifest.get("format_version")
-    if version != FORMAT_VERSION or isinstance(version, bool):
+    if version not in READABLE_VERSIONS or isinstance(version, bool):
+        known = ", ".join(map(str, READABLE_VERSIONS))
         raise ModelFormatError(
-            f"{folder / _MANIFEST}: format version {version!r} is unknown (known: {FORMAT_VERSION}); upgrade blockxmc"
+            f"{folder / _MANIFEST}: format version {version!r} is unknown (known: {known}); upgrade blockxmc"
         )
     missing = [section for section in _SECTIONS if section not in manifest]
     if missing:

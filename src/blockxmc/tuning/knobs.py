@@ -20,6 +20,7 @@ from blockxmc._linear import typical_length
 from blockxmc.blocks import Blocks
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
+from blockxmc.packing import BITS
 from blockxmc.partition import Partitioner
 from blockxmc.progress import Phase
 from blockxmc.scoring import PackedScorer
@@ -52,8 +53,8 @@ class Knobs:
     def describe(self) -> str:
         """The setting in words."""
         pruned = "" if self.prune is None else f", pruned at {self.prune:g}"
-        full = ", weights of 32 bits" if self.weight_bits == 32 else ""
-        return f"route {self.route}{pruned}{full}"
+        bits = "" if self.weight_bits == 16 else f", weights of {self.weight_bits} bits"
+        return f"route {self.route}{pruned}{bits}"
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ def tune_knobs(
     """
     from blockxmc.model import BlockwiseClassifier, lean_dismec  # here, since the model asks tuning for its lambda
 
+    if not weight_bits or not set(weight_bits) <= set(BITS):
+        raise BlockXMCError(f"weight_bits must be some of {', '.join(map(str, BITS))}, got {list(weight_bits)}")
     limits = checked_limits({"products": products, "latency_us": latency_us, "size_mb": size_mb, "recall": recall})
     if not routes or not all(0 < route < 1 or (route >= 1 and float(route).is_integer()) for route in routes):
         raise BlockXMCError(f"routes must be numbers of blocks, or shares between 0 and 1, got {list(routes)}")
