@@ -32,7 +32,7 @@ def test_rows_of_labels_are_those_of_their_blocks_and_their_own(problem, threads
     indptr, rows = _kernels.rows_of_labels(
         *as_lists(blocks), n, *as_lists([some for some, _ in pairs]), *as_lists([own for _, own in pairs]), threads
     )
-    assert indptr.tolist()[0] == 0 and indptr[-1] == rows.size and indptr.size == len(pairs) + 1
+    assert (indptr[0], indptr[-1], indptr.size) == (0, rows.size, len(pairs) + 1)
     for j, (some, own) in enumerate(pairs):
         wanted = sorted(set(own).union(*(blocks[block] for block in some)))
         assert rows[indptr[j] : indptr[j + 1]].tolist() == wanted
