@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <vector>
 
@@ -32,13 +33,15 @@ inline RowView row_of(const CsrView &X, int64_t i) {
 // Visited blocks of each row (n x width, -1 pads); nullptr: every row visits every block.
 // Where weights are given (n x width, positive), a label's score gains slope * log(sum of the weights of the visited blocks
 // that hold it); all blocks must then score a label alike. Without weights a label keeps its highest score.
+// With `common`, every row visits the last block of the model, and first: it scores labels that other blocks only name.
 struct Visits {
     const int32_t *blocks;
     int64_t width;
     const float *weights = nullptr;
     float slope = 0;
+    bool common = false;
 
-    Visits row(int64_t i) const { return {blocks + i * width, width, weights + i * width, slope}; }
+    Visits row(int64_t i) const { return {blocks + i * width, width, weights + i * width, slope, common}; }
     float total_weight() const {
         float sum = 0;
         for (int64_t j = 0; j < width; ++j) sum += blocks[j] < 0 ? 0.0f : weights[j];
@@ -91,9 +94,29 @@ class PackedModel {
         }
     }
 
+    bool in_last_block(int64_t c) const { return c >= arrays_.block_ptr[n_blocks - 1]; }
+
+    int64_t last_block_size() const {
+        return arrays_.offsets[n_chunks * n_columns + label_at] - last_block_start();
+    }
+
+    // `scores` are those of all labels of the last block.
+    NamedScores named(const float *scores) const {
+        std::call_once(placed_, [&] {
+            place_.assign(n_labels, -1);
+            for (int64_t c = arrays_.block_ptr[n_blocks - 1], at = 0; c < n_chunks; ++c) {
+                const ChunkView part = chunk(c);
+                for (int64_t j = 0; j < part.n_labels; ++j) place_[part.labels[j]] = static_cast<int32_t>(at++);
+            }
+        });
+        return {place_.data(), arrays_.labels + last_block_start(), scores, last_block_size()};
+    }
+
     const int64_t n_blocks, n_chunks, n_labels;
 
   private:
+    int64_t last_block_start() const { return arrays_.offsets[arrays_.block_ptr[n_blocks - 1] * n_columns + label_at]; }
+
     ChunkView unchecked(int64_t c) const {
         const int64_t *at = arrays_.offsets + c * n_columns, *end = at + n_columns;
         return {arrays_.labels + at[label_at],
@@ -114,6 +137,8 @@ class PackedModel {
 
     Arrays arrays_;
     std::unique_ptr<std::atomic<bool>[]> checked_;
+    mutable std::once_flag placed_;
+    mutable std::vector<int32_t> place_; // of each label in the last block, -1: not in it
 };
 
 // ---- scores of one chunk ----
@@ -128,7 +153,7 @@ struct Hit {
 
 // What a thread needs while it scores; kept from call to call so that one row costs no allocation.
 struct Scratch {
-    std::vector<float> scores;
+    std::vector<float> scores, common_scores;
     std::vector<Place> places;
     std::vector<Hit> hits;
     std::vector<Scored> best;
@@ -182,10 +207,8 @@ inline float l1_norm(const RowView &x) {
     return static_cast<float>(sum);
 }
 
-// Scores of all labels of a chunk, in scratch.scores.
-inline void score_chunk(const ChunkView &chunk, const RowView &x, Scratch &scratch) {
-    if (static_cast<int64_t>(scratch.scores.size()) < chunk.n_labels) scratch.scores.resize(chunk.n_labels);
-    float *scores = scratch.scores.data();
+// Scores of all labels of a chunk.
+inline void score_chunk(const ChunkView &chunk, const RowView &x, Scratch &scratch, float *scores) {
     const auto add_mass = [&] {
         if (chunk.mass) add_dense(scores, chunk.mass, chunk.n_labels, l1_norm(x));
     };
@@ -204,6 +227,12 @@ inline void score_chunk(const ChunkView &chunk, const RowView &x, Scratch &scrat
     }
 }
 
+// ... in scratch.scores.
+inline void score_chunk(const ChunkView &chunk, const RowView &x, Scratch &scratch) {
+    if (static_cast<int64_t>(scratch.scores.size()) < chunk.n_labels) scratch.scores.resize(chunk.n_labels);
+    score_chunk(chunk, x, scratch, scratch.scores.data());
+}
+
 // The k best labels of a chunk, best first; returns how many.
 inline int64_t best_of_chunk(const ChunkView &chunk, const RowView &x, int64_t k, Scratch &scratch, Scored *out) {
     score_chunk(chunk, x, scratch);
@@ -218,9 +247,20 @@ inline void topk_one(const PackedModel &model, const RowView &x, const Visits &v
                      int64_t *labels, float *scores) {
     const int64_t keep = std::min({k, model.n_labels, max_chunk_labels});
     if (visits.weights) {
-        scratch.weighed.start_row(model.n_labels, k, visits.slope, visits.total_weight());
+        NamedScores named;
+        if (visits.common) {
+            scratch.common_scores.resize(model.last_block_size());
+            named = model.named(scratch.common_scores.data());
+        }
+        scratch.weighed.start_row(model.n_labels, k, visits.slope, visits.total_weight(), named);
+        float *common_scores = scratch.common_scores.data();
         model.for_each_chunk(visits, 0, [&](int64_t c, float weight) {
             const ChunkView chunk = model.chunk(c);
+            if (visits.common && model.in_last_block(c)) {
+                score_chunk(chunk, x, scratch, common_scores);
+                common_scores += chunk.n_labels;
+                return;
+            }
             score_chunk(chunk, x, scratch);
             scratch.weighed.add(chunk.labels, scratch.scores.data(), chunk.n_labels, weight);
         });
@@ -253,7 +293,7 @@ struct Routing {
     bool common() const { return model.n_blocks > router.n_labels; }
     int64_t width() const { return b + common(); }
     Visits visits(const int32_t *blocks, const float *weights) const {
-        return {blocks, width(), slope != 0 || common() ? weights : nullptr, slope};
+        return {blocks, width(), slope != 0 || common() ? weights : nullptr, slope, common()};
     }
 
     void fill(const int64_t *best, const float *margins, int32_t *blocks, float *weights) const {
@@ -266,7 +306,7 @@ struct Routing {
         for (int64_t j = 0; j < b; ++j) {
             const float short_of = std::max(0.0f, 1.0f - margins[j]);
             blocks[j] = static_cast<int32_t>(best[j]);
-            weights[j] = std::max(std::exp(-short_of * short_of), least);
+            weights[j] = std::max(std::exp(-short_of * short_of), 2 * least); // more than being common counts
             total += weights[j];
         }
         if (mass >= 1) return;

@@ -91,8 +91,7 @@ class BatchTopK {
             Scratch &scratch = Scratch::of_this_thread();
             const ChunkView chunk = model_.chunk(tiles_[t].chunk);
             for (int64_t i = tiles_[t].begin; i < tiles_[t].end; ++i) {
-                score_chunk(chunk, row_of(X_, items_[i].row), scratch);
-                std::copy_n(scratch.scores.data(), chunk.n_labels, all_.data() + starts_[items_[i].slot]);
+                score_chunk(chunk, row_of(X_, items_[i].row), scratch, all_.data() + starts_[items_[i].slot]);
             }
         });
     }
@@ -104,10 +103,13 @@ class BatchTopK {
             const int64_t first = begin + t * rows_per_item, last = std::min(first + rows_per_item, end);
             for (int64_t i = first; i < last; ++i) {
                 int64_t slot = slots_[i - begin];
-                scratch.weighed.start_row(model_.n_labels, k_, visits_.slope, visits_.row(i).total_weight());
+                // The chunks of the common labels come first, and so do their scores.
+                const NamedScores named = visits_.common ? model_.named(all_.data() + starts_[slot]) : NamedScores{};
+                scratch.weighed.start_row(model_.n_labels, k_, visits_.slope, visits_.row(i).total_weight(), named);
                 model_.for_each_chunk(visits_, i, [&](int64_t c, float weight) {
                     const ChunkView chunk = model_.chunk(c);
-                    scratch.weighed.add(chunk.labels, all_.data() + starts_[slot++], chunk.n_labels, weight);
+                    const float *of_chunk = all_.data() + starts_[slot++];
+                    if (!visits_.common || !model_.in_last_block(c)) scratch.weighed.add(chunk.labels, of_chunk, chunk.n_labels, weight);
                 });
                 scratch.weighed.best(labels + i * k_, scores + i * k_);
             }

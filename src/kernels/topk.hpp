@@ -87,6 +87,14 @@ class SeenLabels {
     uint32_t now_ = 0;
 };
 
+// Scores of labels that live in so many blocks that these only name them (-inf): they stand in a block of their own.
+struct NamedScores {
+    const int32_t *place = nullptr; // of each label among them, -1 for others; nullptr: there are none
+    const int32_t *labels = nullptr;
+    const float *scores = nullptr;
+    int64_t size = 0;
+};
+
 // Candidates of one row when blocks have weights: a label's score gains slope * log(weight of the blocks that hold it).
 //
 // What a label has gained so far is a lower bound of its final score, and no label can gain more than slope * log(weight of
@@ -94,15 +102,16 @@ class SeenLabels {
 class WeighedLabels {
   public:
     // Of the candidates to come only the best k are wanted; 0: all of them.
-    void start_row(int64_t n_labels, int64_t k, float slope, float total_weight) {
+    void start_row(int64_t n_labels, int64_t k, float slope, float total_weight, const NamedScores &named = {}) {
         seen_.start_row(n_labels);
         if (static_cast<int64_t>(place_.size()) < n_labels) place_.resize(n_labels);
         found_.clear();
         bounds_.clear();
         wanted_ = static_cast<size_t>(k);
+        named_ = named;
         slope_ = slope;
         most_ = slope * std::log(total_weight) + 1e-5f;
-        threshold_ = -std::numeric_limits<float>::infinity();
+        threshold_ = -infinity;
     }
 
     // The labels of one visited block. A label that an earlier block had already keeps its score: blocks score alike, or
@@ -110,11 +119,12 @@ class WeighedLabels {
     void add(const int32_t *labels, const float *scores, int64_t n, float weight) {
         const float gain = gain_of(weight);
         for (int64_t j = 0; j < n; ++j) {
-            if (scores[j] + most_ < threshold_ && scores[j] != -std::numeric_limits<float>::infinity()) continue;
+            const float score = scores[j] == -infinity && named_.place ? named_score(labels[j]) : scores[j];
+            if (score + most_ < threshold_) continue;
             if (seen_.insert(labels[j])) {
                 place_[labels[j]] = static_cast<int32_t>(found_.size());
-                found_.push_back({scores[j], weight, labels[j]});
-                raise_threshold(scores[j] + gain);
+                found_.push_back({score, weight, labels[j]});
+                raise_threshold(score + gain);
             } else {
                 found_[place_[labels[j]]].weight += weight;
             }
@@ -126,6 +136,10 @@ class WeighedLabels {
     // The best, as many as were wanted, padded with -1 / -inf.
     void best(int64_t *labels, float *scores) {
         const auto k = static_cast<int64_t>(wanted_);
+        // Where blocks list fewer than are wanted, labels that no visited block names come last.
+        if (found_.size() < wanted_)
+            for (int64_t j = 0; j < named_.size; ++j)
+                if (seen_.insert(named_.labels[j])) found_.push_back({named_.scores[j], 0, named_.labels[j]});
         heap_.clear();
         for (const Weighed &item : found_) {
             const bool full = static_cast<int64_t>(heap_.size()) == k;
@@ -142,7 +156,7 @@ class WeighedLabels {
         const int64_t size = static_cast<int64_t>(heap_.size());
         for (int64_t r = 0; r < k; ++r) {
             labels[r] = r < size ? heap_[r].label : -1;
-            scores[r] = r < size ? heap_[r].score : -std::numeric_limits<float>::infinity();
+            scores[r] = r < size ? heap_[r].score : -infinity;
         }
     }
 
@@ -156,10 +170,15 @@ class WeighedLabels {
     }
 
   private:
+    static constexpr float infinity = std::numeric_limits<float>::infinity();
     struct Weighed {
         float score, weight;
         int32_t label;
     };
+    float named_score(int32_t label) const {
+        const int32_t place = named_.place[label];
+        return place < 0 ? -infinity : named_.scores[place];
+    }
     // A label that no block but that of the common labels has (at next to no weight) stands far below all others.
     float gain_of(float weight) const {
         return weight > std::numeric_limits<float>::min() ? slope_ * std::log(weight) : -1e6f;
@@ -186,6 +205,7 @@ class WeighedLabels {
     std::vector<Weighed> found_;
     std::vector<Scored> heap_;
     std::vector<float> bounds_;
+    NamedScores named_;
     size_t wanted_ = 0;
     float slope_ = 0, most_ = 0, threshold_ = 0;
 };
