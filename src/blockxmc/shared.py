@@ -43,9 +43,9 @@ TAUGHT_BLOCKS = 2
 PAIRS_AT_A_TIME = 2**26
 # Share of the positives that the label clusters of the start keep where lambda is left open.
 CAPTURED_FLOOR = 0.9
-# A label that lives in more blocks than this is common: with fewer copies a model is smaller, with fewer common labels
-# it is faster; here both are near their best.
-COMMON_BLOCKS = 8
+# A label that lives in more blocks than the one is common, and more than the other where common labels would not fit into
+# one chunk: with fewer copies a model is smaller, with fewer common labels it is faster.
+FEW_BLOCKS, MANY_BLOCKS = 4, 8
 # Weights of the router below this are dropped: it only has to rank blocks.
 ROUTER_PRUNE = 0.1
 # Parts of a label's mean row, at unit length, that are smaller than this count only where the label has a weight anyway.
@@ -131,9 +131,14 @@ def common_labels(label_clusters: Sequence[Ids], n_labels: int) -> NDArray[np.in
 
     Scoring a label for every row is cheap beside storing it a dozen times. The blocks still list it: where none of the
     visited ones does, it is scored, but stands far below all others.
+
+    >>> common_labels([np.array([0, i]) for i in range(1, 7)], 7).tolist()
+    [0]
     """
     counts = np.bincount(np.concatenate([np.asarray(ids, np.int64) for ids in label_clusters]), minlength=n_labels)
-    return np.flatnonzero(counts > COMMON_BLOCKS)
+    room = _kernels.MAX_CHUNK_LABELS
+    needed = np.partition(counts, -room - 1)[-room - 1] if n_labels > room else 0
+    return np.flatnonzero(counts > np.clip(needed, FEW_BLOCKS, MANY_BLOCKS))
 
 
 def pack_shared(

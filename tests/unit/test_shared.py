@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers import blocky
@@ -7,7 +9,18 @@ from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, PPDSparse, load, merging, metrics, shared_fit
+from blockxmc import (
+    LEML,
+    BlockwiseClassifier,
+    DiSMEC,
+    NaiveBayes,
+    PPDSparse,
+    _kernels,
+    load,
+    merging,
+    metrics,
+    shared_fit,
+)
 from blockxmc import shared as shared_module
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
@@ -51,7 +64,7 @@ def naive_merge(router, weights, clusters, X, b, slope):
 @pytest.mark.parametrize("slope", [0.1, 0.5])
 @pytest.mark.parametrize("b", [1, 3])
 def test_merged_scores_against_the_definition(slope, b, monkeypatch):
-    monkeypatch.setattr(shared_module, "COMMON_BLOCKS", 2)
+    monkeypatch.setattr(shared_module, "FEW_BLOCKS", 2)
     rng = np.random.default_rng(0)
     X = sparse.random_array((30, 12), density=0.4, rng=rng, dtype=np.float32, format="csr")
     router, weights = random_weights(rng, 12, 6), random_weights(rng, 12, 20)
@@ -137,7 +150,15 @@ def test_batches_of_labels_change_nothing(monkeypatch):
 def test_common_labels():
     clusters = [np.array([0, i]) for i in range(1, 20)]
     assert common_labels(clusters, 20).tolist() == [0]
-    assert common_labels(clusters[:3], 20).tolist() == []
+    assert common_labels(clusters[:4], 20).tolist() == []
+
+
+def test_common_labels_fill_no_more_than_a_chunk_where_few_more_copies_prevent_it():
+    room = _kernels.MAX_CHUNK_LABELS
+    some, others = np.arange(room), np.arange(room, room + 10)
+    for copies, common in ((4, room), (6, room), (7, room), (8, room), (9, room + 10)):
+        found = common_labels([some] * 10 + [others] * copies, room + 10)
+        assert found.size == common
 
 
 @pytest.mark.parametrize(
@@ -362,7 +383,8 @@ def test_where_common_labels_are_kept_changes_no_answer(monkeypatch, slope):
     monkeypatch.setattr(merging, "_mix", lambda candidates: Mix(slope))
     models = []
     for most in (1, 10**9):
-        monkeypatch.setattr(shared_module, "COMMON_BLOCKS", most)
+        monkeypatch.setattr(shared_module, "FEW_BLOCKS", most)
+        monkeypatch.setattr(shared_module, "MANY_BLOCKS", most)
         models.append(BlockwiseClassifier(n_blocks=6, route=2, lam=0.01).fit(X, Y))
     apart, everywhere = models
     assert apart.blocks_.scorer.n_blocks == everywhere.blocks_.scorer.n_blocks + 1
@@ -374,3 +396,29 @@ def test_where_common_labels_are_kept_changes_no_answer(monkeypatch, slope):
     assert_array_equal(one[0], labels[5])
     whole = apart.decision_function(X).toarray()
     np.testing.assert_allclose(np.take_along_axis(whole, labels, 1), scores, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+@pytest.mark.parametrize("slope", [0.0, 0.3])
+def test_where_more_labels_are_wanted_than_blocks_list_the_other_common_ones_come_last(monkeypatch, slope, n_jobs):
+    X, Y = blocky(n=400, n_labels=40)
+    monkeypatch.setattr(merging, "_mix", lambda candidates: Mix(slope))
+    monkeypatch.setattr(shared_module, "FEW_BLOCKS", 1)
+    blocks = BlockwiseClassifier(n_blocks=6, route=1, lam=0.01).fit(X, Y).blocks_
+    blocks = replace(blocks, calibration=None)  # probabilities of the last ones are all 0
+    candidates = blocks.scores(X, n_jobs)
+    assert np.diff(candidates.indptr).min() < 40
+    unlisted = 0
+    for k in (3, 40):
+        labels, scores = blocks.topk(X, k, n_jobs)
+        for i in range(X.shape[0]):
+            a, b = candidates.indptr[i : i + 2]
+            best = np.lexsort((candidates.indices[a:b], -candidates.data[a:b]))[:k]
+            assert_array_equal(labels[i][: best.size], candidates.indices[a:b][best])
+            assert_array_equal(scores[i][: best.size], candidates.data[a:b][best])
+            assert (labels[i][best.size :] == -1).all()
+            unlisted += (candidates.data[a:b] < -1e5).sum()
+            alone = blocks.one(X.indices[X.indptr[i] : X.indptr[i + 1]], X.data[X.indptr[i] : X.indptr[i + 1]], k)
+            assert_array_equal(alone[0], labels[i])
+            assert_array_equal(alone[1], scores[i])
+    assert unlisted > 0
