@@ -17,6 +17,7 @@ from peer_report import OURS, Row
 
 COLOURS = {
     "blockxmc default": "#c1121f",
+    "blockxmc pair": "#780000",
     "pecos xr-linear": "#1d3557",
     "omikuji parabel-1": "#8ab17d",
     "omikuji parabel-3": "#2a9d8f",
@@ -25,6 +26,7 @@ COLOURS = {
 }
 SHORT = {
     "blockxmc default": "blockxmc",
+    "blockxmc pair": "blockxmc, two partitions",
     "pecos xr-linear": "PECOS",
     "omikuji parabel-1": "Parabel 1",
     "omikuji parabel-3": "Parabel 3",

@@ -37,7 +37,7 @@ PEERS = {
     "pecos": ("libpecos", ("xr-linear",)),
     "omikuji": ("omikuji", ("parabel-1", "parabel-3", "bonsai-3")),
     "napkinxc": ("napkinxc", ("plt",)),
-    "blockxmc": ("blockxmc", ("default",)),
+    "blockxmc": ("blockxmc", ("default", "pair")),
 }
 # BLAS stays out of the way, and a thread that waits for another does not burn CPU time that would count as training.
 SURROUNDINGS = {"OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}

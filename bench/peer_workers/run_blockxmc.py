@@ -1,4 +1,4 @@
-"""blockxmc's default, served as it comes and with fixed numbers of visited blocks."""
+"""blockxmc's default, served as it comes and with fixed numbers of visited blocks, and with two partitions."""
 
 from dataclasses import replace
 
@@ -8,25 +8,28 @@ from worker import TOP, Clock, Setting, main, read, single_rows
 from blockxmc import BlockwiseClassifier, __version__, load
 
 ROUTES = (1, 2, 4, 8)
+PARTITIONS = {"default": 1, "pair": 2}
 
 
-def train(_, rows, model, threads):
+def train(training, rows, model, threads):
     X, Y = map(sparse.csr_array, read(rows, "train"))
     with Clock() as clock:
-        trained = BlockwiseClassifier(n_jobs=threads).fit(X, Y)
+        trained = BlockwiseClassifier(n_partitions=PARTITIONS[training], n_jobs=threads).fit(X, Y)
     trained.save(model)
     return clock
 
 
-def serve(_, model, X):
+def serve(training, model, X):
     X = sparse.csr_array(X)
     loaded = load(model)
     loaded.n_jobs = 1
     default = loaded.blocks_
     single = [sparse.csr_array(row) for row in single_rows(sparse.csr_matrix(X))]
     arrays = [(row.indices, row.data) for row in single]
-    most = loaded.partition_.n_blocks_
-    settings = {"default": default} | {f"route {b}": replace(default, route=b, mass=1.0) for b in ROUTES if b <= most}
+    settings = {"default": default}
+    if training == "default":
+        routes = [b for b in ROUTES if b <= loaded.partition_.n_blocks_]
+        settings |= {f"route {b}": replace(default, route=b, mass=1.0) for b in routes}
     for name, blocks in settings.items():
         loaded.blocks_ = blocks
         calls = {

@@ -14,9 +14,10 @@ from scipy import sparse
 
 from blockxmc._base import TopK
 from blockxmc.blocks import Blocks
-from blockxmc.scoring import as_row
 
-# Candidates of this many rows are held at a time.
+# Labels of a row that each member is asked for where few are wanted.
+WIDE = 64
+# Answers of this many rows are held at a time.
 ROWS_AT_A_TIME = 4096
 
 
@@ -44,25 +45,35 @@ class Ensemble:
         return total
 
     def topk(self, X: sparse.csr_array, k: int, threads: int) -> TopK:
-        """Best k labels of each row: best first, ties to the lower label id, padded with -1 / -inf."""
-        n = X.shape[0]
-        labels, best = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf, np.float32)
-        for start in range(0, n, ROWS_AT_A_TIME):
-            found = self.scores(sparse.csr_array(X[start : start + ROWS_AT_A_TIME]), threads)
-            rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
-            order = np.lexsort((found.indices, -found.data, rows))
-            place = np.arange(found.nnz) - found.indptr[rows]
-            kept = place < k
-            labels[start + rows[kept], place[kept]] = found.indices[order][kept]
-            best[start + rows[kept], place[kept]] = found.data[order][kept]
-        return labels, best
+        """Best k labels of each row: best first, ties to the lower label id, padded with -1 / -inf.
+
+        Probabilities that a member ranks beyond its first ``WIDE`` count as none: they are too small to matter.
+        """
+        found = []
+        for start in range(0, max(X.shape[0], 1), ROWS_AT_A_TIME):
+            rows = sparse.csr_array(X[start : start + ROWS_AT_A_TIME])
+            found.append(self._merged([member.topk(rows, max(k, WIDE), threads) for member in self.members], k))
+        return np.concatenate([labels for labels, _ in found]), np.concatenate([scores for _, scores in found])
 
     def one(self, indices: ArrayLike, values: ArrayLike, k: int) -> TopK:
         """Best k labels of one sparse row, without threads."""
-        columns, data = as_row(indices, values)
-        shape = (1, self.members[0].scorer.n_features)
-        labels, scores = self.topk(sparse.csr_array((data, columns, [0, data.size]), shape=shape), k, 1)
+        found = [member.one(indices, values, max(k, WIDE)) for member in self.members]
+        labels, scores = self._merged([(labels[None], scores[None]) for labels, scores in found], k)
         return labels[0], scores[0]
+
+    def _merged(self, found: list[TopK], k: int) -> TopK:
+        """Mean scores of the labels that members have found, the best k of each row."""
+        labels, scores = (np.hstack(parts) for parts in zip(*found, strict=True))
+        order = np.argsort(labels, axis=1, kind="stable")
+        labels, scores = np.take_along_axis(labels, order, 1), np.take_along_axis(scores, order, 1)
+        first = np.ones(labels.shape, bool)
+        first[:, 1:] = labels[:, 1:] != labels[:, :-1]
+        means = np.full(labels.shape, -np.inf, np.float32)
+        means[first] = np.add.reduceat(scores.ravel(), np.flatnonzero(first)) / np.float32(len(self.members))
+        # Labels ascend, so that of equal means the lower label comes first; -inf is padding, or a label met before.
+        best = np.argsort(-means, axis=1, kind="stable")[:, :k]
+        scores = np.take_along_axis(means, best, 1)
+        return np.where(np.isneginf(scores), -1, np.take_along_axis(labels, best, 1)), scores
 
     def visited(self, X: sparse.csr_array, threads: int) -> Any:
         """The blocks that the first partition sends each row to."""

@@ -139,7 +139,9 @@ Best one(const BoundModel &self, I32 indices, F32 values, std::optional<I32> blo
 }
 
 Routing routing_of(const BoundModel &self, const BoundModel &router, int64_t b, float slope, float mass) {
-    expect(b >= 1 && router.model().n_labels <= self.model().n_blocks, "the router must choose among the scorer's blocks");
+    const int64_t known = router.model().n_labels, there = self.model().n_blocks;
+    expect(b >= 1 && known <= there, "the router must choose among the scorer's blocks");
+    expect(there <= known + 1, "the scorer may have one block more than the router knows, that of the common labels");
     return {router.model(), self.model(), b, slope, mass};
 }
 

@@ -112,7 +112,7 @@ def test_the_page_says_what_is_met_and_what_is_not(report):
     assert "so not checked: alone." in page
     assert "1,000 training rows" in page
     assert "Load average of the machine when trainings ended: 1.0 to 2.0." in page
-    assert "- Not measured here: omikuji Parabel, 1 tree; omikuji Parabel, 3 trees; omikuji Bonsai" in page
+    assert "- Not measured here: blockxmc, two partitions; omikuji Parabel, 1 tree; omikuji Parabel, 3 trees; omikuji Bonsai" in page
     assert "(peers-set.png)" in page
     assert "No setting of blockxmc reaches P@5 39.50" in page
     assert "| blockxmc | default | 10.0 | 10.0 | 100 | 20.0 | 39.00 / 39.00 / 39.00 |" in page
@@ -226,7 +226,8 @@ def test_from_data_to_page_with_a_real_worker(peers, tmp_path, folder, monkeypat
     with pytest.raises(SystemExit) as ended:
         peers.main()
     assert ended.value.code == 0
-    (file,) = (tmp_path / "out" / "cells" / "tiny").glob("*.json")
+    file, pair = sorted((tmp_path / "out" / "cells" / "tiny").glob("*.json"))
+    assert list(json.loads(pair.read_text())["settings"]) == ["default"]
     numbers = json.loads(file.read_text())["settings"]["default"]
     _, test = read_data_dir(folder)
     with np.load(file.with_suffix(".npz")) as tops:

@@ -274,6 +274,14 @@ def test_a_router_of_too_many_blocks_is_refused(scorer, rng, X):
         Routed(router, scorer, 2).topk(X, 3)
 
 
+def test_a_router_of_too_few_blocks_is_refused(scorer, rng, X):
+    router = Scorer.pack([linear(rng, Q - 2)], [np.arange(Q - 2)], n_features=D, n_labels=Q - 2)
+    with pytest.raises(ValueError, match="one block more"):
+        Routed(router, scorer, 1).topk(X, 3)
+    with pytest.raises(ValueError, match="one block more"):
+        Routed(router, scorer, 1).one(X.indices[:2], X.data[:2], 3)
+
+
 def test_no_blocks_and_no_rows(scorer, X):
     empty = Scorer.pack([], [], n_features=D, n_labels=M)
     labels, scores = empty.topk(X, None, 2)

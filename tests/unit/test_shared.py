@@ -16,6 +16,7 @@ from blockxmc import (
     NaiveBayes,
     PPDSparse,
     _kernels,
+    ensemble,
     load,
     merging,
     metrics,
@@ -270,6 +271,28 @@ def test_several_partitions_answer_by_the_mean_of_their_probabilities(tmp_path):
     assert three.cost_["products"] > alone[0].cost_["products"]
     three.save(tmp_path / "m")
     assert_array_equal(load(tmp_path / "m").predict_topk(X, 4)[1], scores)
+
+
+def test_partitions_are_asked_for_their_best_labels_only(monkeypatch):
+    X, Y = blocky(n=400, n_labels=30)
+    pair = BlockwiseClassifier(n_blocks=4, n_partitions=2, random_state=5).fit(X, Y)
+    monkeypatch.setattr(ensemble, "WIDE", 6)
+    monkeypatch.setattr(ensemble, "ROWS_AT_A_TIME", 150)
+    mean = np.zeros(Y.shape)
+    for member in pair.blocks_.members:
+        labels, scores = member.topk(X, 6, 1)
+        for row, (ids, values) in enumerate(zip(labels, scores, strict=True)):
+            mean[row, ids[ids >= 0]] += values[ids >= 0] / 2
+    labels, scores = pair.predict_topk(X, 5)
+    wanted = np.argsort(-mean.astype(np.float32), axis=1, kind="stable")[:, :5]
+    np.testing.assert_allclose(scores, np.take_along_axis(mean, wanted, 1), atol=1e-6)
+    np.testing.assert_allclose(np.take_along_axis(mean, labels, 1), scores, atol=1e-6)
+    for row in (0, 200, 399):
+        own = slice(*X.indptr[row : row + 2])
+        alone = pair.predict_one(X.indices[own], X.data[own], 5)
+        assert_array_equal(alone[0], labels[row])
+        assert_array_equal(alone[1], scores[row])
+    assert pair.blocks_.topk(X[:0], 5, 1)[0].shape == (0, 5)
 
 
 @pytest.mark.parametrize("n_partitions", [0, -1, 1.5, "two"])
