@@ -83,6 +83,8 @@ def _name(row: Row, floor: float) -> str:
     name = f"{SHORT[row['system']]}, {row['setting']}"
     if row["system"].startswith("omikuji"):
         name = name.replace(", beam 10", "")  # it has no other beam here
+    if row["system"] == "blockxmc pair":
+        name = SHORT[row["system"]]  # nor this another setting
     return f"{name} ({row['P@5']:.1f}, below the frame)" if row["P@5"] < floor else name
 
 
