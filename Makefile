@@ -71,7 +71,7 @@ test-sanitize: $(VENV)/dev.stamp
 	$(BIN)/cmake --build $(SANITIZE)/cmake
 	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZE) LD_PRELOAD="$(ASAN) $(STDCXX)" $(BIN)/python tests/fuzz/fuzz_reader.py
 	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZE) LD_PRELOAD="$(ASAN) $(STDCXX)" $(BIN)/python -m pytest -q \
-		-p no:cacheprovider -k "not check_estimator" tests/unit tests/properties
+		-p no:cacheprovider -k "not check_estimator and not in_a_browser" tests/unit tests/properties
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .coverage
