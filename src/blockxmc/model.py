@@ -54,7 +54,7 @@ class BlockwiseClassifier(BlocksEstimator):
     route : number of blocks a row visits; or, with shared weights, a number below 1: the share of the router's
         probability at which a row stops, 16 blocks at most; or ``"auto"`` (0.7 with shared weights, else 1 block).
     n_partitions : several partitions, each with shared weights, answer together by the mean of their probabilities: a few
-        tenths of a point more precise, and as many times as costly to train, to store and to serve.
+        tenths of a point more precise, as many times as costly to train and to store, and slower still to serve.
     weight_bits : 32 keeps weights as floats, 16 in half precision, 8 as integers with one scale per label; ``"auto"``: 16
         with shared weights, else 32. With shared weights ``cost_["lost_to_rounding"]`` has the points of mean P@k that
         fewer than 32 bits cost on held-out rows.

@@ -140,6 +140,13 @@ def test_labels_learn_from_the_union_of_their_rows():
         np.testing.assert_allclose(theirs, alone.coef.toarray().ravel(), atol=2e-3)
 
 
+def test_a_row_of_several_blocks_teaches_a_label_once():
+    _, Y = blocky(n=60, n_labels=8)
+    visits = visits_of((np.arange(60) % 2).astype(np.int32), (np.arange(60)[:, None] % 2).astype(np.int32) ^ 1, 2)
+    rows = shared_module._rows_of_labels(visits, sparse.csr_array(np.ones((2, 8), np.float32)), Y, 1)
+    assert_array_equal(rows.toarray(), np.ones((8, 60)))
+
+
 def test_batches_of_labels_change_nothing(monkeypatch):
     X, Y = blocky(n=120)
     base = DiSMEC(tol=1e-7, prune=0.0)
