@@ -240,6 +240,7 @@ def test_interrupt_exits_130_and_leaves_nothing(tmp_path):
     os.kill(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert err.splitlines()[-1] == "interrupted: nothing half-written was left behind"
     assert "Traceback" not in err
     assert sorted(file.name for file in tmp_path.iterdir()) == ["train.txt"]
 

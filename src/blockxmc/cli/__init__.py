@@ -56,9 +56,10 @@ def main(args: list[str] | None = None) -> Any:
     """Run a command; bad input is one line on stderr and exit code 2, an interrupt is exit code 130."""
     try:
         app(args=args)
-    except KeyboardInterrupt:
-        print("interrupted: nothing half-written was left behind", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == 130:  # what typer makes of an interrupt, without a word
+            print("interrupted: nothing half-written was left behind", file=sys.stderr)
+        raise
     except (ValueError, OSError, MemoryError) as error:
         from blockxmc.errors import BlockXMCError
 

@@ -82,8 +82,8 @@ class KnobsResult:
         return (
             f"{first}, {_points(chosen)} with {chosen.products:.0f} products, {chosen.latency_us:.1f} µs and "
             f"{chosen.size_mb:.1f} MB (most precise: {best.describe()}, {_points(best)}, {best.latency_us:.1f} µs, "
-            f"{best.size_mb:.1f} MB). {self.n_blocks} blocks; labels were trained once, on rows routed to "
-            f"{self.taught_blocks} blocks, and served each way."
+            f"{best.size_mb:.1f} MB). Labels were trained once (blocks: {self.n_blocks}, of which rows "
+            f"teach the first {self.taught_blocks} that they are routed to) and served each way."
         )
 
     def to_dict(self) -> dict[str, Any]:
