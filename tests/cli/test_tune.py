@@ -72,7 +72,7 @@ def test_knobs_and_the_command_they_end_in(capsys, train, tmp_path):
     table = ("--blocks", 3, "--threads", 1, "--route", "1,2", "--prune", "0.1,0.3")
     code, out, _ = run(capsys, "tune", train, *table, "--weights", "shared")
     assert code == 0
-    for word in ("route", "prune", "µs/row single", "MB", "chosen", "labels were trained once"):
+    for word in ("route", "prune", "µs/row single", "MB", "chosen", "Labels were trained once"):
         assert word in out
     code, out, _ = run(capsys, "tune", train, *table, "--budget", 1000, "--json")
     found = json.loads(out)
