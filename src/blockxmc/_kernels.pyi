@@ -132,7 +132,15 @@ class PackedModel:
     ) -> None: ...
     def one(self, indices: I32, values: F32, blocks: I32 | None, k: int) -> tuple[I64, F32]: ...
     def one_routed(
-        self, router: PackedModel, indices: I32, values: F32, b: int, slope: float, mass: float, k: int
+        self,
+        router: PackedModel,
+        indices: I32,
+        values: F32,
+        b: int,
+        slope: float,
+        mass: float,
+        k: int,
+        neighbours: Neighbours | None = None,
     ) -> tuple[I64, F32]: ...
     def topk(
         self, indptr: I64, indices: I32, data: F32, blocks: I32 | None, labels: I64, scores: F32, threads: int
@@ -149,6 +157,7 @@ class PackedModel:
         labels: I64,
         scores: F32,
         threads: int,
+        neighbours: Neighbours | None = None,
     ) -> None: ...
     def candidates(self, blocks: I32 | None, threads: int) -> I64: ...
     def routes(
@@ -169,6 +178,13 @@ class PackedModel:
     ) -> None: ...
     def touched(self, indptr: I64, indices: I32, data: F32, blocks: I32 | None, threads: int) -> I64: ...
 
+class Neighbours:
+    def __init__(
+        self, rows: PackedModel, indptr: I64, labels: I32, n_labels: int, count: int, weight: float
+    ) -> None: ...
+    def gains(self, nearest: I64, similarity: F32) -> tuple[I64, I32, F32]: ...
+
+def largest_values(indptr: I64, indices: I32, data: F32, most: int) -> tuple[I64, I32, F32]: ...
 def pack_chunks(
     indptr: I64, indices: I32, data: F32, labels: I32, ends: I64, n_features: int, bits: int, threads: int
 ) -> tuple[I64, I32, U32, U32, U32, F32]: ...

@@ -20,6 +20,7 @@ from blockxmc import _kernels
 from blockxmc._base import TopK, XMCEstimator
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
+from blockxmc.neighbours import Neighbours
 from blockxmc.progress import Phase, Reporter
 from blockxmc.routing import Router
 from blockxmc.scoring import Routed, Scorer
@@ -36,6 +37,7 @@ class Blocks:
 
     ``slope`` is how much a block's log-probability counts in the scores of its labels; ``calibration`` (scale, shift)
     turns scores into probabilities, ``sigmoid(scale * score + shift)``. Without it scores are the base's margins.
+    ``neighbours`` are training rows whose labels gain where they are most like the row.
     """
 
     router: Router
@@ -45,6 +47,7 @@ class Blocks:
     calibration: tuple[float, float] | None = None
     mass: float = 1.0
     common: sparse.csr_array | None = None  # features x blocks (or x 1 for all): added to all scores of a row alike
+    neighbours: Neighbours | None = None
 
     def __post_init__(self) -> None:
         if self.common is not None and self.common.shape[1] > 1 and self.route > 1:
@@ -57,7 +60,8 @@ class Blocks:
         """None where there is one block only: nothing to route."""
         if self.router.scorer is None:
             return None
-        return Routed(self.router.scorer, self.scorer, self.route, self.slope, self.mass)
+        neighbours = None if self.neighbours is None else self.neighbours.kernel
+        return Routed(self.router.scorer, self.scorer, self.route, self.slope, self.mass, neighbours)
 
     def topk(self, X: sparse.csr_array, k: int, threads: int) -> TopK:
         """Best k labels of each row."""
@@ -86,11 +90,25 @@ class Blocks:
             found = self.scorer.scores(X, None, threads=threads)
         else:
             found = self._routed.scores(X, threads=threads)
+        if self.neighbours is not None:
+            found.data = found.data + self.gains(X, found, threads)
         if self.common is not None:
             found.data = found.data + np.repeat(self._common_of(X, threads), np.diff(found.indptr))
         if self.calibration is not None:
             _kernels.calibrate_scores(found.data, *self.calibration)
         return found
+
+    def gains(self, X: sparse.csr_array, candidates: sparse.csr_array, threads: int) -> F32:
+        """What each of the candidates (rows x labels, a pattern with sorted labels) gains from the row's neighbours."""
+        out = np.zeros(candidates.nnz, np.float32)
+        visited = self.visited(X, threads)
+        if self.neighbours is not None and visited is not None:
+            gains = self.neighbours.gains(X, visited, threads)
+            wanted, there = (_flat_positions(matrix) for matrix in (gains, candidates))
+            places = np.minimum(np.searchsorted(there, wanted), max(there.size - 1, 0))
+            listed = there[places] == wanted if there.size else np.zeros(wanted.size, bool)
+            out[places[listed]] = gains.data[listed]
+        return out
 
     def _common_of(self, X: sparse.csr_array, threads: int) -> F32:
         """What all labels of a row gain alike, in the block the row is sent to."""
@@ -121,11 +139,15 @@ class Blocks:
         # cost in the full model what it costs here.
         full = touched / max(candidates, 1e-12) * n_labels
         routing = 0.0 if self.router.scorer is None else self.router.scorer.touched(X, None)
+        compared = 0.0
+        if self.neighbours is not None and X.shape[0]:
+            compared = float(self.neighbours.rows.n_candidates(visited).mean())
+            routing += self.neighbours.rows.touched(X, visited)
         return {
             "candidates": candidates,
-            "products": router + candidates,
+            "products": router + candidates + compared,
             "speedup_paper": n_labels / max(candidates, 1e-12),
-            "speedup": n_labels / max(router + candidates, 1e-12),
+            "speedup": n_labels / max(router + candidates + compared, 1e-12),
             "speedup_flops": full / max(touched + routing, 1e-12),
         }
 
@@ -139,6 +161,7 @@ class Blocks:
             "mass": self.mass,
             "calibration": None if self.calibration is None else list(self.calibration),
             "common": self.common,
+            "neighbours": None if self.neighbours is None else self.neighbours.state(),
         }
 
     @classmethod
@@ -147,8 +170,16 @@ class Blocks:
         router, scorer = Router.from_state(state["router"]), Scorer.from_state(state["scorer"])
         scale_shift = state["calibration"]
         calibration = None if scale_shift is None else (float(scale_shift[0]), float(scale_shift[1]))
-        how = {"slope": float(state["slope"]), "mass": float(state.get("mass", 1.0))}
-        return cls(router, scorer, int(state["route"]), calibration=calibration, common=state["common"], **how)
+        how: Any = {"slope": float(state["slope"]), "mass": float(state.get("mass", 1.0)), "common": state["common"]}
+        if state.get("neighbours") is not None:
+            how["neighbours"] = Neighbours.from_state(state["neighbours"])
+        return cls(router, scorer, int(state["route"]), calibration=calibration, **how)
+
+
+def _flat_positions(matrix: sparse.csr_array) -> NDArray[np.int64]:
+    """Where the entries of a matrix would stand if its rows stood in one line."""
+    rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
+    return rows * matrix.shape[1] + matrix.indices
 
 
 def common_terms(weights: Sequence[Weights], n_features: int) -> sparse.csr_array | None:

@@ -1,11 +1,12 @@
 """What a label's score is made of, and what it means: fitted on held-out rows.
 
-    score = (margin + 1) * (1 + stretch / n ** 0.25) - 1 + likeness * cos + slope * log(p)
+    score = (margin + 1) * (1 + stretch / n ** 0.25) - 1 + likeness * cos + slope * log(p) + nearest * share
 
 n is how many training rows carry the label, cos the cosine of the row to the mean of those rows, p the summed probability
-of the visited blocks that list the label. Regularisation holds back the margins of labels with few positives, which
-stretching makes up for (a margin of -1, where the hinge says no, stays what it is); the mean row knows words that too few
-positives could not teach the margin to tell apart. Both are linear in the row and vanish in the weights that are served.
+of the visited blocks that list the label, share that of the row's neighbours which carry it. Regularisation holds back the
+margins of labels with few positives, which stretching makes up for (a margin of -1, where the hinge says no, stays what it
+is); the mean row knows words that too few positives could not teach the margin to tell apart. Both are linear in the row
+and vanish in the weights that are served. Neighbours know what no one direction per label can say.
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ from blockxmc.weights import F32, LinearWeights
 SLOPES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
 STRETCHES = (0.0, 0.5, 1.0)
 LIKENESSES = (0.0, 0.5, 1.0)
+NEARNESSES = (0.0, 0.25, 0.5, 0.75, 1.0)
 # Of a row's candidates those that this slope ranks highest are ranked by all settings.
 MIDDLE_SLOPE, LOOKED_AT = 0.2, 32
-# What P@1, P@3 and P@5 count when mixes are compared, and a loss of P@1 on top of it.
-IMPORTANCE, FIRST_LOST = np.array([0.5, 0.25, 0.25]), 0.5
 # A difference in mean P@k (0..1) is taken for chance below this over the root of the number of rows.
 NOISE = 0.05
 # Scored candidates that a curve with two parameters needs at most.
@@ -42,6 +42,7 @@ class Mix:
     slope: float = 0.0  # of the logarithm of the probability of its blocks
     stretch: float = 0.0  # for being rare
     likeness: float = 0.0  # to the mean of its positives
+    nearest: float = 0.0  # for being carried by the training rows most like the row
 
 
 @dataclass(frozen=True)
@@ -72,29 +73,43 @@ def fit_merging(
 ) -> Merging:
     """What ranks the labels of these rows best, among the candidates that ``blocks`` finds for them.
 
-    The rows must be new to router, scorer and ``means``, which scores a label by its mean row (None: no likeness, and
-    margins count alone); ``rarity`` is that of each label.
+    The rows must be new to router, scorer, neighbours and ``means``, which scores a label by its mean row (None: no
+    likeness, and margins count alone); ``rarity`` is that of each label. What neighbours weigh already does not matter.
     """
     seen = _Candidates.of(blocks, means, rarity, X, Y, threads)
     mix = Mix() if means is None else _mix(seen)
+    if blocks.neighbours is not None:
+        mix = replace(mix, nearest=_nearest(seen, mix))
     return Merging(mix, seen.calibration(mix, Y))
 
 
 def _mix(seen: _Candidates) -> Mix:
-    """A mean of the mixes tried, in which those that rank nearly as well as the best count nearly as much.
+    """How much blocks, rarity and likeness count."""
+    tried = np.array(list(product(SLOPES, STRETCHES, LIKENESSES)))
+    slope, stretch, likeness = _steady_best(tried, seen, [Mix(*each) for each in tried]).tolist()
+    return Mix(_or_nothing(slope, SLOPES[1]), stretch, likeness)
+
+
+def _nearest(seen: _Candidates, mix: Mix) -> float:
+    """How much neighbours count on top of that."""
+    tried = np.array(NEARNESSES)[:, None]
+    found = _steady_best(tried, seen, [replace(mix, nearest=weight) for weight in NEARNESSES])
+    return _or_nothing(float(found[0]), NEARNESSES[1])
+
+
+def _steady_best(tried: NDArray[np.float64], seen: _Candidates, mixes: list[Mix]) -> NDArray[np.float64]:
+    """A mean of the settings tried, in which those that rank nearly as well as the best count nearly as much.
 
     A thousand rows tell neighbouring mixes apart by chance as often as by merit; the mean is steadier than the best.
     """
-    tried = np.array(list(product(SLOPES, STRETCHES, LIKENESSES)))
-    precision = np.array([seen.precision(Mix(*each)) for each in tried])
-    quality = precision @ IMPORTANCE
-    # What margins and blocks alone rank first should stay first: losing it counts more than what is gained below.
-    alone = np.flatnonzero((tried[:, 1] == 0) & (tried[:, 2] == 0))
-    best_alone = alone[quality[alone].argmax()]
-    quality -= FIRST_LOST * np.maximum(0, precision[best_alone, 0] - precision[:, 0])
+    quality = np.array([seen.precision(mix).mean() for mix in mixes])
     votes = np.exp((quality - quality.max()) * np.sqrt(seen.right.shape[0]) / NOISE)
-    slope, stretch, likeness = (votes @ tried / votes.sum()).tolist()
-    return Mix(slope if slope >= SLOPES[1] / 2 else 0.0, stretch, likeness)
+    return np.asarray(votes @ tried / votes.sum())
+
+
+def _or_nothing(weight: float, least: float) -> float:
+    """What counts next to nothing is not worth its time."""
+    return weight if weight >= least / 2 else 0.0
 
 
 @dataclass(frozen=True)
@@ -105,10 +120,12 @@ class _Terms:
     rarity: F32
     likeness: F32
     block: F32
+    nearest: F32
 
     def scores(self, mix: Mix) -> F32:
-        stretched = (self.margin + 1) * (1 + np.float32(mix.stretch) * self.rarity) - 1
-        out: F32 = stretched + np.float32(mix.likeness) * self.likeness + np.float32(mix.slope) * self.block
+        out: F32 = (self.margin + 1) * (1 + np.float32(mix.stretch) * self.rarity) - 1
+        out += np.float32(mix.likeness) * self.likeness + np.float32(mix.slope) * self.block
+        out += np.float32(mix.nearest) * self.nearest
         return out
 
 
@@ -125,7 +142,9 @@ class _Candidates:
     def of(
         cls, blocks: Blocks, means: Scorer | None, rarity: F32, X: sparse.csr_array, Y: sparse.csr_array, threads: int
     ) -> _Candidates:
+        with_all, blocks = blocks, replace(blocks, neighbours=None)
         margins = blocks.scores(X, threads)
+        nearest = with_all.gains(X, margins, threads)
         likeness = block = np.zeros_like(margins.data)
         if means is not None:
             likeness = replace(blocks, scorer=means).scores(X, threads).data
@@ -141,8 +160,9 @@ class _Candidates:
             out[there] = values[places]
             return out
 
-        of_all = _Terms(margins.data, rarity[margins.indices], likeness, block)
-        few = _Terms(of_few(of_all.margin, -np.inf), of_few(of_all.rarity), of_few(likeness), of_few(block))
+        of_all = _Terms(margins.data, rarity[margins.indices], likeness, block, nearest)
+        others = (of_few(values) for values in (of_all.rarity, likeness, block, nearest))
+        few = _Terms(of_few(of_all.margin, -np.inf), *others)
         right = np.zeros(labels.shape, bool)
         right[there] = _is_right(Y, np.nonzero(there)[0], labels[there])
         return cls(margins, of_all, few, right)

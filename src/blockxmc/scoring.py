@@ -267,7 +267,8 @@ class Routed:
     blocks must then score a label alike, as shared and global weights do. A scorer with one block more than the router
     knows keeps the weights of labels that live in many blocks in that last block, which every row visits. Where both
     are packed, routing and scoring are one call without Python in between. With a ``mass`` below 1, a row visits only as
-    many of the b blocks, best first, as it takes to reach that share of their probability; the others are -1.
+    many of the b blocks, best first, as it takes to reach that share of their probability; the others are -1. With
+    ``neighbours``, labels of the training rows most like a row gain what these say.
     """
 
     router: Scorer
@@ -275,10 +276,12 @@ class Routed:
     b: int
     slope: float = 0.0
     mass: float = 1.0
+    neighbours: _kernels.Neighbours | None = None
 
     def __post_init__(self) -> None:
-        if not self._fused and (self.slope or self.mass < 1 or self.scorer.n_blocks > self.router.n_labels):
-            raise BlockXMCError("a slope, a mass and common labels need linear weights")
+        extras = self.slope or self.mass < 1 or self.neighbours or self.scorer.n_blocks > self.router.n_labels
+        if extras and not self._fused:
+            raise BlockXMCError("a slope, a mass, neighbours and common labels need linear weights")
 
     @property
     def _fused(self) -> bool:
@@ -288,25 +291,27 @@ class Routed:
         """Best k labels of each row."""
         if isinstance(self.router, PackedScorer) and isinstance(self.scorer, PackedScorer):
             labels, scores = empty_topk(X.shape[0], k)
-            args = self.scorer._args(X)
-            self.scorer._model.topk_routed(
-                self.router._model, *args, self.b, self.slope, self.mass, labels, scores, threads
-            )
+            how = *self.scorer._args(X), self.b, self.slope, self.mass
+            self.scorer._model.topk_routed(self.router._model, *how, labels, scores, threads, self.neighbours)
             return labels, scores
         return self.scorer.topk(X, self.visits(X, threads=threads)[0], k, threads=threads)
 
     def one(self, indices: ArrayLike, values: ArrayLike, k: int) -> TopK:
         """``topk`` of one sparse row, without validation or threads: the latency path; 1-d results."""
         if isinstance(self.router, PackedScorer) and isinstance(self.scorer, PackedScorer):
-            router, model = self.router._model, self.scorer._model
+            router, model, how = (
+                self.router._model,
+                self.scorer._model,
+                (self.b, self.slope, self.mass, k, self.neighbours),
+            )
             try:
-                return model.one_routed(router, indices, values, self.b, self.slope, self.mass, k)  # type: ignore[arg-type]
+                return model.one_routed(router, indices, values, *how)  # type: ignore[arg-type]
             except TypeError:
-                return model.one_routed(router, *as_row(indices, values), self.b, self.slope, self.mass, k)
+                return model.one_routed(router, *as_row(indices, values), *how)
         return self.scorer.one(indices, values, self.router.one(indices, values, None, self.b)[0], k)
 
     def scores(self, X: sparse.csr_array, *, threads: int = 1) -> sparse.csr_array:
-        """Scores of all candidates of each row."""
+        """Scores of all candidates of each row, without what neighbours say."""
         blocks, weights = self.visits(X, threads=threads)
         if isinstance(self.scorer, PackedScorer) and (self.slope or self.scorer.n_blocks > self.router.n_labels):
             return self.scorer.weighed_scores(X, blocks, weights, self.slope, threads)

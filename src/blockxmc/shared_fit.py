@@ -16,8 +16,10 @@ from scipy import sparse
 from blockxmc import metrics
 from blockxmc._matrix import take_rows
 from blockxmc.blocks import Blocks
+from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.merging import Merging, fit_merging, mixed, rarity_of
+from blockxmc.neighbours import USUAL_NEIGHBOURS, Neighbours
 from blockxmc.partition import Partitioner
 from blockxmc.progress import Reporter
 from blockxmc.routing import assess_routing
@@ -54,10 +56,12 @@ def fit_shared(
     threads: int,
     seed: int,
     bits: int = 16,
+    n_neighbors: int | str = "auto",
 ) -> tuple[Blocks, dict[str, float]]:
     """Router and labels of one partition, and what its training and the held-out rows say about it.
 
-    ``route`` is a number of blocks to visit, a share of the router's probability to reach, or ``"auto"``.
+    ``route`` is a number of blocks to visit, a share of the router's probability to reach, or ``"auto"``; ``n_neighbors``
+    how many training rows like it a row asks at most, and held-out rows say what they count.
     """
     options: Any = {"threads": threads, "seed": seed}
     sizes: Any = {"n_features": X.shape[1], "n_labels": Y.shape[1], "bits": bits, "threads": threads}
@@ -88,7 +92,13 @@ def fit_shared(
     means = None
     if isinstance(weights, LinearWeights):
         means = pack_shared(mean_weights(X, shown, weights, reporter, threads=threads), clusters, **sizes)
-    merging = fit_merging(blocks, means, rarity, *new, threads)
+    asked = neighbours_asked(n_neighbors, isinstance(weights, LinearWeights))
+    packed: Any = {"count": asked, "bits": min(bits, 16), "threads": threads}
+    among_others = blocks
+    if asked and router.scorer is not None:
+        others = Neighbours.pack(X, Y, assignment, blocks.scorer.n_blocks, among=~held_out, **packed)
+        among_others = replace(blocks, neighbours=others)
+    merging = fit_merging(among_others, means, rarity, *new, threads)
     if bits < 32 and means is not None:
         means = None  # large models do not fit into memory many times over
         rounded = replace(blocks, slope=merging.mix.slope)
@@ -103,7 +113,25 @@ def fit_shared(
     if isinstance(weights, LinearWeights):
         weights = mixed(weights, mean_weights(X, Y, weights, reporter, threads=threads), rarity, merging.mix)
     scorer = pack_shared(weights, clusters, **sizes)
-    return replace(blocks, scorer=scorer, slope=merging.mix.slope, calibration=merging.calibration), cost
+    neighbours = None
+    if merging.mix.nearest:
+        everyone = Neighbours.pack(X, Y, assignment, scorer.n_blocks, **packed)
+        neighbours = replace(everyone, weight=merging.mix.nearest)
+    how: Any = {"slope": merging.mix.slope, "calibration": merging.calibration, "neighbours": neighbours}
+    return replace(blocks, scorer=scorer, **how), cost
+
+
+def neighbours_asked(n_neighbors: int | str, linear: bool) -> int:
+    """How many training rows like it a row asks: some, where nothing is said and the base is linear.
+
+    >>> neighbours_asked("auto", linear=True), neighbours_asked("auto", linear=False), neighbours_asked(3, linear=True)
+    (10, 0, 3)
+    """
+    if n_neighbors == "auto":
+        return USUAL_NEIGHBOURS if linear else 0
+    if n_neighbors and not linear:
+        raise BlockXMCError(f"n_neighbors={n_neighbors} needs a linear base: use 0")
+    return int(n_neighbors)
 
 
 def held_out_rows(n: int, seed: int) -> NDArray[np.bool_]:

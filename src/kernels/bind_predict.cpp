@@ -106,6 +106,53 @@ class BoundModel {
     std::unique_ptr<PackedModel> model_;
 };
 
+// Training rows whose labels have a say, kept alive with the arrays they are read from.
+class BoundNeighbours {
+  public:
+    BoundNeighbours(nb::object rows, I64 indptr, I32 labels, int64_t n_labels, int64_t count, float weight)
+        : owner_(rows), indptr_(indptr), labels_(labels),
+          view_{&nb::cast<const BoundModel &>(rows).model(), indptr.data(), labels.data(), n_labels, count, weight} {
+        const auto n_rows = static_cast<int64_t>(indptr.size()) - 1;
+        require_intact(n_rows == view_.rows->n_labels && indptr(0) == 0, "the labels of neighbours are missing");
+        for (int64_t i = 0; i < n_rows; ++i) require_intact(indptr(i) <= indptr(i + 1), "labels of neighbours out of order");
+        require_intact(static_cast<uint64_t>(indptr(n_rows)) == labels.size(), "the labels of neighbours are missing");
+        for (size_t j = 0; j < labels.size(); ++j)
+            require_intact(labels(j) >= 0 && labels(j) < n_labels, "a neighbour has a label that is none");
+        expect(count >= 1 && weight >= 0, "neighbours must be asked, and must not count less than nothing");
+    }
+
+    const Neighbours &view() const { return view_; }
+
+    // What labels gain in each row, given its neighbours: (indptr, labels, values), as they are met.
+    auto gains(In2<int64_t> nearest, In2<float> similarity) const {
+        expect(static_cast<int64_t>(nearest.shape(1)) == view_.count && similarity.shape(0) == nearest.shape(0) &&
+                   similarity.shape(1) == nearest.shape(1),
+               "nearest and similarity must be (rows, neighbours)");
+        for (size_t i = 0; i < nearest.size(); ++i)
+            expect(nearest.data()[i] >= -1 && nearest.data()[i] < view_.rows->n_labels, "no such training row");
+        const Nearest all{&view_, nearest.data(), similarity.data()};
+        std::vector<int64_t> indptr{0};
+        std::vector<int32_t> labels;
+        std::vector<float> values;
+        for (int64_t i = 0; i < static_cast<int64_t>(nearest.shape(0)); ++i) {
+            Bonuses &bonuses = Scratch::of_this_thread().bonuses;
+            all.ask(i, bonuses);
+            for (const int32_t label : bonuses.labels()) {
+                labels.push_back(label);
+                values.push_back(bonuses.of(label));
+            }
+            indptr.push_back(static_cast<int64_t>(labels.size()));
+        }
+        return std::make_tuple(to_numpy(std::move(indptr)), to_numpy(std::move(labels)), to_numpy(std::move(values)));
+    }
+
+  private:
+    nb::object owner_;
+    I64 indptr_;
+    I32 labels_;
+    Neighbours view_;
+};
+
 RowView row_view(const I32 &indices, const F32 &values) {
     expect(indices.size() == values.size(), "indices and values must have the same length");
     return {indices.data(), values.data(), static_cast<int64_t>(indices.size())};
@@ -138,16 +185,19 @@ Best one(const BoundModel &self, I32 indices, F32 values, std::optional<I32> blo
     });
 }
 
-Routing routing_of(const BoundModel &self, const BoundModel &router, int64_t b, float slope, float mass) {
+Routing routing_of(const BoundModel &self, const BoundModel &router, int64_t b, float slope, float mass,
+                   const BoundNeighbours *neighbours = nullptr) {
     const int64_t known = router.model().n_labels, there = self.model().n_blocks;
     expect(b >= 1 && known <= there, "the router must choose among the scorer's blocks");
     expect(there <= known + 1, "the scorer may have one block more than the router knows, that of the common labels");
-    return {router.model(), self.model(), b, slope, mass};
+    expect(!neighbours || (neighbours->view().rows->n_blocks == there && neighbours->view().n_labels == self.model().n_labels),
+           "neighbours must stand in the scorer's blocks and have its labels");
+    return {router.model(), self.model(), b, slope, mass, neighbours ? &neighbours->view() : nullptr};
 }
 
 Best one_routed(const BoundModel &self, const BoundModel &router, I32 indices, F32 values, int64_t b, float slope,
-                float mass, int64_t k) {
-    const Routing routing = routing_of(self, router, b, slope, mass);
+                float mass, int64_t k, const BoundNeighbours *neighbours) {
+    const Routing routing = routing_of(self, router, b, slope, mass, neighbours);
     const RowView x = row_view(indices, values);
     return best_of(k, [&](int64_t *labels, float *scores) {
         routed_one(routing, x, k, Scratch::of_this_thread(), labels, scores);
@@ -188,13 +238,24 @@ Visited visit(const Routing &routing, const CsrView &X, int threads) {
 }
 
 void topk_routed(const BoundModel &self, const BoundModel &router, I64 indptr, I32 indices, F32 data, int64_t b, float slope,
-                 float mass, Out2<int64_t> labels, Out2<float> scores, int threads) {
+                 float mass, Out2<int64_t> labels, Out2<float> scores, int threads, const BoundNeighbours *neighbours) {
     nb::gil_scoped_release release;
     const CsrView X = csr_view(indptr, indices, data, 0);
     expect_results(X, labels, scores);
-    const Routing routing = routing_of(self, router, b, slope, mass);
+    const Routing routing = routing_of(self, router, b, slope, mass, neighbours);
     const Visited visited = visit(routing, X, threads);
-    topk_batch(self.model(), X, routing.visits(visited.blocks.data(), visited.weights.data()),
+    std::vector<int64_t> rows;
+    std::vector<float> similarity;
+    Nearest nearest{routing.neighbours, nullptr, nullptr};
+    if (neighbours) {
+        const int64_t count = nearest.neighbours->count;
+        rows.resize(X.n_rows * count);
+        similarity.resize(X.n_rows * count);
+        topk_batch(*nearest.neighbours->rows, X, {visited.blocks.data(), routing.width()}, count, threads, rows.data(),
+                   similarity.data());
+        nearest = {nearest.neighbours, rows.data(), similarity.data()};
+    }
+    topk_batch(self.model(), X, routing.visits(visited.blocks.data(), visited.weights.data(), neighbours ? &nearest : nullptr),
                static_cast<int64_t>(labels.shape(1)), threads, labels.data(), scores.data());
 }
 
@@ -268,6 +329,17 @@ auto pack(I64 indptr, I32 indices, F32 data, I32 labels, I64 ends, int64_t n_fea
     return std::make_tuple(to_numpy(std::move(sizes)), to_numpy(std::move(packed.flat.keys)),
                            to_numpy(std::move(packed.flat.buckets)), to_numpy(std::move(packed.flat.rows)),
                            to_numpy(std::move(packed.flat.arena)), to_numpy(std::move(packed.flat.scale)));
+}
+
+auto largest_values(I64 indptr, I32 indices, F32 data, int64_t most) {
+    const CsrView X = csr_view(indptr, indices, data, 0);
+    expect(most >= 0, "most must not be negative");
+    LargestValues kept;
+    {
+        nb::gil_scoped_release release;
+        kept = largest_of_rows(X, most);
+    }
+    return std::make_tuple(to_numpy(std::move(kept.indptr)), to_numpy(std::move(kept.indices)), to_numpy(std::move(kept.data)));
 }
 
 auto columns_of(I64 indptr, I32 indices, F32 data, I32 columns, int64_t n_rows) {
@@ -350,17 +422,22 @@ void bind_predict(nb::module_ &m) {
              exact("buckets"), exact("rows"), exact("arena"), exact("scale").none(), "n_labels"_a, "bits"_a)
         .def("one", &one, exact("indices"), exact("values"), exact("blocks").none(), "k"_a)
         .def("one_routed", &one_routed, "router"_a, exact("indices"), exact("values"), "b"_a, "slope"_a,
-             "mass"_a, "k"_a)
+             "mass"_a, "k"_a, "neighbours"_a.none() = nb::none())
         .def("topk", &topk, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), exact("labels"),
              exact("scores"), "threads"_a)
         .def("topk_routed", &topk_routed, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a,
-             "slope"_a, "mass"_a, exact("labels"), exact("scores"), "threads"_a)
+             "slope"_a, "mass"_a, exact("labels"), exact("scores"), "threads"_a, "neighbours"_a.none() = nb::none())
         .def("routes", &routes, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a, "slope"_a,
              "mass"_a, "threads"_a)
         .def("candidates", &candidates, exact("blocks").none(), "threads"_a)
         .def("scores", &scores, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(),
              exact("weights").none(), "slope"_a, exact("out_indptr"), exact("labels"), exact("values"), "threads"_a)
         .def("touched", &touched, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), "threads"_a);
+    nb::class_<BoundNeighbours>(m, "Neighbours", "Training rows in the blocks of a model, and their labels.")
+        .def(nb::init<nb::object, I64, I32, int64_t, int64_t, float>(), "rows"_a, exact("indptr"), exact("labels"),
+             "n_labels"_a, "count"_a, "weight"_a)
+        .def("gains", &BoundNeighbours::gains, exact("nearest"), exact("similarity"));
+    m.def("largest_values", &largest_values, exact("indptr"), exact("indices"), exact("data"), "most"_a);
     m.def("pack_chunks", &pack, exact("indptr"), exact("indices"), exact("data"), exact("labels"), exact("ends"),
           "n_features"_a, "bits"_a, "threads"_a);
     m.def("take_columns", &columns_of, exact("indptr"), exact("indices"), exact("data"), exact("columns"), "n_rows"_a);

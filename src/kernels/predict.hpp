@@ -16,6 +16,7 @@
 #include "add_rows.hpp"
 #include "chunk.hpp"
 #include "csr.hpp"
+#include "neighbours.hpp"
 #include "threads.hpp"
 #include "topk.hpp"
 
@@ -34,14 +35,30 @@ inline RowView row_of(const CsrView &X, int64_t i) {
 // Where weights are given (n x width, positive), a label's score gains slope * log(sum of the weights of the visited blocks
 // that hold it); all blocks must then score a label alike. Without weights a label keeps its highest score.
 // With `common`, every row visits the last block of the model, and first: it scores labels that other blocks only name.
+// With `nearest` (n x count training rows and their similarities), labels of these rows gain a bonus; needs weights.
+struct Nearest {
+    const Neighbours *neighbours;
+    const int64_t *rows;
+    const float *similarity;
+
+    void ask(int64_t i, Bonuses &bonuses) const {
+        ask_neighbours(*neighbours, rows + i * neighbours->count, similarity + i * neighbours->count, bonuses);
+    }
+};
+
 struct Visits {
     const int32_t *blocks;
     int64_t width;
     const float *weights = nullptr;
     float slope = 0;
     bool common = false;
+    const Nearest *nearest = nullptr;
 
     Visits row(int64_t i) const { return {blocks + i * width, width, weights + i * width, slope, common}; }
+    const Bonuses *bonuses(int64_t i, Bonuses &of_row) const {
+        if (nearest) nearest->ask(i, of_row);
+        return nearest ? &of_row : nullptr;
+    }
     float total_weight() const {
         float sum = 0;
         for (int64_t j = 0; j < width; ++j) sum += blocks[j] < 0 ? 0.0f : weights[j];
@@ -163,6 +180,9 @@ struct Scratch {
     std::vector<float> routed_scores, block_weights;
     SeenLabels seen;
     WeighedLabels weighed;
+    std::vector<int64_t> nearest;
+    std::vector<float> similarity;
+    Bonuses bonuses;
 
     static Scratch &of_this_thread() {
         thread_local Scratch scratch;
@@ -233,11 +253,14 @@ inline void score_chunk(const ChunkView &chunk, const RowView &x, Scratch &scrat
     score_chunk(chunk, x, scratch, scratch.scores.data());
 }
 
-// The k best labels of a chunk, best first; returns how many.
-inline int64_t best_of_chunk(const ChunkView &chunk, const RowView &x, int64_t k, Scratch &scratch, Scored *out) {
+// The k best labels of a chunk, best first; returns how many. `enough` is a score that k labels of this row have reached, in
+// other chunks: what falls short of it is left out, and it rises if this chunk has as many.
+inline int64_t best_of_chunk(const ChunkView &chunk, const RowView &x, int64_t k, Scratch &scratch, Scored *out, float &enough) {
     score_chunk(chunk, x, scratch);
-    const int64_t size = keep_best(scratch.scores.data(), chunk.labels, chunk.n_labels, k, out);
+    const float below = std::nextafter(enough, -std::numeric_limits<float>::infinity());
+    const int64_t size = keep_best(scratch.scores.data(), chunk.labels, chunk.n_labels, k, out, below);
     std::sort_heap(out, out + size, better);
+    if (size == k && k < max_chunk_labels) enough = std::max(enough, out[k - 1].score); // k may stand for more than fit
     return size;
 }
 
@@ -252,7 +275,8 @@ inline void topk_one(const PackedModel &model, const RowView &x, const Visits &v
             scratch.common_scores.resize(model.last_block_size());
             named = model.named(scratch.common_scores.data());
         }
-        scratch.weighed.start_row(model.n_labels, k, visits.slope, visits.total_weight(), named);
+        scratch.weighed.start_row(model.n_labels, k, visits.slope, visits.total_weight(), named,
+                                  visits.bonuses(0, scratch.bonuses));
         float *common_scores = scratch.common_scores.data();
         model.for_each_chunk(visits, 0, [&](int64_t c, float weight) {
             const ChunkView chunk = model.chunk(c);
@@ -272,8 +296,9 @@ inline void topk_one(const PackedModel &model, const RowView &x, const Visits &v
     if (static_cast<int64_t>(scratch.best.size()) < n_chunks * keep) scratch.best.resize(n_chunks * keep);
     scratch.runs.clear();
     Scored *out = scratch.best.data();
+    float enough = -std::numeric_limits<float>::infinity();
     model.for_each_chunk(visits, 0, [&](int64_t c, float) {
-        const int64_t size = best_of_chunk(model.chunk(c), x, keep, scratch, out);
+        const int64_t size = best_of_chunk(model.chunk(c), x, keep, scratch, out, enough);
         scratch.runs.push_back({out, out + size});
         out += size;
     });
@@ -289,11 +314,12 @@ struct Routing {
     const PackedModel &router, &model;
     int64_t b;
     float slope, mass;
+    const Neighbours *neighbours = nullptr; // their rows stand in the blocks of the model
 
     bool common() const { return model.n_blocks > router.n_labels; }
     int64_t width() const { return b + common(); }
-    Visits visits(const int32_t *blocks, const float *weights) const {
-        return {blocks, width(), slope != 0 || common() ? weights : nullptr, slope, common()};
+    Visits visits(const int32_t *blocks, const float *weights, const Nearest *nearest = nullptr) const {
+        return {blocks, width(), slope != 0 || common() || nearest ? weights : nullptr, slope, common(), nearest};
     }
 
     void fill(const int64_t *best, const float *margins, int32_t *blocks, float *weights) const {
@@ -323,7 +349,17 @@ inline void routed_one(const Routing &routing, const RowView &x, int64_t k, Scra
     scratch.block_weights.resize(routing.width());
     topk_one(routing.router, x, {nullptr, 0}, routing.b, scratch, scratch.routed.data(), scratch.routed_scores.data());
     routing.fill(scratch.routed.data(), scratch.routed_scores.data(), scratch.blocks.data(), scratch.block_weights.data());
-    topk_one(routing.model, x, routing.visits(scratch.blocks.data(), scratch.block_weights.data()), k, scratch, labels, scores);
+    Nearest nearest{routing.neighbours, nullptr, nullptr};
+    if (nearest.neighbours) {
+        const int64_t count = nearest.neighbours->count;
+        scratch.nearest.resize(count);
+        scratch.similarity.resize(count);
+        topk_one(*nearest.neighbours->rows, x, {scratch.blocks.data(), routing.width()}, count, scratch,
+                 scratch.nearest.data(), scratch.similarity.data());
+        nearest = {routing.neighbours, scratch.nearest.data(), scratch.similarity.data()};
+    }
+    const Visits visits = routing.visits(scratch.blocks.data(), scratch.block_weights.data(), nearest.neighbours ? &nearest : nullptr);
+    topk_one(routing.model, x, visits, k, scratch, labels, scores);
 }
 
 // ---- all candidates ----

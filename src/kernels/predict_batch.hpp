@@ -21,6 +21,7 @@ class BatchTopK {
         }
         const int64_t cells = std::max<int64_t>(visits_.weights ? widest_candidates() : widest * keep_, 1);
         const int64_t step = std::clamp<int64_t>(max_cells / cells, 64, 65536);
+        enough_.reset(new std::atomic<float>[std::min(step, X_.n_rows)]);
         for (int64_t begin = 0; begin < X_.n_rows; begin += step) {
             const int64_t end = std::min(begin + step, X_.n_rows);
             group(begin, end);
@@ -28,7 +29,7 @@ class BatchTopK {
                 score_all();
                 weigh(begin, end, labels, scores);
             } else {
-                score();
+                score(begin, end);
                 merge(begin, end, labels, scores);
             }
         }
@@ -105,7 +106,8 @@ class BatchTopK {
                 int64_t slot = slots_[i - begin];
                 // The chunks of the common labels come first, and so do their scores.
                 const NamedScores named = visits_.common ? model_.named(all_.data() + starts_[slot]) : NamedScores{};
-                scratch.weighed.start_row(model_.n_labels, k_, visits_.slope, visits_.row(i).total_weight(), named);
+                scratch.weighed.start_row(model_.n_labels, k_, visits_.slope, visits_.row(i).total_weight(), named,
+                                          visits_.bonuses(i, scratch.bonuses));
                 model_.for_each_chunk(visits_, i, [&](int64_t c, float weight) {
                     const ChunkView chunk = model_.chunk(c);
                     const float *of_chunk = all_.data() + starts_[slot++];
@@ -116,14 +118,18 @@ class BatchTopK {
         });
     }
 
-    void score() {
+    // What threads learn from each other about a row only spares work: results do not depend on it.
+    void score(int64_t begin, int64_t end) {
+        for (int64_t i = 0; i < end - begin; ++i) enough_[i].store(-std::numeric_limits<float>::infinity(), std::memory_order_relaxed);
         parallel_for(static_cast<int64_t>(tiles_.size()), threads_, [&](int64_t t, int) {
             Scratch &scratch = Scratch::of_this_thread();
             const ChunkView chunk = model_.chunk(tiles_[t].chunk);
             for (int64_t i = tiles_[t].begin; i < tiles_[t].end; ++i) {
                 const Item item = items_[i];
                 Scored *out = best_.data() + item.slot * keep_;
-                sizes_[item.slot] = best_of_chunk(chunk, row_of(X_, item.row), keep_, scratch, out);
+                float enough = enough_[item.row - begin].load(std::memory_order_relaxed);
+                sizes_[item.slot] = best_of_chunk(chunk, row_of(X_, item.row), keep_, scratch, out, enough);
+                enough_[item.row - begin].store(enough, std::memory_order_relaxed);
             }
         });
     }
@@ -154,6 +160,7 @@ class BatchTopK {
     std::vector<Item> items_;
     std::vector<Tile> tiles_;
     std::vector<Scored> best_;
+    std::unique_ptr<std::atomic<float>[]> enough_; // of each row, what k labels have reached
 };
 
 inline void topk_batch(const PackedModel &model, const CsrView &X, const Visits &visits, int64_t k, int threads,

@@ -37,15 +37,16 @@ inline void replace_worst(Scored *heap, int64_t size, Scored item) {
 }
 
 // Keeps the k best of scores[0..n) in heap, and returns how many there are. Labels ascend, so that a later score equal
-// to the worst kept one never displaces it, and one strict comparison per score is enough. -inf and NaN are not kept.
+// to the worst kept one never displaces it, and one strict comparison per score is enough. Only scores above `threshold`
+// are kept; -inf and NaN never are.
 BLOCKXMC_SIMD static int64_t keep_best(const float *__restrict scores, const int32_t *__restrict labels, int64_t n,
-                                       int64_t k, Scored *__restrict heap) {
+                                       int64_t k, Scored *__restrict heap,
+                                       float threshold = -std::numeric_limits<float>::infinity()) {
     constexpr int64_t group = 64;
-    float threshold = -std::numeric_limits<float>::infinity();
     int64_t size = 0;
     for (int64_t start = 0; start < n; start += group) {
         const int64_t stop = std::min(start + group, n);
-        if (size == k && stop - start == group) {
+        if (stop - start == group) {
             int32_t any = 0;
             for (int64_t j = 0; j < group; ++j) any |= scores[start + j] > threshold;
             if (!any) continue;
@@ -95,14 +96,56 @@ struct NamedScores {
     int64_t size = 0;
 };
 
-// Candidates of one row when blocks have weights: a label's score gains slope * log(weight of the blocks that hold it).
+// What some labels of the present row gain beside the others: a bit each says which, so that asking for many labels stays in
+// cache.
+class Bonuses {
+  public:
+    void start_row(int64_t n_labels) {
+        for (const int32_t label : labels_) bits_[label >> 6] = 0;
+        labels_.clear();
+        scale_ = most_ = 0;
+        if (static_cast<int64_t>(value_.size()) >= n_labels) return;
+        value_.resize(n_labels);
+        bits_.resize(n_labels / 64 + 1, 0);
+    }
+    void add(int32_t label, float value) {
+        if (has(label)) {
+            value_[label] += value;
+        } else {
+            bits_[label >> 6] |= uint64_t{1} << (label & 63);
+            value_[label] = value;
+            labels_.push_back(label);
+        }
+    }
+    // Closes a row: all that was added counts times `scale`.
+    void scale(float scale) {
+        scale_ = scale;
+        for (const int32_t label : labels_) most_ = std::max(most_, of(label));
+    }
+    float of(int32_t label) const { return has(label) ? value_[label] * scale_ : 0.0f; }
+    float most() const { return most_; }
+    const std::vector<int32_t> &labels() const { return labels_; } // as they were met
+
+  private:
+    bool has(int32_t label) const { return bits_[label >> 6] >> (label & 63) & 1; }
+
+    std::vector<uint64_t> bits_;
+    std::vector<float> value_;
+    std::vector<int32_t> labels_;
+    float scale_ = 0, most_ = 0;
+};
+
+// Candidates of one row when blocks have weights: a label's score gains slope * log(weight of the blocks that hold it), and
+// its bonus if it has one.
 //
 // What a label has gained so far is a lower bound of its final score, and no label can gain more than slope * log(weight of
 // all blocks): one that falls short of the k best lower bounds even so is passed over, as nearly all are.
 class WeighedLabels {
   public:
     // Of the candidates to come only the best k are wanted; 0: all of them.
-    void start_row(int64_t n_labels, int64_t k, float slope, float total_weight, const NamedScores &named = {}) {
+    void start_row(int64_t n_labels, int64_t k, float slope, float total_weight, const NamedScores &named = {},
+                   const Bonuses *bonuses = nullptr) {
+        bonuses_ = bonuses;
         seen_.start_row(n_labels);
         if (static_cast<int64_t>(place_.size()) < n_labels) place_.resize(n_labels);
         found_.clear();
@@ -117,14 +160,16 @@ class WeighedLabels {
     // The labels of one visited block. A label that an earlier block had already keeps its score: blocks score alike, or
     // name a label that has been scored elsewhere (-inf).
     void add(const int32_t *labels, const float *scores, int64_t n, float weight) {
-        const float gain = gain_of(weight);
+        const float gain = gain_of(weight), most_with_bonus = most_ + (bonuses_ ? bonuses_->most() : 0.0f);
         for (int64_t j = 0; j < n; ++j) {
             const float score = scores[j] == -infinity && named_.place ? named_score(labels[j]) : scores[j];
-            if (score + most_ < threshold_) continue;
+            if (score + most_with_bonus < threshold_) continue;
+            const float bonus = bonuses_ ? bonuses_->of(labels[j]) : 0.0f;
+            if (score + most_ + bonus < threshold_) continue;
             if (seen_.insert(labels[j])) {
                 place_[labels[j]] = static_cast<int32_t>(found_.size());
-                found_.push_back({score, weight, labels[j]});
-                raise_threshold(score + gain);
+                found_.push_back({score, weight, bonus, labels[j]});
+                raise_threshold(score + gain + bonus);
             } else {
                 found_[place_[labels[j]]].weight += weight;
             }
@@ -139,11 +184,11 @@ class WeighedLabels {
         // Where blocks list fewer than are wanted, labels that no visited block names come last.
         if (found_.size() < wanted_)
             for (int64_t j = 0; j < named_.size; ++j)
-                if (seen_.insert(named_.labels[j])) found_.push_back({named_.scores[j], 0, named_.labels[j]});
+                if (seen_.insert(named_.labels[j])) found_.push_back({named_.scores[j], 0, 0, named_.labels[j]});
         heap_.clear();
         for (const Weighed &item : found_) {
             const bool full = static_cast<int64_t>(heap_.size()) == k;
-            if (full && item.score + most_ < heap_[0].score) continue;
+            if (full && item.score + most_ + item.bonus < heap_[0].score) continue;
             const Scored candidate{final_score(item), item.label};
             if (!full) {
                 heap_.push_back(candidate);
@@ -172,7 +217,7 @@ class WeighedLabels {
   private:
     static constexpr float infinity = std::numeric_limits<float>::infinity();
     struct Weighed {
-        float score, weight;
+        float score, weight, bonus;
         int32_t label;
     };
     float named_score(int32_t label) const {
@@ -183,7 +228,7 @@ class WeighedLabels {
     float gain_of(float weight) const {
         return weight > std::numeric_limits<float>::min() ? slope_ * std::log(weight) : -1e6f;
     }
-    float final_score(const Weighed &item) const { return item.score + gain_of(item.weight); }
+    float final_score(const Weighed &item) const { return item.score + gain_of(item.weight) + item.bonus; }
 
     // bounds_ is a min-heap of the best lower bounds of different labels; once there are k, the k-th best final score is no
     // lower than the least of them.
@@ -200,6 +245,7 @@ class WeighedLabels {
         if (bounds_.size() == wanted_) threshold_ = bounds_.front();
     }
 
+    const Bonuses *bonuses_ = nullptr;
     SeenLabels seen_;
     std::vector<int32_t> place_;
     std::vector<Weighed> found_;

@@ -1,0 +1,103 @@
+"""Training rows near a row, whose labels gain a little: what blocks and weights cannot say, its neighbours may.
+
+A label's weights are one direction for all rows that carry it. Where these fall into several groups, or are too few to
+teach much, the labels of the few training rows most like the row at hand say more. They are looked for in the blocks that
+the row visits anyway, as if training rows were labels whose weights are their own features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.preprocessing import normalize
+
+from blockxmc import _kernels
+from blockxmc._matrix import csr_args
+from blockxmc.errors import ModelFormatError
+from blockxmc.packing import pack_linear
+from blockxmc.scoring import PackedScorer, Scorer
+
+# Neighbours that are asked where nothing else is said: fewer are a matter of chance, more are less alike.
+USUAL_NEIGHBOURS = 10
+# Features of a training row that are kept, the largest: the others would cost memory and time that they are not worth.
+MOST_FEATURES = 32
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Training rows in the blocks they are assigned to: a label gains ``weight`` times its share among the nearest.
+
+    The share is that of the similarity of all ``count`` neighbours which those with the label have.
+
+    >>> X = sparse.csr_array(np.array([[1, 0], [0.6, 0.8], [0, 1]], np.float32))
+    >>> Y = sparse.csr_array(np.array([[1, 0], [0, 1], [0, 1]], np.float32))
+    >>> neighbours = Neighbours.pack(X, Y, np.zeros(3, np.int32), 1, count=2)
+    >>> neighbours.gains(X[:1], np.zeros((1, 1), np.int32), 1).toarray().round(3).tolist()
+    [[0.625, 0.375]]
+    """
+
+    rows: PackedScorer
+    indptr: NDArray[np.int64]  # labels of each training row
+    labels: NDArray[np.int32]
+    n_labels: int
+    count: int
+    weight: float = 1.0
+
+    @classmethod
+    def pack(
+        cls,
+        X: sparse.csr_array,
+        Y: sparse.csr_array,
+        assignment: NDArray[np.integer],
+        n_blocks: int,
+        *,
+        count: int = USUAL_NEIGHBOURS,
+        among: NDArray[np.bool_] | None = None,
+        bits: int = 16,
+        threads: int = 1,
+    ) -> Self:
+        """Keep the rows ``among`` X (None: all), each in its block; the scorer beside them has ``n_blocks``."""
+        vectors = _kernels.largest_values(*csr_args(normalize(X)), MOST_FEATURES)
+        some = np.arange(X.shape[0]) if among is None else np.flatnonzero(among)
+        order = some[np.argsort(assignment[some], kind="stable")].astype(np.int32)
+        blocks = np.split(order, np.searchsorted(assignment[order], np.arange(1, n_blocks)))
+        arrays = pack_linear(vectors, order, blocks, X.shape[1], bits, threads)
+        rows = PackedScorer(arrays | {"bias": np.zeros(order.size, np.float32)}, X.shape[1], X.shape[0], bits)
+        indptr, labels, _ = csr_args(Y)
+        return cls(rows, indptr, labels, Y.shape[1], count)
+
+    @cached_property
+    def kernel(self) -> _kernels.Neighbours:
+        """What the compiled model takes beside the router."""
+        return _kernels.Neighbours(self.rows._model, self.indptr, self.labels, self.n_labels, self.count, self.weight)
+
+    def gains(self, X: sparse.csr_array, visited: NDArray[np.int32], threads: int) -> sparse.csr_array:
+        """What the labels of each row gain, given the blocks it visits; labels that its neighbours lack are left out."""
+        indptr, labels, values = self.kernel.gains(*self.rows.topk(X, visited, self.count, threads=threads))
+        out = sparse.csr_array((values, labels, indptr), shape=(X.shape[0], self.n_labels))
+        out.sort_indices()
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.rows.nbytes + self.indptr.nbytes + self.labels.nbytes
+
+    def state(self) -> dict[str, Any]:
+        """Nested dict of arrays and JSON values for the model directory."""
+        facts = {"n_labels": self.n_labels, "count": self.count, "weight": self.weight}
+        return {"rows": self.rows.state(), "indptr": self.indptr, "labels": self.labels, **facts}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Take back what ``state`` gave."""
+        rows = Scorer.from_state(state["rows"])
+        if not isinstance(rows, PackedScorer):
+            raise ModelFormatError("the model's neighbours are not packed rows")
+        numbers = int(state["n_labels"]), int(state["count"]), float(state["weight"])
+        return cls(rows, state["indptr"], state["labels"], *numbers)
