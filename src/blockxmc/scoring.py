@@ -299,11 +299,8 @@ class Routed:
     def one(self, indices: ArrayLike, values: ArrayLike, k: int) -> TopK:
         """``topk`` of one sparse row, without validation or threads: the latency path; 1-d results."""
         if isinstance(self.router, PackedScorer) and isinstance(self.scorer, PackedScorer):
-            router, model, how = (
-                self.router._model,
-                self.scorer._model,
-                (self.b, self.slope, self.mass, k, self.neighbours),
-            )
+            router, model = self.router._model, self.scorer._model
+            how: Any = (self.b, self.slope, self.mass, k, self.neighbours)
             try:
                 return model.one_routed(router, indices, values, *how)  # type: ignore[arg-type]
             except TypeError:

@@ -18,7 +18,7 @@ from blockxmc._matrix import take_rows
 from blockxmc.blocks import Blocks
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
-from blockxmc.merging import Merging, fit_merging, mixed, rarity_of
+from blockxmc.merging import UNCALIBRATED, Mix, enough_mass, fit_calibration, fit_mix, mixed, rarity_of
 from blockxmc.neighbours import USUAL_NEIGHBOURS, Neighbours
 from blockxmc.partition import Partitioner
 from blockxmc.progress import Reporter
@@ -82,43 +82,48 @@ def fit_shared(
         "outside_violations": outside_violations(shared, X, shown, visits, clusters),
     }
     weights = shared.weights
-    most, mass = visiting(route, isinstance(weights, LinearWeights))
+    linear = isinstance(weights, LinearWeights)
+    most, mass = visiting(route, linear)
     blocks = Blocks(router, pack_shared(weights, clusters, **sizes), min(most, len(clusters)), mass=mass)
     if not held_out.any():
         cost |= _too_few_rows(X, Y, assignment, clusters, blocks.route, threads)
-        return replace(blocks, calibration=Merging().calibration), cost
+        return replace(blocks, calibration=UNCALIBRATED), cost
+
     rows = np.flatnonzero(held_out)
-    new, rarity = (take_rows(X, rows), take_rows(Y, rows)), rarity_of(Y)
-    means = None
+    new = take_rows(X, rows), take_rows(Y, rows)
+    asked = neighbours_asked(n_neighbors, linear) if router.scorer is not None else 0
+    packing: Any = {"count": asked, "bits": min(bits, 16), "threads": threads}
+    rarity, mix = rarity_of(Y), Mix()
     if isinstance(weights, LinearWeights):
-        means = pack_shared(mean_weights(X, shown, weights, reporter, threads=threads), clusters, **sizes)
-    asked = neighbours_asked(n_neighbors, isinstance(weights, LinearWeights))
-    packed: Any = {"count": asked, "bits": min(bits, 16), "threads": threads}
-    among_others = blocks
-    if asked and router.scorer is not None:
-        others = Neighbours.pack(X, Y, assignment, blocks.scorer.n_blocks, among=~held_out, **packed)
-        among_others = replace(blocks, neighbours=others)
-    merging = fit_merging(among_others, means, rarity, *new, threads)
-    if bits < 32 and means is not None:
-        means = None  # large models do not fit into memory many times over
-        rounded = replace(blocks, slope=merging.mix.slope)
-        cost["lost_to_rounding"] = _lost_to_rounding(rounded, weights, clusters, *new, threads)
+        means = mean_weights(X, shown, weights, reporter, threads=threads)
+        others = (
+            Neighbours.pack(X, Y, assignment, blocks.scorer.n_blocks, among=~held_out, **packing) if asked else None
+        )
+        blocks = replace(blocks, neighbours=others)
+        mix = fit_mix(blocks, pack_shared(means, clusters, **sizes), rarity, *new, threads)
+        trained = mixed(weights, means, rarity, mix)
+        blocks = replace(blocks, slope=mix.slope, scorer=pack_shared(trained, clusters, **sizes))
+        blocks = replace(blocks, neighbours=replace(others, weight=mix.nearest) if others and mix.nearest else None)
+        if route == "auto" and router.scorer is not None:
+            blocks = replace(blocks, mass=enough_mass(blocks, *new, threads))
+        if bits < 32:
+            cost["lost_to_rounding"] = _lost_to_rounding(blocks, trained, clusters, *new, threads)
+        del means, trained  # large models do not fit into memory many times over
+    blocks = replace(blocks, calibration=fit_calibration(blocks, *new, threads))
     cost["candidate_recall"] = _recall(blocks, *new, clusters, threads)
     cost["router_accuracy"] = float((routed[rows, 0] == assignment[rows]).mean())
+
     labels = robbed_labels(Y, held_out)
     if labels.size:
         visits = visits_of(assignment, taught, len(clusters))
         again = train_shared(learner, X, Y, visits, clusters, reporter, labels=labels, **options)
         weights = with_labels(weights, labels, again.weights)
     if isinstance(weights, LinearWeights):
-        weights = mixed(weights, mean_weights(X, Y, weights, reporter, threads=threads), rarity, merging.mix)
-    scorer = pack_shared(weights, clusters, **sizes)
-    neighbours = None
-    if merging.mix.nearest:
-        everyone = Neighbours.pack(X, Y, assignment, scorer.n_blocks, **packed)
-        neighbours = replace(everyone, weight=merging.mix.nearest)
-    how: Any = {"slope": merging.mix.slope, "calibration": merging.calibration, "neighbours": neighbours}
-    return replace(blocks, scorer=scorer, **how), cost
+        weights = mixed(weights, mean_weights(X, Y, weights, reporter, threads=threads), rarity, mix)
+    if blocks.neighbours is not None:
+        everyone = Neighbours.pack(X, Y, assignment, blocks.scorer.n_blocks, **packing)
+        blocks = replace(blocks, neighbours=replace(everyone, weight=mix.nearest))
+    return replace(blocks, scorer=pack_shared(weights, clusters, **sizes)), cost
 
 
 def neighbours_asked(n_neighbors: int | str, linear: bool) -> int:

@@ -124,7 +124,9 @@ class BoundNeighbours {
     const Neighbours &view() const { return view_; }
 
     // What labels gain in each row, given its neighbours: (indptr, labels, values), as they are met.
-    auto gains(In2<int64_t> nearest, In2<float> similarity) const {
+    auto gains(I64 of_rows, I32 indices, F32 data, In2<int64_t> nearest, In2<float> similarity) const {
+        const CsrView X = csr_view(of_rows, indices, data, 0);
+        expect(static_cast<int64_t>(nearest.shape(0)) == X.n_rows, "nearest must have one row per row of X");
         expect(static_cast<int64_t>(nearest.shape(1)) == view_.count && similarity.shape(0) == nearest.shape(0) &&
                    similarity.shape(1) == nearest.shape(1),
                "nearest and similarity must be (rows, neighbours)");
@@ -134,9 +136,9 @@ class BoundNeighbours {
         std::vector<int64_t> indptr{0};
         std::vector<int32_t> labels;
         std::vector<float> values;
-        for (int64_t i = 0; i < static_cast<int64_t>(nearest.shape(0)); ++i) {
+        for (int64_t i = 0; i < X.n_rows; ++i) {
             Bonuses &bonuses = Scratch::of_this_thread().bonuses;
-            all.ask(i, bonuses);
+            all.ask(i, row_of(X, i), bonuses);
             for (const int32_t label : bonuses.labels()) {
                 labels.push_back(label);
                 values.push_back(bonuses.of(label));
@@ -436,7 +438,7 @@ void bind_predict(nb::module_ &m) {
     nb::class_<BoundNeighbours>(m, "Neighbours", "Training rows in the blocks of a model, and their labels.")
         .def(nb::init<nb::object, I64, I32, int64_t, int64_t, float>(), "rows"_a, exact("indptr"), exact("labels"),
              "n_labels"_a, "count"_a, "weight"_a)
-        .def("gains", &BoundNeighbours::gains, exact("nearest"), exact("similarity"));
+        .def("gains", &BoundNeighbours::gains, exact("indptr"), exact("indices"), exact("data"), exact("nearest"), exact("similarity"));
     m.def("largest_values", &largest_values, exact("indptr"), exact("indices"), exact("data"), "most"_a);
     m.def("pack_chunks", &pack, exact("indptr"), exact("indices"), exact("data"), exact("labels"), exact("ends"),
           "n_features"_a, "bits"_a, "threads"_a);

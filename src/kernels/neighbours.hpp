@@ -21,11 +21,26 @@ struct Neighbours {
     float weight;
 };
 
-// A label gains weight * share of the similarity of all neighbours of a row that those with the label have. Neighbours come
-// best first, padded with -1; those that are not similar at all have no say.
-inline void ask_neighbours(const Neighbours &neighbours, const int64_t *nearest, const float *similarity, Bonuses &bonuses) {
+// One row of features; need not be sorted.
+struct RowView {
+    const int32_t *indices;
+    const float *values;
+    int64_t size;
+
+    float length() const {
+        double sum = 0;
+        for (int64_t i = 0; i < size; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+        return static_cast<float>(std::sqrt(sum));
+    }
+};
+
+// A label gains weight * c / (s + 2): c is the sum of the cosines to neighbours that have it, s that to all. Where they are
+// alike, this is nearly the label's share; where they are not, two unknown rows exactly alike that lack it hold it back.
+// Neighbours come best first, padded with -1; those that are not similar at all have no say.
+inline void ask_neighbours(const Neighbours &neighbours, const RowView &x, const int64_t *nearest, const float *similarity,
+                           Bonuses &bonuses) {
     bonuses.start_row(neighbours.n_labels);
-    float total = 0;
+    float total = 2 * x.length();
     for (int64_t j = 0; j < neighbours.count && nearest[j] >= 0 && similarity[j] > 0; ++j) {
         total += similarity[j];
         for (int64_t at = neighbours.indptr[nearest[j]]; at < neighbours.indptr[nearest[j] + 1]; ++at)

@@ -20,13 +20,6 @@
 #include "threads.hpp"
 #include "topk.hpp"
 
-// One row of features; need not be sorted.
-struct RowView {
-    const int32_t *indices;
-    const float *values;
-    int64_t size;
-};
-
 inline RowView row_of(const CsrView &X, int64_t i) {
     return {X.indices + X.indptr[i], X.data + X.indptr[i], X.row_size(i)};
 }
@@ -41,8 +34,8 @@ struct Nearest {
     const int64_t *rows;
     const float *similarity;
 
-    void ask(int64_t i, Bonuses &bonuses) const {
-        ask_neighbours(*neighbours, rows + i * neighbours->count, similarity + i * neighbours->count, bonuses);
+    void ask(int64_t i, const RowView &x, Bonuses &bonuses) const {
+        ask_neighbours(*neighbours, x, rows + i * neighbours->count, similarity + i * neighbours->count, bonuses);
     }
 };
 
@@ -55,8 +48,8 @@ struct Visits {
     const Nearest *nearest = nullptr;
 
     Visits row(int64_t i) const { return {blocks + i * width, width, weights + i * width, slope, common}; }
-    const Bonuses *bonuses(int64_t i, Bonuses &of_row) const {
-        if (nearest) nearest->ask(i, of_row);
+    const Bonuses *bonuses(int64_t i, const RowView &x, Bonuses &of_row) const {
+        if (nearest) nearest->ask(i, x, of_row);
         return nearest ? &of_row : nullptr;
     }
     float total_weight() const {
@@ -100,14 +93,16 @@ class PackedModel {
     template <typename Use>
     void for_each_chunk(const Visits &visits, int64_t i, Use &&use) const {
         if (!visits.blocks) {
-            for (int64_t c = 0; c < n_chunks; ++c) use(c, 0.0f);
+            for (int64_t c = 0; c < n_chunks; ++c) use(c, BlockWeight{0, 0});
             return;
         }
+        float met = 0;
         for (int64_t j = 0; j < visits.width; ++j) {
             const int32_t block = visits.blocks[i * visits.width + j];
             if (block < 0) continue;
             const float weight = visits.weights ? visits.weights[i * visits.width + j] : 0.0f;
-            for (int64_t c = arrays_.block_ptr[block]; c < arrays_.block_ptr[block + 1]; ++c) use(c, weight);
+            for (int64_t c = arrays_.block_ptr[block]; c < arrays_.block_ptr[block + 1]; ++c) use(c, BlockWeight{weight, met});
+            met += weight;
         }
     }
 
@@ -276,9 +271,9 @@ inline void topk_one(const PackedModel &model, const RowView &x, const Visits &v
             named = model.named(scratch.common_scores.data());
         }
         scratch.weighed.start_row(model.n_labels, k, visits.slope, visits.total_weight(), named,
-                                  visits.bonuses(0, scratch.bonuses));
+                                  visits.bonuses(0, x, scratch.bonuses));
         float *common_scores = scratch.common_scores.data();
-        model.for_each_chunk(visits, 0, [&](int64_t c, float weight) {
+        model.for_each_chunk(visits, 0, [&](int64_t c, BlockWeight weight) {
             const ChunkView chunk = model.chunk(c);
             if (visits.common && model.in_last_block(c)) {
                 score_chunk(chunk, x, scratch, common_scores);
@@ -292,12 +287,12 @@ inline void topk_one(const PackedModel &model, const RowView &x, const Visits &v
         return;
     }
     int64_t n_chunks = 0;
-    model.for_each_chunk(visits, 0, [&](int64_t, float) { ++n_chunks; });
+    model.for_each_chunk(visits, 0, [&](int64_t, BlockWeight) { ++n_chunks; });
     if (static_cast<int64_t>(scratch.best.size()) < n_chunks * keep) scratch.best.resize(n_chunks * keep);
     scratch.runs.clear();
     Scored *out = scratch.best.data();
     float enough = -std::numeric_limits<float>::infinity();
-    model.for_each_chunk(visits, 0, [&](int64_t c, float) {
+    model.for_each_chunk(visits, 0, [&](int64_t c, BlockWeight) {
         const int64_t size = best_of_chunk(model.chunk(c), x, keep, scratch, out, enough);
         scratch.runs.push_back({out, out + size});
         out += size;
@@ -377,7 +372,7 @@ inline void count_candidates(const PackedModel &model, const Visits &visits, int
     for_each_row(n_rows, threads, [&](int64_t i, Scratch &scratch) {
         scratch.seen.start_row(model.n_labels);
         counts[i] = 0;
-        model.for_each_chunk(visits, i, [&](int64_t c, float) {
+        model.for_each_chunk(visits, i, [&](int64_t c, BlockWeight) {
             const ChunkView chunk = model.chunk(c);
             for (int64_t j = 0; j < chunk.n_labels; ++j) counts[i] += scratch.seen.insert(chunk.labels[j]);
         });
@@ -391,7 +386,7 @@ inline void score_candidates(const PackedModel &model, const CsrView &X, const V
     for_each_row(X.n_rows, threads, [&](int64_t i, Scratch &scratch) {
         if (visits.weights) {
             scratch.weighed.start_row(model.n_labels, 0, visits.slope, visits.row(i).total_weight());
-            model.for_each_chunk(visits, i, [&](int64_t c, float weight) {
+            model.for_each_chunk(visits, i, [&](int64_t c, BlockWeight weight) {
                 const ChunkView chunk = model.chunk(c);
                 score_chunk(chunk, row_of(X, i), scratch);
                 scratch.weighed.add(chunk.labels, scratch.scores.data(), chunk.n_labels, weight);
@@ -403,7 +398,7 @@ inline void score_candidates(const PackedModel &model, const CsrView &X, const V
         }
         std::vector<Scored> &found = scratch.best;
         found.clear();
-        model.for_each_chunk(visits, i, [&](int64_t c, float) {
+        model.for_each_chunk(visits, i, [&](int64_t c, BlockWeight) {
             const ChunkView chunk = model.chunk(c);
             score_chunk(chunk, row_of(X, i), scratch);
             const auto middle = static_cast<int64_t>(found.size());
@@ -428,7 +423,7 @@ inline void score_candidates(const PackedModel &model, const CsrView &X, const V
 inline void count_touched(const PackedModel &model, const CsrView &X, const Visits &visits, int threads, int64_t *counts) {
     for_each_row(X.n_rows, threads, [&](int64_t i, Scratch &scratch) {
         counts[i] = 0;
-        model.for_each_chunk(visits, i, [&](int64_t c, float) {
+        model.for_each_chunk(visits, i, [&](int64_t c, BlockWeight) {
             const ChunkView chunk = model.chunk(c);
             const int64_t n_hits = find_hits(chunk, row_of(X, i), scratch);
             for (const Hit *hit = scratch.hits.data(), *end = hit + n_hits; hit != end; ++hit)

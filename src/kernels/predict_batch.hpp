@@ -15,7 +15,7 @@ class BatchTopK {
             widest = 0;
             for (int64_t i = 0; i < X_.n_rows; ++i) {
                 int64_t n = 0;
-                model_.for_each_chunk(visits_, i, [&](int64_t, float) { ++n; });
+                model_.for_each_chunk(visits_, i, [&](int64_t, BlockWeight) { ++n; });
                 widest = std::max(widest, n);
             }
         }
@@ -53,7 +53,7 @@ class BatchTopK {
         for (int64_t i = begin; i < end; ++i) {
             int64_t &stop = slots_[i - begin + 1];
             stop = slots_[i - begin];
-            model_.for_each_chunk(visits_, i, [&](int64_t c, float) { ++next[c + 1], ++stop; });
+            model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight) { ++next[c + 1], ++stop; });
         }
         std::partial_sum(next.begin(), next.end(), next.begin());
         tiles_.clear();
@@ -62,7 +62,7 @@ class BatchTopK {
                 tiles_.push_back({c, at, std::min(at + tile_items, next[c + 1])});
         items_.resize(slots_.back());
         for (int64_t i = begin, slot = 0; i < end; ++i)
-            model_.for_each_chunk(visits_, i, [&](int64_t c, float) { items_[next[c]++] = {i, slot++}; });
+            model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight) { items_[next[c]++] = {i, slot++}; });
         if (visits_.weights) {
             starts_.assign(slots_.back() + 1, 0);
             for (const Tile &tile : tiles_)
@@ -81,7 +81,7 @@ class BatchTopK {
         int64_t widest = 0;
         for (int64_t i = 0; i < X_.n_rows; ++i) {
             int64_t n = 0;
-            model_.for_each_chunk(visits_, i, [&](int64_t c, float) { n += model_.chunk(c).n_labels; });
+            model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight) { n += model_.chunk(c).n_labels; });
             widest = std::max(widest, n);
         }
         return widest;
@@ -107,8 +107,8 @@ class BatchTopK {
                 // The chunks of the common labels come first, and so do their scores.
                 const NamedScores named = visits_.common ? model_.named(all_.data() + starts_[slot]) : NamedScores{};
                 scratch.weighed.start_row(model_.n_labels, k_, visits_.slope, visits_.row(i).total_weight(), named,
-                                          visits_.bonuses(i, scratch.bonuses));
-                model_.for_each_chunk(visits_, i, [&](int64_t c, float weight) {
+                                          visits_.bonuses(i, row_of(X_, i), scratch.bonuses));
+                model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight weight) {
                     const ChunkView chunk = model_.chunk(c);
                     const float *of_chunk = all_.data() + starts_[slot++];
                     if (!visits_.common || !model_.in_last_block(c)) scratch.weighed.add(chunk.labels, of_chunk, chunk.n_labels, weight);

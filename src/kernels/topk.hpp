@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -82,10 +83,16 @@ class SeenLabels {
         stamps_[label] = now_;
         return fresh;
     }
+    bool contains(int32_t label) const { return stamps_[label] == now_; }
 
   private:
     std::vector<uint32_t> stamps_;
     uint32_t now_ = 0;
+};
+
+// What a visited block counts, and what those visited before it do together.
+struct BlockWeight {
+    float own, before;
 };
 
 // Scores of labels that live in so many blocks that these only name them (-inf): they stand in a block of their own.
@@ -139,7 +146,8 @@ class Bonuses {
 // its bonus if it has one.
 //
 // What a label has gained so far is a lower bound of its final score, and no label can gain more than slope * log(weight of
-// all blocks): one that falls short of the k best lower bounds even so is passed over, as nearly all are.
+// all blocks that it may be in: not those before the one it is first met in). One that falls short of the k best lower
+// bounds even so is passed over, as nearly all are.
 class WeighedLabels {
   public:
     // Of the candidates to come only the best k are wanted; 0: all of them.
@@ -153,25 +161,29 @@ class WeighedLabels {
         wanted_ = static_cast<size_t>(k);
         named_ = named;
         slope_ = slope;
-        most_ = slope * std::log(total_weight) + 1e-5f;
+        total_weight_ = total_weight;
+        most_ = most_of(total_weight);
         threshold_ = -infinity;
     }
 
     // The labels of one visited block. A label that an earlier block had already keeps its score: blocks score alike, or
     // name a label that has been scored elsewhere (-inf).
-    void add(const int32_t *labels, const float *scores, int64_t n, float weight) {
-        const float gain = gain_of(weight), most_with_bonus = most_ + (bonuses_ ? bonuses_->most() : 0.0f);
+    void add(const int32_t *labels, const float *scores, int64_t n, BlockWeight weight) {
+        const float gain = gain_of(weight.own), most_with_bonus = most_ + (bonuses_ ? bonuses_->most() : 0.0f);
+        // Sums of weights are right but for their last digits.
+        const float most_if_new = weight.before > 0 ? most_of(total_weight_ * 1.00001f - weight.before) : most_;
         for (int64_t j = 0; j < n; ++j) {
             const float score = scores[j] == -infinity && named_.place ? named_score(labels[j]) : scores[j];
             if (score + most_with_bonus < threshold_) continue;
             const float bonus = bonuses_ ? bonuses_->of(labels[j]) : 0.0f;
             if (score + most_ + bonus < threshold_) continue;
-            if (seen_.insert(labels[j])) {
+            if (seen_.contains(labels[j])) {
+                found_[place_[labels[j]]].weight += weight.own;
+            } else if (!(score + most_if_new + bonus < threshold_)) {
+                seen_.insert(labels[j]);
                 place_[labels[j]] = static_cast<int32_t>(found_.size());
-                found_.push_back({score, weight, bonus, labels[j]});
+                found_.push_back({score, weight.own, bonus, labels[j]});
                 raise_threshold(score + gain + bonus);
-            } else {
-                found_[place_[labels[j]]].weight += weight;
             }
         }
     }
@@ -188,7 +200,7 @@ class WeighedLabels {
         heap_.clear();
         for (const Weighed &item : found_) {
             const bool full = static_cast<int64_t>(heap_.size()) == k;
-            if (full && item.score + most_ + item.bonus < heap_[0].score) continue;
+            if (full && item.score + item.bonus + most_gain_of(item.weight) < heap_[0].score) continue;
             const Scored candidate{final_score(item), item.label};
             if (!full) {
                 heap_.push_back(candidate);
@@ -224,9 +236,16 @@ class WeighedLabels {
         const int32_t place = named_.place[label];
         return place < 0 ? -infinity : named_.scores[place];
     }
+    float most_of(float weight) const { return slope_ * std::log(std::max(weight, std::numeric_limits<float>::min())) + 1e-5f; }
     // A label that no block but that of the common labels has (at next to no weight) stands far below all others.
     float gain_of(float weight) const {
         return weight > std::numeric_limits<float>::min() ? slope_ * std::log(weight) : -1e6f;
+    }
+    // No less than gain_of, without a logarithm: a float's bits are nearly the logarithm of its value to the base 2.
+    float most_gain_of(float weight) const {
+        int32_t bits;
+        std::memcpy(&bits, &weight, sizeof bits);
+        return slope_ * (0.69314718f * (static_cast<float>(bits) * 0x1p-23f - 126.9f)) + 1e-5f;
     }
     float final_score(const Weighed &item) const { return item.score + gain_of(item.weight) + item.bonus; }
 
@@ -253,7 +272,7 @@ class WeighedLabels {
     std::vector<float> bounds_;
     NamedScores named_;
     size_t wanted_ = 0;
-    float slope_ = 0, most_ = 0, threshold_ = 0;
+    float slope_ = 0, total_weight_ = 0, most_ = 0, threshold_ = 0;
 };
 
 // A sorted list of scored labels (best first) that is being consumed.
