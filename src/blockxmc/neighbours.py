@@ -38,8 +38,8 @@ class Neighbours:
     >>> X = sparse.csr_array(np.array([[1, 0], [0.6, 0.8], [0, 1]], np.float32))
     >>> Y = sparse.csr_array(np.array([[1, 0], [0, 1], [0, 1]], np.float32))
     >>> neighbours = Neighbours.pack(X, Y, np.zeros(3, np.int32), 1, count=2)
-    >>> neighbours.gains(X[:1], np.zeros((1, 1), np.int32), 1).toarray().round(3).tolist()
-    [[0.278, 0.167]]
+    >>> neighbours.gains(X[:1], np.zeros((1, 1), np.int32), 1).toarray().round(3)
+    array([[0.278, 0.167]], dtype=float32)
     """
 
     rows: PackedScorer

@@ -10,6 +10,7 @@ from sklearn.preprocessing import normalize
 
 from blockxmc import BlockwiseClassifier, merging, metrics, shared_fit
 from blockxmc.merging import Mix, rarity_of
+from blockxmc.neighbours import Neighbours
 from blockxmc.shared import MEAN_PRUNE
 
 
@@ -17,7 +18,7 @@ def test_mixes_that_rank_alike_count_alike(monkeypatch):
     X, Y = blocky(n=400, n_labels=30)
     blocks = replace(BlockwiseClassifier(n_blocks=5, route=2).fit(X, Y).blocks_, calibration=None)
     monkeypatch.setattr(merging._Candidates, "precision", lambda seen, mix: np.full(3, 0.5))
-    mix = merging.fit_merging(blocks, blocks.scorer, rarity_of(Y), X, Y, 1).mix
+    mix = merging.fit_mix(blocks, blocks.scorer, rarity_of(Y), X, Y, 1)
     assert mix.slope == pytest.approx(np.mean(merging.SLOPES))
     assert mix.stretch == pytest.approx(np.mean(merging.STRETCHES))
     assert mix.likeness == pytest.approx(np.mean(merging.LIKENESSES))
@@ -50,37 +51,48 @@ def test_rows_whose_rare_labels_are_held_back_ask_for_stretch():
     right = np.tile(np.array([[True, False], [False, True]]), (50, 1))
     rarity = np.tile(np.array([[1.0, 0.1]], np.float32), (100, 1))
     nothing = np.zeros_like(margin)
-    terms = merging._Terms(margin, rarity, nothing, nothing)
-    seen = merging._Candidates(sparse.csr_array((100, 2)), terms, terms, right)
+    seen = merging._Candidates(merging._Terms(margin, rarity, nothing, nothing, nothing), right)
     assert seen.precision(Mix(stretch=2.0))[0] > seen.precision(Mix())[0]
     assert merging._mix(seen).stretch > 0.5
 
 
 def test_precision_of_a_mix_is_that_of_its_ranking():
     rng = np.random.default_rng(0)
-    parts = [rng.random((40, 7), np.float32) for _ in range(4)]
+    parts = [rng.random((40, 7), np.float32) for _ in range(5)]
     terms = merging._Terms(*parts)
     right = rng.random((40, 7)) < 0.3
-    mix = Mix(0.4, 1.2, 0.6)
-    scores = (parts[0] + 1) * (1 + 1.2 * parts[1]) - 1 + 0.6 * parts[2] + 0.4 * parts[3]
+    mix = Mix(0.4, 1.2, 0.6, 0.8)
+    scores = (parts[0] + 1) * (1 + 1.2 * parts[1]) - 1 + 0.6 * parts[2] + 0.4 * parts[3] + 0.8 * parts[4]
     np.testing.assert_allclose(terms.scores(mix), scores, rtol=1e-5)
     order = np.argsort(-scores, axis=1)
     expected = [metrics.precision_at_k(sparse.csr_array(right), order, k) for k in (1, 3, 5)]
-    found = merging._Candidates(sparse.csr_array((40, 7)), terms, terms, right).precision(mix)
+    found = merging._Candidates(terms, right).precision(mix)
     np.testing.assert_allclose(found, expected)
 
 
-@pytest.mark.parametrize(("gained", "expected"), [(0.02, 0.0), (0.2, 1.0)])
-def test_a_loss_at_the_first_place_has_to_be_worth_it(monkeypatch, gained, expected):
-    """Likeness loses 0.03 of P@1; what it gains at P@5 must make up for more than that."""
-    monkeypatch.setattr(merging, "NOISE", 1e-6)
-    right = np.zeros((100, 5), bool)
-    nothing = np.zeros((100, 5), np.float32)
-    terms = merging._Terms(nothing, nothing, nothing, nothing)
-
-    def precision(seen, mix):
-        return np.array([0.5 - 0.03 * (mix.likeness == 1), 0.4, 0.3 + gained * (mix.likeness == 1)])
-
+@pytest.mark.parametrize(("lost", "expected"), [(0.001, 1.0), (0.2, 0.0)])
+def test_neighbours_count_unless_they_mislead(monkeypatch, lost, expected):
+    X, Y = blocky(n=400, n_labels=30)
+    blocks = replace(BlockwiseClassifier(n_blocks=5, route=2, n_neighbors=3).fit(X, Y).blocks_, calibration=None)
+    blocks = replace(blocks, neighbours=Neighbours.pack(X, Y, np.arange(400) % 5, blocks.scorer.n_blocks, count=3))
+    precision = lambda seen, mix: np.full(3, 0.5 - lost * (mix.nearest > 0))  # noqa: E731
     monkeypatch.setattr(merging._Candidates, "precision", precision)
-    found = merging._mix(merging._Candidates(sparse.csr_array((100, 5)), terms, terms, right))
-    assert (found.likeness == 1.0) == (expected == 1.0)
+    assert merging.fit_mix(blocks, blocks.scorer, rarity_of(Y), X, Y, 1).nearest == expected
+
+
+@pytest.mark.parametrize(
+    ("precision", "expected"),
+    [((0.4, 0.5, 0.6, 0.7), 0.8), ((0.6999, 0.7, 0.7, 0.7), 0.5), ((0.2, 0.7, 0.69, 0.7), 0.6)],
+)
+def test_rows_visit_no_more_blocks_than_help(monkeypatch, precision, expected):
+    X, Y = blocky(n=400, n_labels=30)
+    blocks = BlockwiseClassifier(n_blocks=5).fit(X, Y).blocks_
+    found = iter(np.repeat(precision, 3))
+    monkeypatch.setattr(merging, "precision_at_k", lambda Y, labels, k: next(found))
+    assert merging.enough_mass(blocks, X, Y, 1) == expected
+
+
+def test_a_share_that_is_asked_for_is_kept():
+    X, Y = blocky(n=400, n_labels=30)
+    assert BlockwiseClassifier(n_blocks=5, route=0.65).fit(X, Y).blocks_.mass == 0.65
+    assert BlockwiseClassifier(n_blocks=5).fit(X, Y).blocks_.mass in merging.MASSES

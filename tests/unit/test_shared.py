@@ -239,18 +239,21 @@ def test_rows_left_out_visit_nothing():
 def test_held_out_rows_teach_no_label_before_merging(monkeypatch):
     X, Y = blocky(n=600, n_labels=20)
     seen = []
-    fit_merging = shared_fit.fit_merging
+    fit_mix = shared_fit.fit_mix
 
     def spy(blocks, means, rarity, new_X, new_Y, threads):
-        seen.append((blocks.scorer, new_X))
-        return fit_merging(blocks, means, rarity, new_X, new_Y, threads)
+        seen.append((blocks.scorer, new_X, blocks.neighbours))
+        return fit_mix(blocks, means, rarity, new_X, new_Y, threads)
 
-    monkeypatch.setattr(shared_fit, "fit_merging", spy)
+    monkeypatch.setattr(shared_fit, "fit_mix", spy)
     monkeypatch.setattr(merging, "_mix", lambda candidates: Mix())
     monkeypatch.setattr(shared_fit, "LEAST", 20)
     clf = BlockwiseClassifier(n_blocks=3).fit(X, Y)
     held_out = shared_fit.held_out_rows(600, 0)
     assert_array_equal(seen[0][1].toarray(), X[held_out].toarray())
+    # They are nobody's neighbours either, until all is fitted.
+    assert_array_equal(np.sort(np.concatenate(seen[0][2].rows.label_clusters)), np.flatnonzero(~held_out))
+    assert_array_equal(np.sort(np.concatenate(clf.blocks_.neighbours.rows.label_clusters)), np.arange(600))
     assert robbed(Y, held_out) == shared_fit.robbed_labels(Y, held_out).tolist()
     # Labels that were robbed of few positives keep the weights that the held-out rows judged.
     kept = np.setdiff1d(np.arange(20), robbed(Y, held_out))
