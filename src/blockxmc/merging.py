@@ -74,7 +74,7 @@ def fit_mix(blocks: Blocks, means: Scorer, rarity: F32, X: sparse.csr_array, Y: 
     if blocks.neighbours is None:
         return mix
     # Neighbours count as much as margins do, or where they clearly mislead not at all: there is little in between.
-    asking = replace(mix, nearest=1.0)
+    asking = _mix(seen, nearest=1.0)
     misled = seen.precision(asking).mean() < seen.precision(mix).mean() - 2 * _chance(X.shape[0])
     return mix if misled else asking
 
@@ -103,17 +103,17 @@ def fit_calibration(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, th
     return float(max(curve.coef_[0, 0], 1e-3)), float(curve.intercept_[0])
 
 
-def _mix(seen: _Candidates) -> Mix:
-    """How much blocks, rarity and likeness count: a mean of the mixes tried, in which those that rank nearly as well as the
+def _mix(seen: _Candidates, nearest: float = 0.0) -> Mix:
+    """How much blocks, rarity and likeness count beside neighbours: a mean of the mixes tried, in which those that rank nearly as well as the
     best count nearly as much.
 
     A thousand rows tell neighbouring mixes apart by chance as often as by merit; the mean is steadier than the best.
     """
     tried = np.array(list(product(SLOPES, STRETCHES, LIKENESSES)))
-    quality = np.array([seen.precision(Mix(*each)).mean() for each in tried])
+    quality = np.array([seen.precision(Mix(*each, nearest)).mean() for each in tried])
     votes = np.exp((quality - quality.max()) / _chance(seen.right.shape[0]))
     slope, stretch, likeness = (votes @ tried / votes.sum()).tolist()
-    return Mix(slope if slope >= SLOPES[1] / 2 else 0.0, stretch, likeness)
+    return Mix(slope if slope >= SLOPES[1] / 2 else 0.0, stretch, likeness, nearest)
 
 
 def _chance(n_rows: int) -> float:
