@@ -129,27 +129,36 @@ class Blocks:
         """The blocks each row is sent to, best first; None: the only one."""
         return None if self._routed is None else self._routed.visits(X, threads=threads)[0]
 
+    def work(self, visited: NDArray[np.int32] | None) -> tuple[float, float]:
+        """Mean number of candidates and of vector products of rows that visit these blocks (None: the only one)."""
+        candidates = float(self.scorer.n_candidates(visited).mean())
+        neighbours = 0.0 if self.neighbours is None else float(self.neighbours.rows.n_candidates(visited).mean())
+        return candidates, self.router.products + candidates + neighbours
+
     def cost(self, X: sparse.csr_array, threads: int) -> dict[str, float]:
         """Mean number of candidates, vector products and touched weights per row, as these rows are routed."""
         visited = self.visited(X, threads)
-        candidates = float(self.scorer.n_candidates(visited).mean()) if X.shape[0] else 0.0
-        n_labels, router = self.scorer.n_labels, self.router.products
+        candidates, products = self.work(visited) if X.shape[0] else (0.0, float(self.router.products))
+        n_labels = self.scorer.n_labels
         touched = self.scorer.touched(X, visited) if X.shape[0] else 0.0
         # What the full classifier would touch is not known without training it: an average label is assumed to
         # cost in the full model what it costs here.
         full = touched / max(candidates, 1e-12) * n_labels
-        routing = 0.0 if self.router.scorer is None else self.router.scorer.touched(X, None)
-        compared = 0.0
-        if self.neighbours is not None and X.shape[0]:
-            compared = float(self.neighbours.rows.n_candidates(visited).mean())
-            routing += self.neighbours.rows.touched(X, visited)
+        touched += 0.0 if self.router.scorer is None else self.router.scorer.touched(X, None)
+        touched += 0.0 if self.neighbours is None else self.neighbours.rows.touched(X, visited)
         return {
             "candidates": candidates,
-            "products": router + candidates + compared,
+            "products": products,
             "speedup_paper": n_labels / max(candidates, 1e-12),
-            "speedup": n_labels / max(router + candidates + compared, 1e-12),
-            "speedup_flops": full / max(touched + routing, 1e-12),
+            "speedup": n_labels / max(products, 1e-12),
+            "speedup_flops": full / max(touched, 1e-12),
         }
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        parts = (self.router.scorer, self.scorer, self.neighbours)
+        return sum(part.nbytes for part in parts if part is not None)
 
     def state(self) -> dict[str, Any]:
         """Nested dict of arrays for the model directory."""

@@ -104,13 +104,13 @@ def fit_calibration(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, th
 
 
 def _mix(seen: _Candidates, nearest: float = 0.0) -> Mix:
-    """How much blocks, rarity and likeness count beside neighbours: a mean of the mixes tried, in which those that rank nearly as well as the
-    best count nearly as much.
+    """How much blocks, rarity and likeness count, if neighbours count so much.
 
-    A thousand rows tell neighbouring mixes apart by chance as often as by merit; the mean is steadier than the best.
+    A mean of the mixes tried, in which those that rank nearly as well as the best count nearly as much: a thousand
+    rows tell neighbouring mixes apart by chance as often as by merit, and the mean is steadier than the best.
     """
     tried = np.array(list(product(SLOPES, STRETCHES, LIKENESSES)))
-    quality = np.array([seen.precision(Mix(*each, nearest)).mean() for each in tried])
+    quality = np.array([seen.precision(replace(Mix(*each), nearest=nearest)).mean() for each in tried])
     votes = np.exp((quality - quality.max()) / _chance(seen.right.shape[0]))
     slope, stretch, likeness = (votes @ tried / votes.sum()).tolist()
     return Mix(slope if slope >= SLOPES[1] / 2 else 0.0, stretch, likeness, nearest)

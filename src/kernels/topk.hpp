@@ -175,7 +175,7 @@ class WeighedLabels {
         for (int64_t j = 0; j < n; ++j) {
             const float score = scores[j] == -infinity && named_.place ? named_score(labels[j]) : scores[j];
             if (score + most_with_bonus < threshold_) continue;
-            const float bonus = bonuses_ ? bonuses_->of(labels[j]) : 0.0f;
+            const float bonus = bonus_of(labels[j]);
             if (score + most_ + bonus < threshold_) continue;
             if (seen_.contains(labels[j])) {
                 found_[place_[labels[j]]].weight += weight.own;
@@ -196,7 +196,7 @@ class WeighedLabels {
         // Where blocks list fewer than are wanted, labels that no visited block names come last.
         if (found_.size() < wanted_)
             for (int64_t j = 0; j < named_.size; ++j)
-                if (seen_.insert(named_.labels[j])) found_.push_back({named_.scores[j], 0, 0, named_.labels[j]});
+                if (seen_.insert(named_.labels[j])) found_.push_back({named_.scores[j], 0, bonus_of(named_.labels[j]), named_.labels[j]});
         heap_.clear();
         for (const Weighed &item : found_) {
             const bool full = static_cast<int64_t>(heap_.size()) == k;
@@ -232,6 +232,7 @@ class WeighedLabels {
         float score, weight, bonus;
         int32_t label;
     };
+    float bonus_of(int32_t label) const { return bonuses_ ? bonuses_->of(label) : 0.0f; }
     float named_score(int32_t label) const {
         const int32_t place = named_.place[label];
         return place < 0 ? -infinity : named_.scores[place];

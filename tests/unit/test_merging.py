@@ -28,7 +28,7 @@ def test_served_scores_are_the_mix_of_margin_rarity_likeness_and_blocks(monkeypa
     X, Y = blocky(n=400, n_labels=30)
     X = sparse.csr_array(normalize(X)).astype(np.float32)
     mix = Mix(slope=0.3, stretch=1.5, likeness=0.7)
-    monkeypatch.setattr(merging, "_mix", lambda candidates: mix)
+    monkeypatch.setattr(merging, "_mix", lambda candidates, nearest=0.0: mix)
     monkeypatch.setattr(shared_fit, "LOST", 1.0)
     kept = {}
     train = shared_fit.train_shared

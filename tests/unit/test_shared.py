@@ -246,7 +246,7 @@ def test_held_out_rows_teach_no_label_before_merging(monkeypatch):
         return fit_mix(blocks, means, rarity, new_X, new_Y, threads)
 
     monkeypatch.setattr(shared_fit, "fit_mix", spy)
-    monkeypatch.setattr(merging, "_mix", lambda candidates: Mix())
+    monkeypatch.setattr(merging, "_mix", lambda candidates, nearest=0.0: Mix(nearest=nearest))
     monkeypatch.setattr(shared_fit, "LEAST", 20)
     clf = BlockwiseClassifier(n_blocks=3).fit(X, Y)
     held_out = shared_fit.held_out_rows(600, 0)
@@ -413,7 +413,7 @@ def test_the_papers_weights_can_have_8_bits_too():
 @pytest.mark.parametrize("slope", [0.0, 0.3])
 def test_where_common_labels_are_kept_changes_no_answer(monkeypatch, slope):
     X, Y = blocky(n=400, n_labels=40)
-    monkeypatch.setattr(merging, "_mix", lambda candidates: Mix(slope))
+    monkeypatch.setattr(merging, "_mix", lambda candidates, nearest=0.0: Mix(slope, nearest=nearest))
     models = []
     for most in (1, 10**9):
         monkeypatch.setattr(shared_module, "FEW_BLOCKS", most)
@@ -435,7 +435,7 @@ def test_where_common_labels_are_kept_changes_no_answer(monkeypatch, slope):
 @pytest.mark.parametrize("slope", [0.0, 0.3])
 def test_where_more_labels_are_wanted_than_blocks_list_the_other_common_ones_come_last(monkeypatch, slope, n_jobs):
     X, Y = blocky(n=400, n_labels=40)
-    monkeypatch.setattr(merging, "_mix", lambda candidates: Mix(slope))
+    monkeypatch.setattr(merging, "_mix", lambda candidates, nearest=0.0: Mix(slope, nearest=nearest))
     monkeypatch.setattr(shared_module, "FEW_BLOCKS", 1)
     blocks = BlockwiseClassifier(n_blocks=6, route=1, lam=0.01).fit(X, Y).blocks_
     blocks = replace(blocks, calibration=None)  # probabilities of the last ones are all 0

@@ -63,7 +63,8 @@ def test_every_setting_is_the_model_fitted_and_served_so():
         labels, _ = served.topk(sparse.csr_array(X[held_out]), 5, 1)
         right = Y[held_out].toarray()[np.arange(held_out.size), labels[:, 0]]
         assert setting.precision[0] == pytest.approx(100 * right.mean())
-        assert setting.size_mb * 1e6 == served.scorer.nbytes + served.router.scorer.nbytes
+        parts = (served.scorer, served.router.scorer, served.neighbours)
+        assert setting.size_mb * 1e6 == pytest.approx(sum(part.nbytes for part in parts))
     assert result.settings[2].size_mb < result.settings[0].size_mb
 
 
@@ -81,7 +82,12 @@ def test_labels_are_trained_once(monkeypatch):
 def test_a_base_without_pruning_has_routes_only():
     X, Y = blocky(n=300)
     result = tune_knobs(X, Y, NaiveBayes(), n_blocks=3, n_jobs=1)
-    assert [(setting.route, setting.prune) for setting in result.settings] == [(1, None), (2, None), (0.7, None)]
+    assert [(setting.route, setting.prune) for setting in result.settings] == [
+        (1, None),
+        (2, None),
+        (0.5, None),
+        (0.7, None),
+    ]
     assert "pruned" not in result.explain()
     with pytest.raises(BlockXMCError, match="NaiveBayes has no parameter prune"):
         tune_knobs(X, Y, NaiveBayes(), n_blocks=3, prunes=[0.1])
@@ -131,3 +137,15 @@ def test_bits_of_a_weight_are_a_knob():
 def test_routes_that_make_no_sense(routes):
     with pytest.raises(BlockXMCError, match="routes must be"):
         tune_knobs(*blocky(n=60), n_blocks=2, routes=routes, n_jobs=1)
+
+
+def test_neighbours_are_a_knob():
+    X, Y = blocky(n=400, n_labels=20)
+    table = tune_knobs(X, Y, n_blocks=3, routes=[2], prunes=[0.1], n_neighbors=[5, 0], n_jobs=1).settings
+    without, with_five = table
+    assert (without.n_neighbors, with_five.n_neighbors) == (0, 5)
+    assert without.size_mb < with_five.size_mb
+    assert without.products < with_five.products
+    assert "5 neighbours" in with_five.describe()
+    with pytest.raises(BlockXMCError, match="n_neighbors must be"):
+        tune_knobs(X, Y, n_blocks=3, routes=[2], prunes=[0.1], n_neighbors=[-1], n_jobs=1)

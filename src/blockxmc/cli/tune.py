@@ -50,7 +50,7 @@ def tune(
         typer.Option(
             "--route",
             help="Numbers of visited blocks to try, and with shared weights shares of the router's probability.",
-            show_default="1,2,4,8,0.7",
+            show_default="1,2,4,0.5,0.7",
         ),
     ] = None,
     prune: Annotated[
@@ -60,6 +60,12 @@ def tune(
     bits: Annotated[
         str | None,
         typer.Option("--bits", help="Bits of a weight to try with shared weights: 8, 16, 32.", show_default="16"),
+    ] = None,
+    neighbors: Annotated[
+        str | None,
+        typer.Option(
+            "--neighbors", help="Numbers of neighbours to try with shared weights; 0: none.", show_default="10"
+        ),
     ] = None,
     lams: Annotated[
         str | None,
@@ -86,9 +92,8 @@ def tune(
     limits: dict[str, Any] = {_NAMES[option]: limit for option, limit in checked_limits(typed).items()}
     learner = None if base is None else make_base(base)
     shared = _is_shared(weights, learner, limits)
-    _refuse_strangers(
-        shared, limits, {"--lams": lams, "--plot": plot, "--prune": prune, "--bits": bits, "--cache": cache}
-    )
+    of_shared = {"--prune": prune, "--bits": bits, "--neighbors": neighbors}
+    _refuse_strangers(shared, limits, of_shared, {"--lams": lams, "--plot": plot, "--cache": cache})
     grid = None if lams is None else _numbers("--lams", lams)
     routes = {} if route is None else {"routes": _numbers("--route", route, blocks_or_share if shared else int)}
     common: dict[str, Any] = {
@@ -104,6 +109,7 @@ def tune(
         levels = None if prune is None else _numbers("--prune", prune)
         options = limits | routes | {"tolerance": tolerance, "prunes": levels}
         options |= {} if bits is None else {"weight_bits": _numbers("--bits", bits, int)}
+        options |= {} if neighbors is None else {"n_neighbors": _numbers("--neighbors", neighbors, int)}
         with _naming(typed):
             table = tune_knobs(dataset.X, dataset.Y, learner, **options, **common)
         _show_knobs(table, command, json)
@@ -158,16 +164,17 @@ def _is_shared(weights: str, learner: Any, limits: dict[str, float]) -> bool:
     return shared
 
 
-def _refuse_strangers(shared: bool, limits: dict[str, float], given: dict[str, Any]) -> None:
+def _refuse_strangers(
+    shared: bool, limits: dict[str, float], of_shared: dict[str, Any], of_lambda: dict[str, Any]
+) -> None:
     """Options that have no meaning for what was asked."""
-    typed = [option for option, value in given.items() if value is not None]
-    strangers = {"--prune", "--bits"} if not shared else {"--lams", "--plot", "--cache"}
-    if limits:
-        strangers |= {"--lams", "--plot"}
-    for option in typed:
-        if option in strangers:
-            belongs = "shared weights" if option in ("--prune", "--bits") else "tuning lambda by --tolerance"
-            raise BlockXMCError(f"{option} belongs to {belongs}: leave it out")
+    strangers = {} if shared else dict.fromkeys(of_shared, "shared weights")
+    # Work within a limit is kept, but has no grid of lambdas and nothing to draw.
+    others = of_lambda if shared else [option for option in of_lambda if limits and option != "--cache"]
+    strangers |= dict.fromkeys(others, "tuning lambda by --tolerance")
+    for option, value in (of_shared | of_lambda).items():
+        if value is not None and option in strangers:
+            raise BlockXMCError(f"{option} belongs to {strangers[option]}: leave it out")
 
 
 def _show_lambda(result: TuningResult, command: list[str], as_json: bool) -> None:
@@ -204,23 +211,37 @@ def _typed(command: list[str], options: list[str]) -> str:
 
 
 def _show_knobs(result: KnobsResult, command: list[str], as_json: bool) -> None:
+    from blockxmc.neighbours import USUAL_NEIGHBOURS
+
     chosen = result.chosen
     options = ["--weights", "shared", "--route", str(chosen.route)]
     if chosen.prune is not None:
         options += ["--param", f"base__prune={chosen.prune:g}"]
     if chosen.weight_bits != 16:
         options += ["--param", f"weight_bits={chosen.weight_bits}"]
+    if chosen.n_neighbors != USUAL_NEIGHBOURS:
+        options += ["--param", f"n_neighbors={chosen.n_neighbors}"]
     line = _typed(command, [*options, "--blocks", str(result.n_blocks)])
     if as_json:
         print_json(result.to_dict() | {"explanation": result.explain(), "train": line})
         return
-    columns = ["route", "prune", "bits", *(f"P@{k}" for k in result.ks), "candidates", "products", "recall"]
+    columns = [
+        "route",
+        "prune",
+        "bits",
+        "neighbours",
+        *(f"P@{k}" for k in result.ks),
+        "candidates",
+        "products",
+        "recall",
+    ]
     columns += ["µs/row batch", "µs/row single", "MB", ""]
     rows = [
         [
             str(knobs.route),
             "" if knobs.prune is None else f"{knobs.prune:g}",
             str(knobs.weight_bits),
+            str(knobs.n_neighbors),
             *knobs.precision,
             knobs.candidates,
             knobs.products,

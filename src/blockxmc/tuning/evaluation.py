@@ -227,11 +227,11 @@ def measure_blocks(split: Split, blocks: Blocks | None) -> dict[str, Any]:
     visited = blocks.visited(X, threads)
     if visited is None:  # one block: every row visits it
         visited = np.zeros((X.shape[0], 1), np.int32)
-    candidates = float(blocks.scorer.n_candidates(visited).mean())
+    candidates, products = blocks.work(visited)
     return {
         "precision": split.precision(labels),
         "candidates": candidates,
-        "products": blocks.router.products + candidates,
+        "products": products,
         "recall": metrics.candidate_recall(split.Y_held_out, (visited, blocks.scorer.label_clusters)),
     }
 

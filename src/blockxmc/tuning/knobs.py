@@ -1,4 +1,4 @@
-"""The knobs of a model with shared weights: visited blocks, pruning and bits against precision, latency and size.
+"""The knobs of a model with shared weights: visited blocks, pruning, bits and neighbours against precision, time and size.
 
 Labels are trained once. Visiting another number of blocks is a matter of serving, and pruning harder one of dropping
 weights, so that a whole table of settings costs little more than one model. Another knob is another line in ``_settings``.
@@ -24,14 +24,14 @@ from blockxmc.packing import BITS
 from blockxmc.partition import Partitioner
 from blockxmc.progress import Phase
 from blockxmc.scoring import PackedScorer
-from blockxmc.shared import ENOUGH_MASS, TAUGHT_BLOCKS, visiting
+from blockxmc.shared import TAUGHT_BLOCKS, visiting
 from blockxmc.timing import _single_calls
 from blockxmc.tuning.evaluation import Split, measure_blocks
 from blockxmc.tuning.limits import UNITS, NoSettingError, bound, checked_limits
 from blockxmc.tuning.protocol import Problem, one_split
 from blockxmc.weights import LinearWeights
 
-ROUTES = (1, 2, 4, 8, ENOUGH_MASS)
+ROUTES = (1, 2, 4, 0.5, 0.7)
 PRUNES = (0.01, 0.05, 0.1, 0.2)
 
 
@@ -47,14 +47,16 @@ class Knobs:
     recall: float
     batch_us: float  # per row of a batch, CPU time of one thread
     latency_us: float  # a single call, median
-    size_mb: float  # router and weights
+    size_mb: float  # router, weights and neighbours
     weight_bits: int = 16
+    n_neighbors: int = 0  # 0 also where they were found to mislead
 
     def describe(self) -> str:
         """The setting in words."""
         pruned = "" if self.prune is None else f", pruned at {self.prune:g}"
         bits = "" if self.weight_bits == 16 else f", weights of {self.weight_bits} bits"
-        return f"route {self.route}{pruned}{bits}"
+        asked = f", {self.n_neighbors} neighbours" if self.n_neighbors else ""
+        return f"route {self.route}{pruned}{bits}{asked}"
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ def tune_knobs(
     routes: Sequence[float] = ROUTES,
     prunes: Sequence[float] | None = None,
     weight_bits: Sequence[int] = (16,),
+    n_neighbors: Sequence[int] | None = None,
     n_blocks: int | str = "auto",
     partitioner: Partitioner | None = None,
     random_state: int | None = 0,
@@ -111,7 +114,7 @@ def tune_knobs(
     verbose: int = 0,
     max_rows: int = 20000,
 ) -> KnobsResult:
-    """Precision, latency and size of the shared-weights model at every route, pruning and precision of the weights.
+    """Precision, latency and size of the shared-weights model at every route, pruning, precision and neighbourhood.
 
     Of the settings that keep to all given limits the best mean P@k on held-out rows (a fifth, at most ``max_rows``) is
     chosen; with a recall alone the fewest products; without limits the fewest products within ``tolerance`` points of
@@ -144,7 +147,8 @@ def tune_knobs(
         random_state=random_state,
         verbose=verbose,
     )
-    settings = tuple(_settings(model, problem.base, split, routes, prunes, weight_bits))
+    serving = sorted(set(weight_bits)), ["auto"] if n_neighbors is None else sorted(set(n_neighbors))
+    settings = tuple(_settings(model, problem.base, split, routes, prunes, *serving))
     chosen = _choose(settings, limits, tolerance)
     setting = problem.describe() | {"weights": "shared", "held_out_rows": split.X_held_out.shape[0]}
     counts = model.partition_.n_blocks_, min(TAUGHT_BLOCKS, model.partition_.n_blocks_)
@@ -160,6 +164,7 @@ def _settings(
     routes: Sequence[float],
     prunes: Sequence[float] | None,
     weight_bits: Sequence[int],
+    n_neighbors: Sequence[int | str],
 ) -> Iterator[Knobs]:
     """Every setting measured on the held-out rows."""
     if not hasattr(base, "prune"):
@@ -172,9 +177,10 @@ def _settings(
             raise BlockXMCError(f"levels of pruning must be numbers of at least 0, got {levels}")
         base = base.set_params(prune=levels[0])
     trainings = Trainings()
-    for level, bits in product(levels, sorted(set(weight_bits))):
+    for level, bits, neighbours in product(levels, weight_bits, n_neighbors):
         trainings.rewind()
-        model.set_params(base=Remembered(base, level, trainings), weight_bits=bits).fit(split.X, split.Y)
+        model.set_params(base=Remembered(base, level, trainings), weight_bits=bits, n_neighbors=neighbours)
+        model.fit(split.X, split.Y)
         n_blocks, linear = model.partition_.n_blocks_, isinstance(model.blocks_.scorer, PackedScorer)
         for route in routes:
             if route <= n_blocks and (route >= 1 or linear):
@@ -188,14 +194,14 @@ def _measured(split: Split, blocks: Blocks, **setting: Any) -> Knobs:
     start = time.process_time()
     blocks.topk(X, max(split.task.ks), 1)
     batch = (time.process_time() - start) / max(X.shape[0], 1) * 1e6
-    router = 0 if blocks.router.scorer is None else blocks.router.scorer.nbytes
     return Knobs(
         **setting,
+        n_neighbors=0 if blocks.neighbours is None else blocks.neighbours.count,
         precision=tuple(found["precision"]),
         **{name: found[name] for name in ("candidates", "products", "recall")},
         batch_us=batch,
         latency_us=_single_calls(SimpleNamespace(predict_one=blocks.one), X, max(split.task.ks))["one_us"],
-        size_mb=(router + blocks.scorer.nbytes) / 1e6,
+        size_mb=blocks.nbytes / 1e6,
     )
 
 
