@@ -21,7 +21,7 @@ from blockxmc.progress import Reporter
 from blockxmc.routing import Router, assess_routing
 from blockxmc.scoring import Scorer
 from blockxmc.shared import partition_for_shared
-from blockxmc.shared_fit import fit_shared
+from blockxmc.shared_fit import captured_enough, fit_router, fit_shared
 from blockxmc.weights import Weights
 
 # Training rows on which the work per row is measured.
@@ -43,7 +43,8 @@ class BlockwiseClassifier(BlocksEstimator):
     partitioner : a :class:`Partitioner` with further options of the partition; None means its defaults.
     n_blocks : number of blocks, ``"paper"`` (the paper's search), ``"cost"`` (fewest products) or ``"auto"`` (= cost).
     lam : the paper's lambda (larger: fewer labels per block), or ``"auto"``. With shared weights that is the largest that
-        keeps nine tenths of the positives in their blocks: a few visited blocks make up for what one lacks. With
+        keeps nine tenths of the positives in their blocks: a few visited blocks make up for what one lacks. Where the
+        router proves unsure on held-out rows, it is the largest that keeps 95 %. With
         per-block or global weights it is the largest whose P@k stays within a point of the base without blocks on
         held-out rows of a sample, which costs less than a second training (on fewer than 500 rows, or with the cost
         objective: the largest that keeps 98 % of the positives); ``partition_.choice_["text"]`` says what was found.
@@ -130,19 +131,22 @@ class BlockwiseClassifier(BlocksEstimator):
         for number in range(self.n_partitions):
             options: Any = {"threads": self._threads, "seed": (self.random_state or 0) + number}
             partitioner = self._partitioner(number)
-            if self.partitioner is None and self.n_blocks != "paper":
+            ours = self.partitioner is None and self.n_blocks != "paper"
+            if ours:
                 partition = partition_for_shared(X, Y, partitioner, reporter, **options)
             else:
                 partition = partitioner._fit(X, Y, reporter)
-            options["bits"] = bits = self._bits(16)
-            options["n_neighbors"] = self.n_neighbors
-            blocks, cost = fit_shared(learner, X, Y, partition, self.route, reporter, **options)
+            router = fit_router(X, partition, reporter, **options)
+            if ours and self.lam == "auto":
+                partition = captured_enough(X, Y, partition, router, reporter, **options)
+            options |= {"bits": self._bits(16), "n_neighbors": self.n_neighbors}
+            blocks, cost = fit_shared(learner, X, Y, partition, router, self.route, reporter, **options)
             visited = f"{blocks.route} blocks" if blocks.mass == 1 else f"up to {blocks.route} blocks"
             scores = f"{visited} visited, whose probabilities count {blocks.slope:.2g}"
             if blocks.neighbours is not None:
                 scores += f", and {blocks.neighbours.count} neighbours {blocks.neighbours.weight:.2g}"
             if "lost_to_rounding" in cost:
-                scores += f"; weights of {bits} bits cost {cost['lost_to_rounding']:.2f} points of precision"
+                scores += f"; weights of {self._bits(16)} bits cost {cost['lost_to_rounding']:.2f} points of precision"
             reporter.say(_expectation(partition, cost, scores))
             partitions.append(partition)
             members.append(blocks)

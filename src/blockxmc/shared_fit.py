@@ -21,10 +21,12 @@ from blockxmc.learners._learner import Learner
 from blockxmc.merging import UNCALIBRATED, Mix, enough_mass, fit_calibration, fit_mix, mixed, rarity_of
 from blockxmc.neighbours import USUAL_NEIGHBOURS, Neighbours
 from blockxmc.partition import Partitioner
+from blockxmc.partition.choice import lam_at_floor
 from blockxmc.progress import Reporter
-from blockxmc.routing import assess_routing
+from blockxmc.routing import Router, assess_routing
 from blockxmc.shared import (
     TAUGHT_BLOCKS,
+    USUAL_BLOCKS,
     cover_all_labels,
     make_router,
     mean_weights,
@@ -41,8 +43,42 @@ from blockxmc.weights import LinearWeights
 MIN_ROWS = 200
 # One row in twenty is held out, but no more than the one and, where a fifth of the rows allows, no fewer than the other.
 SHARE, MOST, LEAST = 20, 4096, 512
+# Where four blocks find fewer of the labels of held-out rows than the one, blocks keep the other share of the positives.
+SURE_RECALL, MORE_CAPTURED = 0.7, 0.95
 # A label that has lost more than this part of its positives to the held-out rows learns again with them.
 LOST = 0.1
+
+
+def fit_router(X: sparse.csr_array, partition: Partitioner, reporter: Reporter, *, threads: int, seed: int) -> Router:
+    """The router of one partition, which has not seen the rows that are held out."""
+    taught: Any = {"n_blocks": partition.n_blocks_, "mask": ~held_out_rows(X.shape[0], seed)}
+    return make_router(X).fit(X, partition.assignment_, **taught, threads=threads, reporter=reporter)
+
+
+def captured_enough(
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    partition: Partitioner,
+    router: Router,
+    reporter: Reporter,
+    *,
+    threads: int,
+    seed: int,
+) -> Partitioner:
+    """The partition, or where its router is unsure the same blocks with more labels: what one lacks another then has."""
+    rows = np.flatnonzero(held_out_rows(X.shape[0], seed))
+    if rows.size == 0 or router.scorer is None:
+        return partition
+    visited = router.blocks(take_rows(X, rows), min(USUAL_BLOCKS, partition.n_blocks_), threads=threads)
+    clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_)
+    if metrics.candidate_recall(take_rows(Y, rows), (visited, clusters)) >= SURE_RECALL:
+        return partition
+    options: Any = {"objective": partition.objective, "random_state": seed, "n_jobs": threads}
+    lam = lam_at_floor(partition.ranking_, partition.objective, MORE_CAPTURED)
+    wider = Partitioner(partition.n_blocks_, lam, init=partition.assignment_, max_iter=0, **options)
+    wider._fit(X, Y, reporter)
+    wider.set_params(**partition.get_params())
+    return wider
 
 
 def fit_shared(
@@ -50,6 +86,7 @@ def fit_shared(
     X: sparse.csr_array,
     Y: sparse.csr_array,
     partition: Partitioner,
+    router: Router,
     route: float | str,
     reporter: Reporter,
     *,
@@ -58,7 +95,7 @@ def fit_shared(
     bits: int = 16,
     n_neighbors: int | str = "auto",
 ) -> tuple[Blocks, dict[str, float]]:
-    """Router and labels of one partition, and what its training and the held-out rows say about it.
+    """Labels of one partition behind its router, and what their training and the held-out rows say about them.
 
     ``route`` is a number of blocks to visit, a share of the router's probability to reach, or ``"auto"``; ``n_neighbors``
     how many training rows like it a row asks at most, and held-out rows say what they count.
@@ -68,9 +105,6 @@ def fit_shared(
     assignment = partition.assignment_
     clusters = cover_all_labels(Y, assignment, partition.label_clusters_)
     held_out = held_out_rows(X.shape[0], seed)
-    router = make_router(X).fit(
-        X, assignment, n_blocks=len(clusters), mask=~held_out, threads=threads, reporter=reporter
-    )
     routed = router.blocks(X, max(TAUGHT_BLOCKS, 1), threads=threads)
     taught = routed[:, :TAUGHT_BLOCKS]
     visits = visits_of(assignment, taught, len(clusters), ~held_out)
