@@ -70,13 +70,13 @@ def fit_mix(blocks: Blocks, means: Scorer, rarity: F32, X: sparse.csr_array, Y: 
     that of each label. What neighbours weigh already does not matter.
     """
     seen = _Candidates.of(blocks, means, rarity, X, Y, threads)
-    mix = _mix(seen)
     if blocks.neighbours is None:
-        return mix
+        return _mix(seen)
     # Neighbours count as much as margins do, or where they clearly mislead not at all: there is little in between.
-    asking = _mix(seen, nearest=1.0)
-    misled = seen.precision(asking).mean() < seen.precision(mix).mean() - 2 * _chance(X.shape[0])
-    return mix if misled else asking
+    mix = _mix(seen, nearest=1.0)
+    without = replace(mix, nearest=0.0)
+    misled = seen.precision(mix).mean() < seen.precision(without).mean() - 2 * _chance(X.shape[0])
+    return _mix(seen) if misled else mix
 
 
 def enough_mass(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> float:
@@ -85,7 +85,7 @@ def enough_mass(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, thread
     for mass in MASSES:
         labels, _ = replace(blocks, mass=mass).topk(X, 5, threads)
         precision.append(np.mean([precision_at_k(Y, labels, k) for k in (1, 3, 5)]))
-    good = np.array(precision) >= max(precision) - _chance(X.shape[0])
+    good = np.array(precision) >= max(precision) - _chance(X.shape[0]) / 2
     return MASSES[int(good.argmax())]
 
 

@@ -21,7 +21,7 @@ from blockxmc.progress import Reporter
 from blockxmc.routing import Router, assess_routing
 from blockxmc.scoring import Scorer
 from blockxmc.shared import partition_for_shared
-from blockxmc.shared_fit import captured_enough, fit_router, fit_shared
+from blockxmc.shared_fit import fit_router, fit_shared
 from blockxmc.weights import Weights
 
 # Training rows on which the work per row is measured.
@@ -43,8 +43,7 @@ class BlockwiseClassifier(BlocksEstimator):
     partitioner : a :class:`Partitioner` with further options of the partition; None means its defaults.
     n_blocks : number of blocks, ``"paper"`` (the paper's search), ``"cost"`` (fewest products) or ``"auto"`` (= cost).
     lam : the paper's lambda (larger: fewer labels per block), or ``"auto"``. With shared weights that is the largest that
-        keeps nine tenths of the positives in their blocks: a few visited blocks make up for what one lacks. Where the
-        router proves unsure on held-out rows, it is the largest that keeps 95 %. With
+        keeps nine tenths of the positives in their blocks: a few visited blocks make up for what one lacks. With
         per-block or global weights it is the largest whose P@k stays within a point of the base without blocks on
         held-out rows of a sample, which costs less than a second training (on fewer than 500 rows, or with the cost
         objective: the largest that keeps 98 % of the positives); ``partition_.choice_["text"]`` says what was found.
@@ -53,10 +52,11 @@ class BlockwiseClassifier(BlocksEstimator):
         the block's rows), ``"global"`` (one vector per label, trained on all rows; blocks only choose candidates) or
         ``"auto"`` (shared for one-vs-all bases, else per-block).
     route : number of blocks a row visits; or, with shared weights, a number below 1: the share of the router's
-        probability at which a row stops, 16 blocks at most; or ``"auto"`` (0.7 with shared weights, else 1 block).
+        probability at which a row stops, 16 blocks at most; or ``"auto"``: with shared weights the least share, from 0.5
+        to 0.8, that ranks held-out rows as well as any, else 1 block.
     n_neighbors : with shared weights, the number of training rows most like a row, in the blocks it visits, whose labels
-        gain; how much they do is fitted on held-out rows. 0: none, and a smaller and faster model; ``"auto"``: 10 where
-        the base is linear.
+        gain, unless held-out rows say that this misleads; the model then keeps the 32 largest features of every training
+        row. 0: none, and a smaller and faster model; ``"auto"``: 10 where the base is linear.
     n_partitions : several partitions, each with shared weights, answer together by the mean of their probabilities: a few
         tenths of a point more precise, as many times as costly to train and to store, and slower still to serve.
     weight_bits : 32 keeps weights as floats, 16 in half precision, 8 as integers with one scale per label; ``"auto"``: 16
@@ -131,14 +131,11 @@ class BlockwiseClassifier(BlocksEstimator):
         for number in range(self.n_partitions):
             options: Any = {"threads": self._threads, "seed": (self.random_state or 0) + number}
             partitioner = self._partitioner(number)
-            ours = self.partitioner is None and self.n_blocks != "paper"
-            if ours:
+            if self.partitioner is None and self.n_blocks != "paper":
                 partition = partition_for_shared(X, Y, partitioner, reporter, **options)
             else:
                 partition = partitioner._fit(X, Y, reporter)
             router = fit_router(X, partition, reporter, **options)
-            if ours and self.lam == "auto":
-                partition = captured_enough(X, Y, partition, router, reporter, **options)
             options |= {"bits": self._bits(16), "n_neighbors": self.n_neighbors}
             blocks, cost = fit_shared(learner, X, Y, partition, router, self.route, reporter, **options)
             visited = f"{blocks.route} blocks" if blocks.mass == 1 else f"up to {blocks.route} blocks"

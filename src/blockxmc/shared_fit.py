@@ -21,12 +21,10 @@ from blockxmc.learners._learner import Learner
 from blockxmc.merging import UNCALIBRATED, Mix, enough_mass, fit_calibration, fit_mix, mixed, rarity_of
 from blockxmc.neighbours import USUAL_NEIGHBOURS, Neighbours
 from blockxmc.partition import Partitioner
-from blockxmc.partition.choice import lam_at_floor
 from blockxmc.progress import Reporter
 from blockxmc.routing import Router, assess_routing
 from blockxmc.shared import (
     TAUGHT_BLOCKS,
-    USUAL_BLOCKS,
     cover_all_labels,
     make_router,
     mean_weights,
@@ -43,8 +41,6 @@ from blockxmc.weights import LinearWeights
 MIN_ROWS = 200
 # One row in twenty is held out, but no more than the one and, where a fifth of the rows allows, no fewer than the other.
 SHARE, MOST, LEAST = 20, 4096, 512
-# Where four blocks find fewer of the labels of held-out rows than the one, blocks keep the other share of the positives.
-SURE_RECALL, MORE_CAPTURED = 0.7, 0.95
 # A label that has lost more than this part of its positives to the held-out rows learns again with them.
 LOST = 0.1
 
@@ -53,32 +49,6 @@ def fit_router(X: sparse.csr_array, partition: Partitioner, reporter: Reporter, 
     """The router of one partition, which has not seen the rows that are held out."""
     taught: Any = {"n_blocks": partition.n_blocks_, "mask": ~held_out_rows(X.shape[0], seed)}
     return make_router(X).fit(X, partition.assignment_, **taught, threads=threads, reporter=reporter)
-
-
-def captured_enough(
-    X: sparse.csr_array,
-    Y: sparse.csr_array,
-    partition: Partitioner,
-    router: Router,
-    reporter: Reporter,
-    *,
-    threads: int,
-    seed: int,
-) -> Partitioner:
-    """The partition, or where its router is unsure the same blocks with more labels: what one lacks another then has."""
-    rows = np.flatnonzero(held_out_rows(X.shape[0], seed))
-    if rows.size == 0 or router.scorer is None:
-        return partition
-    visited = router.blocks(take_rows(X, rows), min(USUAL_BLOCKS, partition.n_blocks_), threads=threads)
-    clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_)
-    if metrics.candidate_recall(take_rows(Y, rows), (visited, clusters)) >= SURE_RECALL:
-        return partition
-    options: Any = {"objective": partition.objective, "random_state": seed, "n_jobs": threads}
-    lam = lam_at_floor(partition.ranking_, partition.objective, MORE_CAPTURED)
-    wider = Partitioner(partition.n_blocks_, lam, init=partition.assignment_, max_iter=0, **options)
-    wider._fit(X, Y, reporter)
-    wider.set_params(**partition.get_params())
-    return wider
 
 
 def fit_shared(

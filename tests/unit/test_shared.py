@@ -27,7 +27,6 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
 from blockxmc.learners.sklearn_adapter import as_learner
 from blockxmc.merging import Mix
-from blockxmc.partition.choice import lam_at_floor
 from blockxmc.progress import Reporter
 from blockxmc.scoring import Routed, Scorer
 from blockxmc.shared import common_labels, cover_all_labels, pack_shared, train_shared, visits_of, with_labels
@@ -456,22 +455,3 @@ def test_where_more_labels_are_wanted_than_blocks_list_the_other_common_ones_com
             assert_array_equal(alone[0], labels[i])
             assert_array_equal(alone[1], scores[i])
     assert unlisted > 0
-
-
-def test_blocks_keep_more_labels_where_the_router_is_unsure(monkeypatch):
-    X, Y = blocky(n=600, n_labels=60)
-    partitions = []
-    for sure in (0.0, 1.1):
-        monkeypatch.setattr(shared_fit, "SURE_RECALL", sure)
-        partitions.append(BlockwiseClassifier(n_blocks=8).fit(X, Y).partition_)
-    narrow, wide = partitions
-    assert_array_equal(narrow.assignment_, wide.assignment_)
-    assert wide.lam_ == lam_at_floor(narrow.ranking_, "quadratic", 0.95) < narrow.lam_
-    assert sum(map(len, narrow.label_clusters_)) < sum(map(len, wide.label_clusters_))
-    assert narrow.get_params() == wide.get_params()
-
-
-def test_a_lambda_that_is_asked_for_is_kept(monkeypatch):
-    X, Y = blocky(n=600, n_labels=60)
-    monkeypatch.setattr(shared_fit, "SURE_RECALL", 1.1)
-    assert BlockwiseClassifier(n_blocks=8, lam=3.0).fit(X, Y).partition_.lam_ == 3.0
