@@ -20,13 +20,14 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import normalize
 
-from blockxmc import BlockwiseClassifier, DiSMEC, Partitioner, merging, metrics, shared, shared_fit
+from blockxmc import BlockwiseClassifier, Partitioner, merging, metrics, shared, shared_fit
 from blockxmc._matrix import take_rows
 from blockxmc.data import read_data_dir
+from blockxmc.model import lean_dismec
 
 
 def lean(**changed):
-    return DiSMEC(**({"C": 0.5, "prune": 0.1, "tol": 0.1, "unit_rows": True} | changed))
+    return lean_dismec().set_params(**changed)
 
 
 # Name -> parameters of the classifier, and what is put in place of parts of the library: (where, name, value).
@@ -39,6 +40,9 @@ VARIANTS = {
     "rare labels not stretched": ({}, [(merging, "STRETCHES", (0.0,))]),
     "no likeness to label means": ({}, [(merging, "LIKENESSES", (0.0,))]),
     "neither of the two": ({}, [(merging, "STRETCHES", (0.0,)), (merging, "LIKENESSES", (0.0,))]),
+    "no neighbours": ({"n_neighbors": 0}, []),
+    "five neighbours": ({"n_neighbors": 5}, []),
+    "twenty neighbours": ({"n_neighbors": 20}, []),
     "C = 1": ({"base": lean(C=1.0)}, []),
     "C = 0.25": ({"base": lean(C=0.25)}, []),
     "pruned at 0.05": ({"base": lean(prune=0.05)}, []),
@@ -57,6 +61,7 @@ VARIANTS = {
     "four blocks visited": ({"route": 4}, []),
     "eight blocks visited": ({"route": 8}, []),
     "blocks until half of the probability": ({"route": 0.5}, []),
+    "blocks until seven tenths of it": ({"route": 0.7}, []),
     "blocks until nine tenths of it": ({"route": 0.9}, []),
     "two partitions": ({"n_partitions": 2}, []),
 }

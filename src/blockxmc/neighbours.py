@@ -99,8 +99,12 @@ class Neighbours:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Take back what ``state`` gave."""
-        rows = Scorer.from_state(state["rows"])
-        if not isinstance(rows, PackedScorer):
-            raise ModelFormatError("the model's neighbours are not packed rows")
-        numbers = int(state["n_labels"]), int(state["count"]), float(state["weight"])
-        return cls(rows, state["indptr"], state["labels"], *numbers)
+        try:
+            rows, indptr, labels = Scorer.from_state(state["rows"]), state["indptr"], state["labels"]
+            numbers = int(state["n_labels"]), int(state["count"]), float(state["weight"])
+            intact = (indptr.dtype, labels.dtype) == (np.int64, np.int32)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ModelFormatError(f"the model's neighbours are incomplete or have wrong types: {error}") from None
+        if not intact or not isinstance(rows, PackedScorer):
+            raise ModelFormatError("the model's neighbours have wrong types")
+        return cls(rows, indptr, labels, *numbers)

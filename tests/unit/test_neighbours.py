@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from blockxmc import BlockwiseClassifier, _kernels, load
 from blockxmc._matrix import csr_args
-from blockxmc.errors import BlockXMCError
+from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.neighbours import MOST_FEATURES, Neighbours
 
 
@@ -144,6 +144,9 @@ def test_neighbours_of_a_damaged_model_are_refused(fitted):
         _ = Neighbours.from_state(state | {"labels": labels}).kernel
     with pytest.raises(BlockXMCError, match="labels of neighbours are missing"):
         _ = Neighbours.from_state(state | {"indptr": state["indptr"][:-1].copy()}).kernel
+    for wrong in ({"labels": labels.astype(np.int64)}, {"count": None}, {"rows": {"kind": "packed"}}):
+        with pytest.raises(ModelFormatError):
+            Neighbours.from_state(state | wrong)
 
 
 def test_a_model_may_do_without(fitted):

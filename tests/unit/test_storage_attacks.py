@@ -171,7 +171,7 @@ def test_a_manifest_that_is_none(tmp_path, content):
 
 def test_other_versions_and_missing_sections(tmp_path):
     path = saved(tmp_path)
-    for version in (3, 0, "1", None, True, 1e300):
+    for version in (storage.FORMAT_VERSION + 1, 0, "1", None, True, 1e300):
         tamper(path, lambda manifest, version=version: manifest.update(format_version=version))
         assert_refused(path, "upgrade blockxmc")
     tamper(path, lambda manifest: manifest.update(format_version=storage.FORMAT_VERSION))

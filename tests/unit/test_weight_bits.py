@@ -117,3 +117,16 @@ def test_the_kernel_refuses_what_does_not_fit():
         given = {"indices": indices, "labels": labels, "ends": ends, "bits": 8} | wrong
         with pytest.raises(ValueError, match=message):
             _kernels.pack_chunks(indptr=indptr, data=data, n_features=3, threads=1, **given)
+
+
+def test_models_of_format_2_have_no_neighbours(tmp_path):
+    X, Y = blocky()
+    model = BlockwiseClassifier(n_blocks=4, n_neighbors=0, n_jobs=1).fit(X, Y)
+
+    def as_before(manifest):
+        manifest["format_version"] = 2
+        del manifest["state"]["blocks"]["neighbours"], manifest["params"]["n_neighbors"]
+
+    path = saved(tmp_path, model)
+    tamper(path, as_before)
+    assert same(blockxmc.load(path).predict_topk(X, 5), model.predict_topk(X, 5))
