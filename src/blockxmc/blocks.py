@@ -63,6 +63,10 @@ class Blocks:
         neighbours = None if self.neighbours is None else self.neighbours.kernel
         return Routed(self.router.scorer, self.scorer, self.route, self.slope, self.mass, neighbours)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied and sent to other processes: all but what is made anew."""
+        return {name: value for name, value in vars(self).items() if name != "_routed"}
+
     def topk(self, X: sparse.csr_array, k: int, threads: int) -> TopK:
         """Best k labels of each row."""
         if self._routed is None:

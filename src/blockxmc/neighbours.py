@@ -77,6 +77,10 @@ class Neighbours:
         """What the compiled model takes beside the router."""
         return _kernels.Neighbours(self.rows._model, self.indptr, self.labels, self.n_labels, self.count, self.weight)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied and sent to other processes: all but the compiled view, which is made anew."""
+        return {name: value for name, value in vars(self).items() if name != "kernel"}
+
     def gains(self, X: sparse.csr_array, visited: NDArray[np.int32], threads: int) -> sparse.csr_array:
         """What the labels of each row gain, given the blocks it visits; labels that its neighbours lack are left out."""
         indptr, labels, values = self.kernel.gains(

@@ -1,5 +1,7 @@
 """Training rows near a row: found, asked, served, stored."""
 
+import pickle
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 
@@ -134,6 +136,13 @@ def test_neighbours_are_stored(fitted, tmp_path):
     for ours, theirs in zip(clf.predict_topk(X, 5), back.predict_topk(X, 5), strict=True):
         assert_array_equal(ours, theirs)
     assert back.blocks_.neighbours.nbytes == clf.blocks_.neighbours.nbytes
+
+
+def test_neighbours_travel_to_other_processes(fitted):
+    X, _, clf = fitted
+    clf.predict_topk(X, 5)
+    for back in (pickle.loads(pickle.dumps(clf)), deepcopy(clf)):
+        assert_array_equal(back.predict_topk(X, 5)[1], clf.predict_topk(X, 5)[1])
 
 
 def test_neighbours_of_a_damaged_model_are_refused(fitted):
