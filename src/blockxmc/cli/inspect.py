@@ -37,6 +37,7 @@ def inspect(
         "training rows": estimator.n_train_rows_,
         "model MB": sum(file.stat().st_size for file in model.iterdir()) / 1e6,
         **({"checksums": "all right"} if verify else {}),
+        **_kept_rows(getattr(estimator, "blocks_", None)),
         **getattr(estimator, "cost_", {}),
     }
     partition: Any = getattr(estimator, "partition_", None)
@@ -72,6 +73,15 @@ def inspect(
         rows = [[*list(row.values())[:-1], " · ".join(row["most frequent"])] for row in shown]
         print_table(title, list(shown[0]), rows)
     print_table("", ["made by", ""], [[key, value] for key, value in manifest["provenance"].items()])
+
+
+def _kept_rows(blocks: Any) -> dict[str, int]:
+    """Training rows that lie in the model and are asked for their labels: who hands it on should know."""
+    members = getattr(blocks, "members", [blocks])
+    neighbours = [found for member in members if (found := getattr(member, "neighbours", None)) is not None]
+    if not neighbours:
+        return {}
+    return {"rows kept in the model": neighbours[0].rows.n_labels, "neighbours asked": neighbours[0].count}
 
 
 def _partition(partition: Partitioner) -> dict[str, Any]:
