@@ -114,20 +114,35 @@ class PackedModel {
 
     // `scores` are those of all labels of the last block.
     NamedScores named(const float *scores) const {
-        std::call_once(placed_, [&] {
-            place_.assign(n_labels, -1);
-            for (int64_t c = arrays_.block_ptr[n_blocks - 1], at = 0; c < n_chunks; ++c) {
-                const ChunkView part = chunk(c);
-                for (int64_t j = 0; j < part.n_labels; ++j) place_[part.labels[j]] = static_cast<int32_t>(at++);
-            }
-        });
-        return {place_.data(), arrays_.labels + last_block_start(), scores, last_block_size()};
+        return {arrays_.labels + last_block_start(), scores, last_block_size()};
+    }
+
+    // The labels of the last block that a chunk of another block names.
+    const std::vector<Name> &names(int64_t c) const {
+        std::call_once(names_found_, [&] { find_names(); });
+        return names_[c];
     }
 
     const int64_t n_blocks, n_chunks, n_labels;
 
   private:
     int64_t last_block_start() const { return arrays_.offsets[arrays_.block_ptr[n_blocks - 1] * n_columns + label_at]; }
+
+    void find_names() const {
+        std::vector<int32_t> place(n_labels, -1); // of each label in the last block, -1: not in it
+        const int64_t first = arrays_.block_ptr[n_blocks - 1];
+        for (int64_t c = first, at = 0; c < n_chunks; ++c) {
+            const ChunkView part = chunk(c);
+            for (int64_t j = 0; j < part.n_labels; ++j) place[part.labels[j]] = static_cast<int32_t>(at++);
+        }
+        names_.resize(n_chunks);
+        for (int64_t c = 0; c < first; ++c) {
+            const ChunkView part = chunk(c);
+            for (int64_t j = 0; j < part.n_labels; ++j)
+                if (part.bias[j] == -std::numeric_limits<float>::infinity() && place[part.labels[j]] >= 0)
+                    names_[c].push_back({static_cast<int32_t>(j), place[part.labels[j]]});
+        }
+    }
 
     ChunkView unchecked(int64_t c) const {
         const int64_t *at = arrays_.offsets + c * n_columns, *end = at + n_columns;
@@ -149,8 +164,8 @@ class PackedModel {
 
     Arrays arrays_;
     std::unique_ptr<std::atomic<bool>[]> checked_;
-    mutable std::once_flag placed_;
-    mutable std::vector<int32_t> place_; // of each label in the last block, -1: not in it
+    mutable std::once_flag names_found_;
+    mutable std::vector<std::vector<Name>> names_; // of each chunk
 };
 
 // ---- scores of one chunk ----
@@ -281,6 +296,7 @@ inline void topk_one(const PackedModel &model, const RowView &x, const Visits &v
                 return;
             }
             score_chunk(chunk, x, scratch);
+            if (visits.common) fill_in(model.names(c), named, scratch.scores.data());
             scratch.weighed.add(chunk.labels, scratch.scores.data(), chunk.n_labels, weight);
         });
         scratch.weighed.best(labels, scores);

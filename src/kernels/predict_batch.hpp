@@ -110,8 +110,10 @@ class BatchTopK {
                                           visits_.bonuses(i, row_of(X_, i), scratch.bonuses));
                 model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight weight) {
                     const ChunkView chunk = model_.chunk(c);
-                    const float *of_chunk = all_.data() + starts_[slot++];
-                    if (!visits_.common || !model_.in_last_block(c)) scratch.weighed.add(chunk.labels, of_chunk, chunk.n_labels, weight);
+                    float *of_chunk = all_.data() + starts_[slot++];
+                    if (visits_.common && model_.in_last_block(c)) return;
+                    if (visits_.common) fill_in(model_.names(c), named, of_chunk);
+                    scratch.weighed.add(chunk.labels, of_chunk, chunk.n_labels, weight);
                 });
                 scratch.weighed.best(labels + i * k_, scores + i * k_);
             }

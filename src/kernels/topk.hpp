@@ -97,11 +97,20 @@ struct BlockWeight {
 
 // Scores of labels that live in so many blocks that these only name them (-inf): they stand in a block of their own.
 struct NamedScores {
-    const int32_t *place = nullptr; // of each label among them, -1 for others; nullptr: there are none
-    const int32_t *labels = nullptr;
+    const int32_t *labels = nullptr; // nullptr: there are none
     const float *scores = nullptr;
     int64_t size = 0;
 };
+
+// Where a block names a label, and where that stands among the named scores.
+struct Name {
+    int32_t at, place;
+};
+
+// The labels that a block only names get their scores.
+inline void fill_in(const std::vector<Name> &names, const NamedScores &named, float *scores) {
+    for (const Name &name : names) scores[name.at] = named.scores[name.place];
+}
 
 // What some labels of the present row gain beside the others: a bit each says which, so that asking for many labels stays in
 // cache.
@@ -166,14 +175,14 @@ class WeighedLabels {
         threshold_ = -infinity;
     }
 
-    // The labels of one visited block. A label that an earlier block had already keeps its score: blocks score alike, or
-    // name a label that has been scored elsewhere (-inf).
+    // The labels of one visited block, names filled in. A label that an earlier block had already keeps its score: blocks
+    // score alike.
     void add(const int32_t *labels, const float *scores, int64_t n, BlockWeight weight) {
         const float gain = gain_of(weight.own), most_with_bonus = most_ + (bonuses_ ? bonuses_->most() : 0.0f);
         // Sums of weights are right but for their last digits.
         const float most_if_new = weight.before > 0 ? most_of(total_weight_ * 1.00001f - weight.before) : most_;
         for (int64_t j = 0; j < n; ++j) {
-            const float score = scores[j] == -infinity && named_.place ? named_score(labels[j]) : scores[j];
+            const float score = scores[j];
             if (score + most_with_bonus < threshold_) continue;
             const float bonus = bonus_of(labels[j]);
             if (score + most_ + bonus < threshold_) continue;
@@ -233,10 +242,6 @@ class WeighedLabels {
         int32_t label;
     };
     float bonus_of(int32_t label) const { return bonuses_ ? bonuses_->of(label) : 0.0f; }
-    float named_score(int32_t label) const {
-        const int32_t place = named_.place[label];
-        return place < 0 ? -infinity : named_.scores[place];
-    }
     float most_of(float weight) const { return slope_ * std::log(std::max(weight, std::numeric_limits<float>::min())) + 1e-5f; }
     // A label that no block but that of the common labels has (at next to no weight) stands far below all others.
     float gain_of(float weight) const {
