@@ -76,3 +76,13 @@ def csr_args(X: sparse.csr_array) -> CsrArgs:
 def take_rows(X: sparse.csr_array, rows: NDArray[np.intp]) -> sparse.csr_array:
     """The given rows of X, in that order."""
     return sparse.csr_array(X[rows])
+
+
+def flat_positions(matrix: sparse.csr_array) -> NDArray[np.int64]:
+    """Where the entries of a matrix would stand if its rows stood in one line.
+
+    >>> flat_positions(sparse.csr_array([[0, 1], [1, 0]])).tolist()
+    [1, 2]
+    """
+    rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
+    return np.asarray(rows * matrix.shape[1] + matrix.indices)

@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from blockxmc import _kernels
 from blockxmc._base import TopK, XMCEstimator
+from blockxmc._matrix import flat_positions
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.neighbours import Neighbours
@@ -108,7 +109,7 @@ class Blocks:
         visited = self.visited(X, threads)
         if self.neighbours is not None and visited is not None:
             gains = self.neighbours.gains(X, visited, threads)
-            wanted, there = (_flat_positions(matrix) for matrix in (gains, candidates))
+            wanted, there = (flat_positions(matrix) for matrix in (gains, candidates))
             places = np.minimum(np.searchsorted(there, wanted), max(there.size - 1, 0))
             listed = there[places] == wanted if there.size else np.zeros(wanted.size, bool)
             out[places[listed]] = gains.data[listed]
@@ -187,12 +188,6 @@ class Blocks:
         if state.get("neighbours") is not None:
             how["neighbours"] = Neighbours.from_state(state["neighbours"])
         return cls(router, scorer, int(state["route"]), calibration=calibration, **how)
-
-
-def _flat_positions(matrix: sparse.csr_array) -> NDArray[np.int64]:
-    """Where the entries of a matrix would stand if its rows stood in one line."""
-    rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
-    return rows * matrix.shape[1] + matrix.indices
 
 
 def common_terms(weights: Sequence[Weights], n_features: int) -> sparse.csr_array | None:

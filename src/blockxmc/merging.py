@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
+from blockxmc._matrix import flat_positions
 from blockxmc.blocks import Blocks
 from blockxmc.metrics import precision_at_k
 from blockxmc.scoring import Scorer
@@ -153,8 +154,7 @@ class _Candidates:
         margins = alone.scores(X, threads)
         labels, _ = replace(alone, slope=MIDDLE_SLOPE).topk(X, min(LOOKED_AT, Y.shape[1]), threads)
         rows, there = np.arange(X.shape[0]), labels >= 0
-        keys = np.repeat(rows, np.diff(margins.indptr)) * Y.shape[1] + margins.indices
-        places = np.searchsorted(keys, (rows[:, None] * Y.shape[1] + labels)[there])
+        places = np.searchsorted(flat_positions(margins), (rows[:, None] * Y.shape[1] + labels)[there])
 
         def of_few(values: F32, elsewhere: float = 0.0) -> F32:
             out = np.full(labels.shape, elsewhere, np.float32)

@@ -21,7 +21,7 @@ from blockxmc.progress import Reporter
 from blockxmc.routing import Router, assess_routing
 from blockxmc.scoring import Scorer
 from blockxmc.shared import partition_for_shared
-from blockxmc.shared_fit import fit_router, fit_shared
+from blockxmc.shared_fit import fit_shared
 from blockxmc.weights import Weights
 
 # Training rows on which the work per row is measured.
@@ -135,9 +135,8 @@ class BlockwiseClassifier(BlocksEstimator):
                 partition = partition_for_shared(X, Y, partitioner, reporter, **options)
             else:
                 partition = partitioner._fit(X, Y, reporter)
-            router = fit_router(X, partition, reporter, **options)
             options |= {"bits": self._bits(16), "n_neighbors": self.n_neighbors}
-            blocks, cost = fit_shared(learner, X, Y, partition, router, self.route, reporter, **options)
+            blocks, cost = fit_shared(learner, X, Y, partition, self.route, reporter, **options)
             visited = f"{blocks.route} blocks" if blocks.mass == 1 else f"up to {blocks.route} blocks"
             scores = f"{visited} visited, whose probabilities count {blocks.slope:.2g}"
             if blocks.neighbours is not None:

@@ -22,7 +22,7 @@ from blockxmc.merging import UNCALIBRATED, Mix, enough_mass, fit_calibration, fi
 from blockxmc.neighbours import USUAL_NEIGHBOURS, Neighbours
 from blockxmc.partition import Partitioner
 from blockxmc.progress import Reporter
-from blockxmc.routing import Router, assess_routing
+from blockxmc.routing import assess_routing
 from blockxmc.shared import (
     TAUGHT_BLOCKS,
     cover_all_labels,
@@ -45,18 +45,11 @@ SHARE, MOST, LEAST = 20, 4096, 512
 LOST = 0.1
 
 
-def fit_router(X: sparse.csr_array, partition: Partitioner, reporter: Reporter, *, threads: int, seed: int) -> Router:
-    """The router of one partition, which has not seen the rows that are held out."""
-    taught: Any = {"n_blocks": partition.n_blocks_, "mask": ~held_out_rows(X.shape[0], seed)}
-    return make_router(X).fit(X, partition.assignment_, **taught, threads=threads, reporter=reporter)
-
-
 def fit_shared(
     learner: Learner,
     X: sparse.csr_array,
     Y: sparse.csr_array,
     partition: Partitioner,
-    router: Router,
     route: float | str,
     reporter: Reporter,
     *,
@@ -65,16 +58,19 @@ def fit_shared(
     bits: int = 16,
     n_neighbors: int | str = "auto",
 ) -> tuple[Blocks, dict[str, float]]:
-    """Labels of one partition behind its router, and what their training and the held-out rows say about them.
+    """Router and labels of one partition, and what its training and the held-out rows say about it.
 
     ``route`` is a number of blocks to visit, a share of the router's probability to reach, or ``"auto"``; ``n_neighbors``
-    how many training rows like it a row asks at most, and held-out rows say what they count.
+    how many training rows like it a row asks, unless held-out rows say that they mislead.
     """
     options: Any = {"threads": threads, "seed": seed}
     sizes: Any = {"n_features": X.shape[1], "n_labels": Y.shape[1], "bits": bits, "threads": threads}
     assignment = partition.assignment_
     clusters = cover_all_labels(Y, assignment, partition.label_clusters_)
     held_out = held_out_rows(X.shape[0], seed)
+    router = make_router(X).fit(
+        X, assignment, n_blocks=len(clusters), mask=~held_out, threads=threads, reporter=reporter
+    )
     routed = router.blocks(X, max(TAUGHT_BLOCKS, 1), threads=threads)
     taught = routed[:, :TAUGHT_BLOCKS]
     visits = visits_of(assignment, taught, len(clusters), ~held_out)

@@ -24,11 +24,7 @@ inline RowView row_of(const CsrView &X, int64_t i) {
     return {X.indices + X.indptr[i], X.data + X.indptr[i], X.row_size(i)};
 }
 
-// Visited blocks of each row (n x width, -1 pads); nullptr: every row visits every block.
-// Where weights are given (n x width, positive), a label's score gains slope * log(sum of the weights of the visited blocks
-// that hold it); all blocks must then score a label alike. Without weights a label keeps its highest score.
-// With `common`, every row visits the last block of the model, and first: it scores labels that other blocks only name.
-// With `nearest` (n x count training rows and their similarities), labels of these rows gain a bonus; needs weights.
+// Neighbours of each row (n x count training rows, best first) and how similar they are.
 struct Nearest {
     const Neighbours *neighbours;
     const int64_t *rows;
@@ -39,6 +35,11 @@ struct Nearest {
     }
 };
 
+// Visited blocks of each row (n x width, -1 pads); nullptr: every row visits every block.
+// Where weights are given (n x width, positive), a label's score gains slope * log(sum of the weights of the visited blocks
+// that hold it); all blocks must then score a label alike. Without weights a label keeps its highest score.
+// With `common`, every row visits the last block of the model, and first: it scores labels that other blocks only name.
+// With `nearest`, labels of each row's neighbours gain a bonus; needs weights.
 struct Visits {
     const int32_t *blocks;
     int64_t width;

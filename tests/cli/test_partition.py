@@ -6,8 +6,6 @@ import pytest
 import blockxmc.data
 from blockxmc.cli import main
 
-pytestmark = pytest.mark.skipif(not hasattr(blockxmc.data, "read_dataset"), reason="needs the data readers")
-
 
 @pytest.fixture
 def train(tmp_path):

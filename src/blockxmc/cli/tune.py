@@ -225,17 +225,8 @@ def _show_knobs(result: KnobsResult, command: list[str], as_json: bool) -> None:
     if as_json:
         print_json(result.to_dict() | {"explanation": result.explain(), "train": line})
         return
-    columns = [
-        "route",
-        "prune",
-        "bits",
-        "neighbours",
-        *(f"P@{k}" for k in result.ks),
-        "candidates",
-        "products",
-        "recall",
-    ]
-    columns += ["µs/row batch", "µs/row single", "MB", ""]
+    columns = ["route", "prune", "bits", "neighbours", *(f"P@{k}" for k in result.ks)]
+    columns += ["candidates", "products", "recall", "µs/row batch", "µs/row single", "MB", ""]
     rows = [
         [
             str(knobs.route),
