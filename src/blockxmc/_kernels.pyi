@@ -141,6 +141,7 @@ class PackedModel:
         mass: float,
         k: int,
         neighbours: Neighbours | None = None,
+        look: SecondLook | None = None,
     ) -> tuple[I64, F32]: ...
     def topk(
         self, indptr: I64, indices: I32, data: F32, blocks: I32 | None, labels: I64, scores: F32, threads: int
@@ -158,24 +159,28 @@ class PackedModel:
         scores: F32,
         threads: int,
         neighbours: Neighbours | None = None,
+        look: SecondLook | None = None,
     ) -> None: ...
     def candidates(self, blocks: I32 | None, threads: int) -> I64: ...
     def routes(
         self, router: PackedModel, indptr: I64, indices: I32, data: F32, b: int, slope: float, mass: float, threads: int
     ) -> tuple[I32, F32]: ...
     def scores(
+        self, indptr: I64, indices: I32, data: F32, blocks: I32 | None, threads: int
+    ) -> tuple[I64, I32, F32]: ...
+    def scores_routed(
         self,
+        router: PackedModel,
         indptr: I64,
         indices: I32,
         data: F32,
-        blocks: I32 | None,
-        weights: F32 | None,
+        b: int,
         slope: float,
-        out_indptr: I64,
-        labels: I32,
-        values: F32,
+        mass: float,
         threads: int,
-    ) -> None: ...
+        neighbours: Neighbours | None = None,
+        look: SecondLook | None = None,
+    ) -> tuple[I64, I32, F32]: ...
     def touched(self, indptr: I64, indices: I32, data: F32, blocks: I32 | None, threads: int) -> I64: ...
 
 class Neighbours:
@@ -183,6 +188,9 @@ class Neighbours:
         self, rows: PackedModel, indptr: I64, labels: I32, n_labels: int, count: int, weight: float
     ) -> None: ...
     def gains(self, indptr: I64, indices: I32, data: F32, nearest: I64, similarity: F32) -> tuple[I64, I32, F32]: ...
+
+class SecondLook:
+    def __init__(self, curve: F32, commonness: F32, first: int) -> None: ...
 
 def largest_values(indptr: I64, indices: I32, data: F32, most: int) -> tuple[I64, I32, F32]: ...
 def pack_chunks(

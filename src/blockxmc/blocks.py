@@ -25,6 +25,7 @@ from blockxmc.neighbours import Neighbours
 from blockxmc.progress import Phase, Reporter
 from blockxmc.routing import Router
 from blockxmc.scoring import Routed, Scorer
+from blockxmc.second_look import SecondLook
 from blockxmc.weights import Ids, LinearWeights, Weights
 
 F32 = NDArray[np.float32]
@@ -38,7 +39,8 @@ class Blocks:
 
     ``slope`` is how much a block's log-probability counts in the scores of its labels; ``calibration`` (scale, shift)
     turns scores into probabilities, ``sigmoid(scale * score + shift)``. Without it scores are the base's margins.
-    ``neighbours`` are training rows whose labels gain where they are most like the row.
+    ``neighbours`` are training rows whose labels gain where they are most like the row; ``look`` puts the labels that
+    score best in order.
     """
 
     router: Router
@@ -49,6 +51,7 @@ class Blocks:
     mass: float = 1.0
     common: sparse.csr_array | None = None  # features x blocks (or x 1 for all): added to all scores of a row alike
     neighbours: Neighbours | None = None
+    look: SecondLook | None = None
 
     def __post_init__(self) -> None:
         if self.common is not None and self.common.shape[1] > 1 and self.route > 1:
@@ -62,7 +65,8 @@ class Blocks:
         if self.router.scorer is None:
             return None
         neighbours = None if self.neighbours is None else self.neighbours.kernel
-        return Routed(self.router.scorer, self.scorer, self.route, self.slope, self.mass, neighbours)
+        look = None if self.look is None else self.look.kernel
+        return Routed(self.router.scorer, self.scorer, self.route, self.slope, self.mass, neighbours, look)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is copied and sent to other processes: all but what is made anew."""
@@ -95,8 +99,6 @@ class Blocks:
             found = self.scorer.scores(X, None, threads=threads)
         else:
             found = self._routed.scores(X, threads=threads)
-        if self.neighbours is not None:
-            found.data = found.data + self.gains(X, found, threads)
         if self.common is not None:
             found.data = found.data + np.repeat(self._common_of(X, threads), np.diff(found.indptr))
         if self.calibration is not None:
@@ -162,7 +164,7 @@ class Blocks:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        parts = (self.router.scorer, self.scorer, self.neighbours)
+        parts = (self.router.scorer, self.scorer, self.neighbours, self.look)
         return sum(part.nbytes for part in parts if part is not None)
 
     def state(self) -> dict[str, Any]:
@@ -176,6 +178,7 @@ class Blocks:
             "calibration": None if self.calibration is None else list(self.calibration),
             "common": self.common,
             "neighbours": None if self.neighbours is None else self.neighbours.state(),
+            "look": None if self.look is None else self.look.state(),
         }
 
     @classmethod
@@ -187,6 +190,8 @@ class Blocks:
         how: Any = {"slope": float(state["slope"]), "mass": float(state.get("mass", 1.0)), "common": state["common"]}
         if state.get("neighbours") is not None:
             how["neighbours"] = Neighbours.from_state(state["neighbours"])
+        if state.get("look") is not None:
+            how["look"] = SecondLook.from_state(state["look"])
         return cls(router, scorer, int(state["route"]), calibration=calibration, **how)
 
 

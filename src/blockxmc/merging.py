@@ -6,7 +6,8 @@ n is how many training rows carry the label, cos the cosine of the row to the me
 of the visited blocks that list the label, share that of the row's neighbours which carry it. Regularisation holds back the
 margins of labels with few positives, which stretching makes up for (a margin of -1, where the hinge says no, stays what it
 is); the mean row knows words that too few positives could not teach the margin to tell apart. Both are linear in the row
-and vanish in the weights that are served. Neighbours know what no one direction per label can say.
+and vanish in the weights that are served. Neighbours know what no one direction per label can say. The labels that score
+best are then looked at a second time (second_look.py).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from blockxmc._matrix import flat_positions
 from blockxmc.blocks import Blocks
 from blockxmc.metrics import precision_at_k
 from blockxmc.scoring import Scorer
+from blockxmc.second_look import SecondLook, commonness_of
 from blockxmc.weights import F32, LinearWeights
 
 SLOPES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
@@ -64,19 +66,27 @@ def mixed(weights: LinearWeights, means: LinearWeights, rarity: F32, mix: Mix) -
     return weights.adjusted(1 + np.float32(mix.stretch) * rarity, means, mix.likeness)
 
 
-def fit_mix(blocks: Blocks, means: Scorer, rarity: F32, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> Mix:
+def fit_merging(
+    blocks: Blocks, means: Scorer, counted: sparse.csr_array, X: sparse.csr_array, Y: sparse.csr_array, threads: int
+) -> tuple[Mix, SecondLook | None]:
     """What ranks the labels of these rows best, among the candidates that ``blocks`` finds for them.
 
-    The rows must be new to router, scorer, neighbours and ``means``, which scores a label by its mean row; ``rarity`` is
-    that of each label. What neighbours weigh already does not matter.
+    The rows must be new to router, scorer, neighbours and ``means``, which scores a label by its mean row; ``counted`` has
+    the labels of all training rows. What neighbours weigh already does not matter.
     """
-    seen = _Candidates.of(blocks, means, rarity, X, Y, threads)
-    if blocks.neighbours is None:
+    commonness = commonness_of(counted)
+    seen = _Candidates.of(blocks, means, rarity_of(counted), commonness, X, Y, threads)
+    mix = _fit_mix(seen, with_neighbours=blocks.neighbours is not None)
+    return mix, seen.second_look(mix, commonness)
+
+
+def _fit_mix(seen: _Candidates, *, with_neighbours: bool) -> Mix:
+    if not with_neighbours:
         return _mix(seen)
     # Neighbours count as much as margins do, or where they clearly mislead not at all: there is little in between.
     mix = _mix(seen, nearest=1.0)
     without = replace(mix, nearest=0.0)
-    misled = seen.precision(mix).mean() < seen.precision(without).mean() - 2 * _chance(X.shape[0])
+    misled = seen.precision(mix).mean() < seen.precision(without).mean() - 2 * _chance(len(seen.right))
     return _mix(seen) if misled else mix
 
 
@@ -96,8 +106,7 @@ def fit_calibration(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, th
     rows = np.repeat(np.arange(Y.shape[0]), np.diff(found.indptr))[:CALIBRATION_PAIRS]
     scores = found.data[:CALIBRATION_PAIRS]
     right = _is_right(Y, rows, found.indices[:CALIBRATION_PAIRS])
-    # Scores of labels that no visited block lists lie far below all others and say nothing about the curve.
-    near = scores > -5e5
+    near = _listed(scores)
     if right[near].all() or not right[near].any():
         return UNCALIBRATED
     curve = LogisticRegression(C=1e6).fit(scores[near, None].astype(np.float64), right[near])
@@ -131,10 +140,16 @@ class _Terms:
     likeness: F32
     block: F32
     nearest: F32
+    commonness: F32
+
+    def own(self, mix: Mix) -> F32:
+        """What the label's weights will say."""
+        out: F32 = (self.margin + 1) * (1 + np.float32(mix.stretch) * self.rarity) - 1
+        out += np.float32(mix.likeness) * self.likeness
+        return out
 
     def scores(self, mix: Mix) -> F32:
-        out: F32 = (self.margin + 1) * (1 + np.float32(mix.stretch) * self.rarity) - 1
-        out += np.float32(mix.likeness) * self.likeness + np.float32(mix.slope) * self.block
+        out: F32 = self.own(mix) + np.float32(mix.slope) * self.block
         out += np.float32(mix.nearest) * self.nearest
         return out
 
@@ -148,7 +163,14 @@ class _Candidates:
 
     @classmethod
     def of(
-        cls, blocks: Blocks, means: Scorer, rarity: F32, X: sparse.csr_array, Y: sparse.csr_array, threads: int
+        cls,
+        blocks: Blocks,
+        means: Scorer,
+        rarity: F32,
+        commonness: F32,
+        X: sparse.csr_array,
+        Y: sparse.csr_array,
+        threads: int,
     ) -> _Candidates:
         alone = replace(blocks, neighbours=None)
         margins = alone.scores(X, threads)
@@ -167,15 +189,27 @@ class _Candidates:
             likeness=of_few(replace(alone, scorer=means).scores(X, threads).data),
             block=of_few(replace(alone, slope=1.0).scores(X, threads).data - margins.data),
             nearest=of_few(blocks.gains(X, margins, threads)),
+            commonness=of_few(commonness[margins.indices]),
         )
         right = np.zeros(labels.shape, bool)
         right[there] = _is_right(Y, np.nonzero(there)[0], labels[there])
         return cls(terms, right)
 
+    def second_look(self, mix: Mix, commonness: F32) -> SecondLook | None:
+        """What puts the best of them in order if scores are made up like this."""
+        terms, scores = self.terms, self.terms.scores(mix)
+        seen = np.stack([terms.own(mix), terms.block, np.float32(mix.nearest) * terms.nearest, terms.commonness], -1)
+        return SecondLook.fit(seen, np.where(_listed(scores), scores, -np.inf), self.right, commonness)
+
     def precision(self, mix: Mix) -> NDArray[np.float64]:
         """P@1, P@3 and P@5 if scores are made up like this."""
         right = np.take_along_axis(self.right, np.argsort(-self.terms.scores(mix), axis=1)[:, :5], axis=1)
         return np.array([right[:, :k].sum() / (k * len(right)) for k in (1, 3, 5)])
+
+
+def _listed(scores: F32) -> NDArray[np.bool_]:
+    """Not those of labels that no visited block lists: they lie far below all others and say nothing."""
+    return scores > -5e5
 
 
 def _is_right(Y: sparse.csr_array, rows: NDArray[np.intp], labels: NDArray[np.integer]) -> NDArray[np.bool_]:

@@ -55,7 +55,7 @@ class BlockwiseClassifier(BlocksEstimator):
         probability at which a row stops, 16 blocks at most; or ``"auto"``: with shared weights the least share, from 0.5
         to 0.8, that ranks held-out rows as well as any, else 1 block.
     n_neighbors : with shared weights, the number of training rows most like a row, in the blocks it visits, whose labels
-        gain, unless held-out rows say that this misleads; the model then keeps the 32 largest features of every training
+        gain, unless held-out rows say that this misleads; the model then keeps the 24 largest features of every training
         row. 0: none, and a smaller and faster model; ``"auto"``: 10 where the base is linear.
     n_partitions : several partitions, each with shared weights, answer together by the mean of their probabilities: a few
         tenths of a point more precise, as many times as costly to train and to store, and slower still to serve.
@@ -141,6 +141,8 @@ class BlockwiseClassifier(BlocksEstimator):
             scores = f"{visited} visited, whose probabilities count {blocks.slope:.2g}"
             if blocks.neighbours is not None:
                 scores += f", and {blocks.neighbours.count} neighbours {blocks.neighbours.weight:.2g}"
+            if blocks.look is not None:
+                scores += f"; a second look at the first {blocks.look.first} labels"
             if "lost_to_rounding" in cost:
                 scores += f"; weights of {self._bits(16)} bits cost {cost['lost_to_rounding']:.2f} points of precision"
             reporter.say(_expectation(partition, cost, scores))

@@ -25,7 +25,7 @@ from blockxmc.scoring import PackedScorer, Scorer
 # Neighbours that are asked where nothing else is said: fewer are a matter of chance, more are less alike.
 USUAL_NEIGHBOURS = 10
 # Features of a training row that are kept, the largest: the others would cost memory and time that they are not worth.
-MOST_FEATURES = 32
+MOST_FEATURES = 24
 
 
 @dataclass(frozen=True)

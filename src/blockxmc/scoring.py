@@ -188,18 +188,7 @@ class PackedScorer(Scorer):
 
     def scores(self, X: sparse.csr_array, blocks: I32 | None, *, threads: int = 1) -> sparse.csr_array:
         """Scores of all candidates of each row, by ascending label; explicit zeros are kept."""
-        blocks = as_blocks(blocks)
-        return self.weighed_scores(X, blocks, None, 0.0, threads)
-
-    def weighed_scores(
-        self, X: sparse.csr_array, blocks: I32 | None, weights: NDArray[np.float32] | None, slope: float, threads: int
-    ) -> sparse.csr_array:
-        """``scores`` plus slope times the logarithm of the summed weights of the visited blocks that hold the label."""
-        counts = np.broadcast_to(self._model.candidates(blocks, threads), X.shape[0])
-        indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        labels, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
-        self._model.scores(*self._args(X), blocks, weights, slope, indptr, labels, values, threads)
-        return sparse.csr_array((values, labels, indptr), shape=(X.shape[0], self.n_labels))
+        return self._matrix(X, self._model.scores(*self._args(X), as_blocks(blocks), threads))
 
     def one(self, indices: ArrayLike, values: ArrayLike, blocks: ArrayLike | None, k: int) -> TopK:
         """``topk`` of one sparse row, without validation or threads; fastest with int32 and float32 arrays."""
@@ -252,6 +241,11 @@ class PackedScorer(Scorer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(vars(self.restored(state)))
 
+    def _matrix(self, X: sparse.csr_array, found: tuple[I64, I32, NDArray[np.float32]]) -> sparse.csr_array:
+        """What a kernel found of the rows of X."""
+        indptr, labels, values = found
+        return sparse.csr_array((values, labels, indptr), shape=(X.shape[0], self.n_labels))
+
     def _args(self, X: sparse.csr_array) -> tuple[I64, I32, NDArray[np.float32]]:
         if X.shape[1] != self.n_features:
             raise BlockXMCError(f"X has {X.shape[1]} features, but the model was trained on {self.n_features}")
@@ -268,7 +262,8 @@ class Routed:
     knows keeps the weights of labels that live in many blocks in that last block, which every row visits. Where both
     are packed, routing and scoring are one call without Python in between. With a ``mass`` below 1, a row visits only as
     many of the b blocks, best first, as it takes to reach that share of their probability; the others are -1. With
-    ``neighbours``, labels of the training rows most like a row gain what these say.
+    ``neighbours``, labels of the training rows most like a row gain what these say; with a ``look``, the best labels are
+    put in order by a second look.
     """
 
     router: Scorer
@@ -277,11 +272,13 @@ class Routed:
     slope: float = 0.0
     mass: float = 1.0
     neighbours: _kernels.Neighbours | None = None
+    look: _kernels.SecondLook | None = None
 
     def __post_init__(self) -> None:
-        extras = self.slope or self.mass < 1 or self.neighbours or self.scorer.n_blocks > self.router.n_labels
+        common = self.scorer.n_blocks > self.router.n_labels
+        extras = self.slope or self.mass < 1 or self.neighbours or self.look or common
         if extras and not self._fused:
-            raise BlockXMCError("a slope, a mass, neighbours and common labels need linear weights")
+            raise BlockXMCError("a slope, a mass, neighbours, a second look and common labels need linear weights")
 
     @property
     def _fused(self) -> bool:
@@ -292,7 +289,9 @@ class Routed:
         if isinstance(self.router, PackedScorer) and isinstance(self.scorer, PackedScorer):
             labels, scores = empty_topk(X.shape[0], k)
             how = *self.scorer._args(X), self.b, self.slope, self.mass
-            self.scorer._model.topk_routed(self.router._model, *how, labels, scores, threads, self.neighbours)
+            self.scorer._model.topk_routed(
+                self.router._model, *how, labels, scores, threads, self.neighbours, self.look
+            )
             return labels, scores
         return self.scorer.topk(X, self.visits(X, threads=threads)[0], k, threads=threads)
 
@@ -300,7 +299,7 @@ class Routed:
         """``topk`` of one sparse row, without validation or threads: the latency path; 1-d results."""
         if isinstance(self.router, PackedScorer) and isinstance(self.scorer, PackedScorer):
             router, model = self.router._model, self.scorer._model
-            how: Any = (self.b, self.slope, self.mass, k, self.neighbours)
+            how: Any = (self.b, self.slope, self.mass, k, self.neighbours, self.look)
             try:
                 return model.one_routed(router, indices, values, *how)  # type: ignore[arg-type]
             except TypeError:
@@ -308,11 +307,11 @@ class Routed:
         return self.scorer.one(indices, values, self.router.one(indices, values, None, self.b)[0], k)
 
     def scores(self, X: sparse.csr_array, *, threads: int = 1) -> sparse.csr_array:
-        """Scores of all candidates of each row, without what neighbours say."""
-        blocks, weights = self.visits(X, threads=threads)
-        if isinstance(self.scorer, PackedScorer) and (self.slope or self.scorer.n_blocks > self.router.n_labels):
-            return self.scorer.weighed_scores(X, blocks, weights, self.slope, threads)
-        return self.scorer.scores(X, blocks, threads=threads)
+        """Scores of all candidates of each row."""
+        if isinstance(self.router, PackedScorer) and isinstance(self.scorer, PackedScorer):
+            how = *self.scorer._args(X), self.b, self.slope, self.mass, threads, self.neighbours, self.look
+            return self.scorer._matrix(X, self.scorer._model.scores_routed(self.router._model, *how))
+        return self.scorer.scores(X, self.visits(X, threads=threads)[0], threads=threads)
 
     def visits(self, X: sparse.csr_array, *, threads: int = 1) -> tuple[I32, NDArray[np.float32] | None]:
         """The blocks each row visits, best first, and their weights (None where they have none)."""

@@ -18,7 +18,7 @@ from blockxmc._matrix import take_rows
 from blockxmc.blocks import Blocks
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
-from blockxmc.merging import UNCALIBRATED, Mix, enough_mass, fit_calibration, fit_mix, mixed, rarity_of
+from blockxmc.merging import UNCALIBRATED, Mix, enough_mass, fit_calibration, fit_merging, mixed, rarity_of
 from blockxmc.neighbours import USUAL_NEIGHBOURS, Neighbours
 from blockxmc.partition import Partitioner
 from blockxmc.progress import Reporter
@@ -100,12 +100,14 @@ def fit_shared(
             Neighbours.pack(X, Y, assignment, blocks.scorer.n_blocks, among=~held_out, **packing) if asked else None
         )
         blocks = replace(blocks, neighbours=others)
-        mix = fit_mix(blocks, pack_shared(means, clusters, **sizes), rarity, *new, threads)
+        mix, look = fit_merging(blocks, pack_shared(means, clusters, **sizes), Y, *new, threads)
         trained = mixed(weights, means, rarity, mix)
         blocks = replace(blocks, slope=mix.slope, scorer=pack_shared(trained, clusters, **sizes))
         blocks = replace(blocks, neighbours=replace(others, weight=mix.nearest) if others and mix.nearest else None)
-        if route == "auto" and router.scorer is not None:
-            blocks = replace(blocks, mass=enough_mass(blocks, *new, threads))
+        if router.scorer is not None:
+            blocks = replace(blocks, look=look)
+            if route == "auto":
+                blocks = replace(blocks, mass=enough_mass(blocks, *new, threads))
         if bits < 32:
             cost["lost_to_rounding"] = _lost_to_rounding(blocks, trained, clusters, *new, threads)
         del means, trained  # large models do not fit into memory many times over

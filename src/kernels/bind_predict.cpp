@@ -155,6 +155,31 @@ class BoundNeighbours {
     Neighbours view_;
 };
 
+// A second look at the best labels, kept alive with the arrays it is read from.
+class BoundSecondLook {
+  public:
+    BoundSecondLook(F32 curve, F32 commonness, int64_t first)
+        : curve_(curve), commonness_(commonness),
+          view_{reinterpret_cast<const SecondLook::Curve *>(curve.data()), commonness.data(),
+                static_cast<int64_t>(commonness.size()), first} {
+        require_intact(curve.size() * sizeof(float) == sizeof(SecondLook::Curve), "the second look has the wrong number of terms");
+        require_intact(finite(curve) && finite(commonness), "the second look has numbers that are none");
+        for (int i = 0; i < SecondLook::n_terms; ++i)
+            require_intact(view_.curve->low[i] <= view_.curve->high[i], "the second look has bounds the wrong way round");
+        require_intact(first >= 1, "the second look must be at some label");
+    }
+
+    const SecondLook &view() const { return view_; }
+
+  private:
+    static bool finite(const F32 &values) {
+        return std::all_of(values.data(), values.data() + values.size(), [](float value) { return std::isfinite(value); });
+    }
+
+    F32 curve_, commonness_;
+    SecondLook view_;
+};
+
 RowView row_view(const I32 &indices, const F32 &values) {
     expect(indices.size() == values.size(), "indices and values must have the same length");
     return {indices.data(), values.data(), static_cast<int64_t>(indices.size())};
@@ -188,18 +213,19 @@ Best one(const BoundModel &self, I32 indices, F32 values, std::optional<I32> blo
 }
 
 Routing routing_of(const BoundModel &self, const BoundModel &router, int64_t b, float slope, float mass,
-                   const BoundNeighbours *neighbours = nullptr) {
+                   const BoundNeighbours *neighbours = nullptr, const BoundSecondLook *look = nullptr) {
     const int64_t known = router.model().n_labels, there = self.model().n_blocks;
     expect(b >= 1 && known <= there, "the router must choose among the scorer's blocks");
     expect(there <= known + 1, "the scorer may have one block more than the router knows, that of the common labels");
     expect(!neighbours || (neighbours->view().rows->n_blocks == there && neighbours->view().n_labels == self.model().n_labels),
            "neighbours must stand in the scorer's blocks and have its labels");
-    return {router.model(), self.model(), b, slope, mass, neighbours ? &neighbours->view() : nullptr};
+    expect(!look || look->view().n_labels == self.model().n_labels, "the second look must know the scorer's labels");
+    return {router.model(), self.model(), b, slope, mass, neighbours ? &neighbours->view() : nullptr, look ? &look->view() : nullptr};
 }
 
 Best one_routed(const BoundModel &self, const BoundModel &router, I32 indices, F32 values, int64_t b, float slope,
-                float mass, int64_t k, const BoundNeighbours *neighbours) {
-    const Routing routing = routing_of(self, router, b, slope, mass, neighbours);
+                float mass, int64_t k, const BoundNeighbours *neighbours, const BoundSecondLook *look) {
+    const Routing routing = routing_of(self, router, b, slope, mass, neighbours, look);
     const RowView x = row_view(indices, values);
     return best_of(k, [&](int64_t *labels, float *scores) {
         routed_one(routing, x, k, Scratch::of_this_thread(), labels, scores);
@@ -239,26 +265,75 @@ Visited visit(const Routing &routing, const CsrView &X, int threads) {
     return out;
 }
 
+// All that routed rows bring with them to a scorer.
+class Sent {
+  public:
+    Sent(const Routing &routing, const CsrView &X, int threads) : visited_(visit(routing, X, threads)) {
+        if (routing.neighbours) {
+            const int64_t count = routing.neighbours->count;
+            rows_.resize(X.n_rows * count);
+            similarity_.resize(X.n_rows * count);
+            topk_batch(*routing.neighbours->rows, X, {visited_.blocks.data(), routing.width()}, count, threads, rows_.data(),
+                       similarity_.data());
+            nearest_ = {routing.neighbours, rows_.data(), similarity_.data()};
+        }
+        visits = routing.visits(visited_.blocks.data(), visited_.weights.data(), routing.neighbours ? &nearest_ : nullptr);
+    }
+    Sent(const Sent &) = delete;
+
+    Visits visits;
+
+  private:
+    Visited visited_;
+    std::vector<int64_t> rows_;
+    std::vector<float> similarity_;
+    Nearest nearest_{};
+};
+
 void topk_routed(const BoundModel &self, const BoundModel &router, I64 indptr, I32 indices, F32 data, int64_t b, float slope,
-                 float mass, Out2<int64_t> labels, Out2<float> scores, int threads, const BoundNeighbours *neighbours) {
+                 float mass, Out2<int64_t> labels, Out2<float> scores, int threads, const BoundNeighbours *neighbours,
+                 const BoundSecondLook *look) {
     nb::gil_scoped_release release;
     const CsrView X = csr_view(indptr, indices, data, 0);
     expect_results(X, labels, scores);
-    const Routing routing = routing_of(self, router, b, slope, mass, neighbours);
-    const Visited visited = visit(routing, X, threads);
-    std::vector<int64_t> rows;
-    std::vector<float> similarity;
-    Nearest nearest{routing.neighbours, nullptr, nullptr};
-    if (neighbours) {
-        const int64_t count = nearest.neighbours->count;
-        rows.resize(X.n_rows * count);
-        similarity.resize(X.n_rows * count);
-        topk_batch(*nearest.neighbours->rows, X, {visited.blocks.data(), routing.width()}, count, threads, rows.data(),
-                   similarity.data());
-        nearest = {nearest.neighbours, rows.data(), similarity.data()};
-    }
-    topk_batch(self.model(), X, routing.visits(visited.blocks.data(), visited.weights.data(), neighbours ? &nearest : nullptr),
-               static_cast<int64_t>(labels.shape(1)), threads, labels.data(), scores.data());
+    const Sent sent(routing_of(self, router, b, slope, mass, neighbours, look), X, threads);
+    topk_batch(self.model(), X, sent.visits, static_cast<int64_t>(labels.shape(1)), threads, labels.data(), scores.data());
+}
+
+// Scores of all candidates of each row: (indptr, labels, values).
+auto scored(const BoundModel &self, const CsrView &X, const Visits &visits, int threads) {
+    std::vector<int64_t> indptr(X.n_rows + 1, 0);
+    count_candidates(self.model(), visits, X.n_rows, threads, indptr.data() + 1);
+    std::partial_sum(indptr.begin(), indptr.end(), indptr.begin());
+    std::vector<int32_t> labels(indptr.back());
+    std::vector<float> values(indptr.back());
+    score_candidates(self.model(), X, visits, threads, indptr.data(), labels.data(), values.data());
+    return std::make_tuple(std::move(indptr), std::move(labels), std::move(values));
+}
+
+template <typename Score>
+auto scored_without_gil(Score &&score) {
+    auto found = [&] {
+        nb::gil_scoped_release release;
+        return score();
+    }();
+    return std::apply([](auto &&...part) { return std::make_tuple(to_numpy(std::move(part))...); }, std::move(found));
+}
+
+auto scores(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks blocks, int threads) {
+    return scored_without_gil([&] {
+        const CsrView X = csr_view(indptr, indices, data, 0);
+        return scored(self, X, self.visits(blocks, X.n_rows), threads);
+    });
+}
+
+auto scores_routed(const BoundModel &self, const BoundModel &router, I64 indptr, I32 indices, F32 data, int64_t b, float slope,
+                   float mass, int threads, const BoundNeighbours *neighbours, const BoundSecondLook *look) {
+    return scored_without_gil([&] {
+        const CsrView X = csr_view(indptr, indices, data, 0);
+        const Sent sent(routing_of(self, router, b, slope, mass, neighbours, look), X, threads);
+        return scored(self, X, sent.visits, threads);
+    });
 }
 
 // The visited blocks (rows x width, flat) and their weights.
@@ -280,22 +355,6 @@ auto candidates(const BoundModel &self, Blocks blocks, int threads) {
         count_candidates(self.model(), self.visits(blocks, n_rows), n_rows, threads, counts.data());
     }
     return to_numpy(std::move(counts));
-}
-
-void scores(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks blocks, std::optional<In2<float>> weights,
-            float slope, I64 out_indptr, Out1<int32_t> labels, Out1<float> values, int threads) {
-    nb::gil_scoped_release release;
-    const CsrView X = csr_view(indptr, indices, data, 0);
-    const CsrView out = csr_view(out_indptr, I32(labels), F32(values), 0);
-    expect(out.n_rows == X.n_rows, "out_indptr must have one entry per row of X, and one more");
-    Visits visits = self.visits(blocks, X.n_rows);
-    if (weights) {
-        expect(blocks && weights->shape(0) == blocks->shape(0) && weights->shape(1) == blocks->shape(1),
-               "weights must have the shape of blocks");
-        visits.weights = weights->data();
-        visits.slope = slope;
-    }
-    score_candidates(self.model(), X, visits, threads, out.indptr, labels.data(), values.data());
 }
 
 auto touched(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks blocks, int threads) {
@@ -424,21 +483,25 @@ void bind_predict(nb::module_ &m) {
              exact("buckets"), exact("rows"), exact("arena"), exact("scale").none(), "n_labels"_a, "bits"_a)
         .def("one", &one, exact("indices"), exact("values"), exact("blocks").none(), "k"_a)
         .def("one_routed", &one_routed, "router"_a, exact("indices"), exact("values"), "b"_a, "slope"_a,
-             "mass"_a, "k"_a, "neighbours"_a.none() = nb::none())
+             "mass"_a, "k"_a, "neighbours"_a.none() = nb::none(), "look"_a.none() = nb::none())
         .def("topk", &topk, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), exact("labels"),
              exact("scores"), "threads"_a)
         .def("topk_routed", &topk_routed, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a,
-             "slope"_a, "mass"_a, exact("labels"), exact("scores"), "threads"_a, "neighbours"_a.none() = nb::none())
+             "slope"_a, "mass"_a, exact("labels"), exact("scores"), "threads"_a, "neighbours"_a.none() = nb::none(),
+             "look"_a.none() = nb::none())
         .def("routes", &routes, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a, "slope"_a,
              "mass"_a, "threads"_a)
         .def("candidates", &candidates, exact("blocks").none(), "threads"_a)
-        .def("scores", &scores, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(),
-             exact("weights").none(), "slope"_a, exact("out_indptr"), exact("labels"), exact("values"), "threads"_a)
+        .def("scores", &scores, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), "threads"_a)
+        .def("scores_routed", &scores_routed, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a,
+             "slope"_a, "mass"_a, "threads"_a, "neighbours"_a.none() = nb::none(), "look"_a.none() = nb::none())
         .def("touched", &touched, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), "threads"_a);
     nb::class_<BoundNeighbours>(m, "Neighbours", "Training rows in the blocks of a model, and their labels.")
         .def(nb::init<nb::object, I64, I32, int64_t, int64_t, float>(), "rows"_a, exact("indptr"), exact("labels"),
              "n_labels"_a, "count"_a, "weight"_a)
         .def("gains", &BoundNeighbours::gains, exact("indptr"), exact("indices"), exact("data"), exact("nearest"), exact("similarity"));
+    nb::class_<BoundSecondLook>(m, "SecondLook", "A second look at the best labels of a row.")
+        .def(nb::init<F32, F32, int64_t>(), exact("curve"), exact("commonness"), "first"_a);
     m.def("largest_values", &largest_values, exact("indptr"), exact("indices"), exact("data"), "most"_a);
     m.def("pack_chunks", &pack, exact("indptr"), exact("indices"), exact("data"), exact("labels"), exact("ends"),
           "n_features"_a, "bits"_a, "threads"_a);

@@ -39,7 +39,8 @@ struct Nearest {
 // Where weights are given (n x width, positive), a label's score gains slope * log(sum of the weights of the visited blocks
 // that hold it); all blocks must then score a label alike. Without weights a label keeps its highest score.
 // With `common`, every row visits the last block of the model, and first: it scores labels that other blocks only name.
-// With `nearest`, labels of each row's neighbours gain a bonus; needs weights.
+// With `nearest`, labels of each row's neighbours gain a bonus; with `look`, the best labels are looked at again. Both need
+// weights.
 struct Visits {
     const int32_t *blocks;
     int64_t width;
@@ -47,6 +48,7 @@ struct Visits {
     float slope = 0;
     bool common = false;
     const Nearest *nearest = nullptr;
+    const SecondLook *look = nullptr;
 
     Visits row(int64_t i) const { return {blocks + i * width, width, weights + i * width, slope, common}; }
     const Bonuses *bonuses(int64_t i, const RowView &x, Bonuses &of_row) const {
@@ -287,7 +289,7 @@ inline void topk_one(const PackedModel &model, const RowView &x, const Visits &v
             named = model.named(scratch.common_scores.data());
         }
         scratch.weighed.start_row(model.n_labels, k, visits.slope, visits.total_weight(), named,
-                                  visits.bonuses(0, x, scratch.bonuses));
+                                  visits.bonuses(0, x, scratch.bonuses), visits.look);
         float *common_scores = scratch.common_scores.data();
         model.for_each_chunk(visits, 0, [&](int64_t c, BlockWeight weight) {
             const ChunkView chunk = model.chunk(c);
@@ -327,11 +329,13 @@ struct Routing {
     int64_t b;
     float slope, mass;
     const Neighbours *neighbours = nullptr; // their rows stand in the blocks of the model
+    const SecondLook *look = nullptr;
 
     bool common() const { return model.n_blocks > router.n_labels; }
     int64_t width() const { return b + common(); }
     Visits visits(const int32_t *blocks, const float *weights, const Nearest *nearest = nullptr) const {
-        return {blocks, width(), slope != 0 || common() || nearest ? weights : nullptr, slope, common(), nearest};
+        const bool weighed = slope != 0 || common() || nearest || look;
+        return {blocks, width(), weighed ? weights : nullptr, slope, common(), nearest, look};
     }
 
     void fill(const int64_t *best, const float *margins, int32_t *blocks, float *weights) const {
@@ -402,7 +406,8 @@ inline void score_candidates(const PackedModel &model, const CsrView &X, const V
     const auto by_label = [](const Scored &a, const Scored &b) { return a.label < b.label; };
     for_each_row(X.n_rows, threads, [&](int64_t i, Scratch &scratch) {
         if (visits.weights) {
-            scratch.weighed.start_row(model.n_labels, 0, visits.slope, visits.row(i).total_weight());
+            scratch.weighed.start_row(model.n_labels, 0, visits.slope, visits.row(i).total_weight(), {},
+                                      visits.bonuses(i, row_of(X, i), scratch.bonuses), visits.look);
             model.for_each_chunk(visits, i, [&](int64_t c, BlockWeight weight) {
                 const ChunkView chunk = model.chunk(c);
                 score_chunk(chunk, row_of(X, i), scratch);

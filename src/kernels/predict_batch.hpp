@@ -107,7 +107,7 @@ class BatchTopK {
                 // The chunks of the common labels come first, and so do their scores.
                 const NamedScores named = visits_.common ? model_.named(all_.data() + starts_[slot]) : NamedScores{};
                 scratch.weighed.start_row(model_.n_labels, k_, visits_.slope, visits_.row(i).total_weight(), named,
-                                          visits_.bonuses(i, row_of(X_, i), scratch.bonuses));
+                                          visits_.bonuses(i, row_of(X_, i), scratch.bonuses), visits_.look);
                 model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight weight) {
                     const ChunkView chunk = model_.chunk(c);
                     float *of_chunk = all_.data() + starts_[slot++];

@@ -9,6 +9,8 @@
 #include <limits>
 #include <vector>
 
+#include "second_look.hpp"
+
 // The widest vectors of the machine at hand, chosen when the module is loaded; elsewhere the portable code.
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
 #define BLOCKXMC_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -157,17 +159,22 @@ class Bonuses {
 // What a label has gained so far is a lower bound of its final score, and no label can gain more than slope * log(weight of
 // all blocks that it may be in: not those before the one it is first met in). One that falls short of the k best lower
 // bounds even so is passed over, as nearly all are.
+//
+// With a second look, the first few by this score gain what it gives them; all others move along with the last of these, and
+// so stay behind it in their old order.
 class WeighedLabels {
   public:
     // Of the candidates to come only the best k are wanted; 0: all of them.
     void start_row(int64_t n_labels, int64_t k, float slope, float total_weight, const NamedScores &named = {},
-                   const Bonuses *bonuses = nullptr) {
+                   const Bonuses *bonuses = nullptr, const SecondLook *look = nullptr) {
         bonuses_ = bonuses;
+        look_ = look;
         seen_.start_row(n_labels);
         if (static_cast<int64_t>(place_.size()) < n_labels) place_.resize(n_labels);
         found_.clear();
         bounds_.clear();
-        wanted_ = static_cast<size_t>(k);
+        asked_ = k;
+        wanted_ = static_cast<size_t>(look && k > 0 ? std::max(k, look->first) : k);
         named_ = named;
         slope_ = slope;
         total_weight_ = total_weight;
@@ -201,26 +208,17 @@ class WeighedLabels {
 
     // The best, as many as were wanted, padded with -1 / -inf.
     void best(int64_t *labels, float *scores) {
-        const auto k = static_cast<int64_t>(wanted_);
         // Where blocks list fewer than are wanted, labels that no visited block names come last.
         if (found_.size() < wanted_)
             for (int64_t j = 0; j < named_.size; ++j)
-                if (seen_.insert(named_.labels[j])) found_.push_back({named_.scores[j], 0, bonus_of(named_.labels[j]), named_.labels[j]});
-        heap_.clear();
-        for (const Weighed &item : found_) {
-            const bool full = static_cast<int64_t>(heap_.size()) == k;
-            if (full && item.score + item.bonus + most_gain_of(item.weight) < heap_[0].score) continue;
-            const Scored candidate{final_score(item), item.label};
-            if (!full) {
-                heap_.push_back(candidate);
-                std::push_heap(heap_.begin(), heap_.end(), better);
-            } else if (better(candidate, heap_[0])) {
-                replace_worst(heap_.data(), k, candidate);
-            }
-        }
-        std::sort_heap(heap_.begin(), heap_.end(), better);
+                if (seen_.insert(named_.labels[j])) {
+                    place_[named_.labels[j]] = static_cast<int32_t>(found_.size());
+                    found_.push_back({named_.scores[j], 0, bonus_of(named_.labels[j]), named_.labels[j]});
+                }
+        keep_first(wanted_);
+        if (look_) look_again(heap_.data(), static_cast<int64_t>(heap_.size()));
         const int64_t size = static_cast<int64_t>(heap_.size());
-        for (int64_t r = 0; r < k; ++r) {
+        for (int64_t r = 0; r < asked_; ++r) {
             labels[r] = r < size ? heap_[r].label : -1;
             scores[r] = r < size ? heap_[r].score : -infinity;
         }
@@ -228,10 +226,17 @@ class WeighedLabels {
 
     // All of them by ascending label.
     void all(int32_t *labels, float *scores) {
-        std::sort(found_.begin(), found_.end(), [](const Weighed &a, const Weighed &b) { return a.label < b.label; });
-        for (size_t j = 0; j < found_.size(); ++j) {
-            labels[j] = found_[j].label;
-            scores[j] = final_score(found_[j]);
+        if (look_) {
+            keep_first(found_.size());
+            look_again(heap_.data(), static_cast<int64_t>(heap_.size()));
+        } else {
+            heap_.clear();
+            for (const Weighed &item : found_) heap_.push_back({final_score(item), item.label});
+        }
+        std::sort(heap_.begin(), heap_.end(), [](const Scored &a, const Scored &b) { return a.label < b.label; });
+        for (size_t j = 0; j < heap_.size(); ++j) {
+            labels[j] = heap_[j].label;
+            scores[j] = heap_[j].score;
         }
     }
 
@@ -253,6 +258,36 @@ class WeighedLabels {
         std::memcpy(&bits, &weight, sizeof bits);
         return slope_ * (0.69314718f * (static_cast<float>(bits) * 0x1p-23f - 126.9f)) + 1e-5f;
     }
+    // heap_ holds the best of those found by score, best first.
+    void keep_first(size_t most) {
+        heap_.clear();
+        for (const Weighed &item : found_) {
+            const bool full = heap_.size() == most;
+            if (item.score + item.bonus + most_gain_of(item.weight) < (full ? heap_[0].score : threshold_)) continue;
+            const Scored candidate{final_score(item), item.label};
+            if (!full) {
+                heap_.push_back(candidate);
+                std::push_heap(heap_.begin(), heap_.end(), better);
+            } else if (better(candidate, heap_[0])) {
+                replace_worst(heap_.data(), static_cast<int64_t>(most), candidate);
+            }
+        }
+        std::sort_heap(heap_.begin(), heap_.end(), better);
+    }
+    // items[0..n) are the best by score, best first, and are put in order anew.
+    void look_again(Scored *items, int64_t n) const {
+        const int64_t first = std::min(n, look_->first);
+        if (first == 0) return;
+        const float last = items[first - 1].score;
+        float least = infinity;
+        for (int64_t j = 0; j < first; ++j) {
+            const Weighed &item = found_[place_[items[j].label]];
+            items[j].score += look_->gain(item.score, std::log(item.weight), item.bonus, item.label);
+            least = std::min(least, items[j].score);
+        }
+        for (int64_t j = first; j < n; ++j) items[j].score += least - last;
+        std::sort(items, items + n, better);
+    }
     float final_score(const Weighed &item) const { return item.score + gain_of(item.weight) + item.bonus; }
 
     // bounds_ is a min-heap of the best lower bounds of different labels; once there are k, the k-th best final score is no
@@ -271,13 +306,15 @@ class WeighedLabels {
     }
 
     const Bonuses *bonuses_ = nullptr;
+    const SecondLook *look_ = nullptr;
     SeenLabels seen_;
     std::vector<int32_t> place_;
     std::vector<Weighed> found_;
     std::vector<Scored> heap_;
     std::vector<float> bounds_;
     NamedScores named_;
-    size_t wanted_ = 0;
+    size_t wanted_ = 0; // while candidates come; no fewer than are asked for in the end
+    int64_t asked_ = 0;
     float slope_ = 0, total_weight_ = 0, most_ = 0, threshold_ = 0;
 };
 

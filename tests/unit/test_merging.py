@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.preprocessing import normalize
 
 from blockxmc import BlockwiseClassifier, merging, metrics, shared_fit
-from blockxmc.merging import Mix, rarity_of
+from blockxmc.merging import Mix
 from blockxmc.neighbours import Neighbours
 from blockxmc.shared import MEAN_PRUNE
 
@@ -18,7 +18,7 @@ def test_mixes_that_rank_alike_count_alike(monkeypatch):
     X, Y = blocky(n=400, n_labels=30)
     blocks = replace(BlockwiseClassifier(n_blocks=5, route=2).fit(X, Y).blocks_, calibration=None)
     monkeypatch.setattr(merging._Candidates, "precision", lambda seen, mix: np.full(3, 0.5))
-    mix = merging.fit_mix(blocks, blocks.scorer, rarity_of(Y), X, Y, 1)
+    mix, _ = merging.fit_merging(blocks, blocks.scorer, Y, X, Y, 1)
     assert mix.slope == pytest.approx(np.mean(merging.SLOPES))
     assert mix.stretch == pytest.approx(np.mean(merging.STRETCHES))
     assert mix.likeness == pytest.approx(np.mean(merging.LIKENESSES))
@@ -51,14 +51,14 @@ def test_rows_whose_rare_labels_are_held_back_ask_for_stretch():
     right = np.tile(np.array([[True, False], [False, True]]), (50, 1))
     rarity = np.tile(np.array([[1.0, 0.1]], np.float32), (100, 1))
     nothing = np.zeros_like(margin)
-    seen = merging._Candidates(merging._Terms(margin, rarity, nothing, nothing, nothing), right)
+    seen = merging._Candidates(merging._Terms(margin, rarity, nothing, nothing, nothing, nothing), right)
     assert seen.precision(Mix(stretch=2.0))[0] > seen.precision(Mix())[0]
     assert merging._mix(seen).stretch > 0.5
 
 
 def test_precision_of_a_mix_is_that_of_its_ranking():
     rng = np.random.default_rng(0)
-    parts = [rng.random((40, 7), np.float32) for _ in range(5)]
+    parts = [rng.random((40, 7), np.float32) for _ in range(6)]
     terms = merging._Terms(*parts)
     right = rng.random((40, 7)) < 0.3
     mix = Mix(0.4, 1.2, 0.6, 0.8)
@@ -77,7 +77,8 @@ def test_neighbours_count_unless_they_mislead(monkeypatch, lost, expected):
     blocks = replace(blocks, neighbours=Neighbours.pack(X, Y, np.arange(400) % 5, blocks.scorer.n_blocks, count=3))
     precision = lambda seen, mix: np.full(3, 0.5 - lost * (mix.nearest > 0))  # noqa: E731
     monkeypatch.setattr(merging._Candidates, "precision", precision)
-    assert merging.fit_mix(blocks, blocks.scorer, rarity_of(Y), X, Y, 1).nearest == expected
+    mix, _ = merging.fit_merging(blocks, blocks.scorer, Y, X, Y, 1)
+    assert mix.nearest == expected
 
 
 @pytest.mark.parametrize(

@@ -239,13 +239,13 @@ def test_rows_left_out_visit_nothing():
 def test_held_out_rows_teach_no_label_before_merging(monkeypatch):
     X, Y = blocky(n=600, n_labels=20)
     seen = []
-    fit_mix = shared_fit.fit_mix
+    fit_merging = shared_fit.fit_merging
 
-    def spy(blocks, means, rarity, new_X, new_Y, threads):
+    def spy(blocks, means, counted, new_X, new_Y, threads):
         seen.append((blocks.scorer, new_X, blocks.neighbours))
-        return fit_mix(blocks, means, rarity, new_X, new_Y, threads)
+        return fit_merging(blocks, means, counted, new_X, new_Y, threads)
 
-    monkeypatch.setattr(shared_fit, "fit_mix", spy)
+    monkeypatch.setattr(shared_fit, "fit_merging", spy)
     monkeypatch.setattr(merging, "_mix", lambda candidates, nearest=0.0: Mix(nearest=nearest))
     monkeypatch.setattr(shared_fit, "LEAST", 20)
     clf = BlockwiseClassifier(n_blocks=3).fit(X, Y)
