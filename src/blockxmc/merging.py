@@ -34,10 +34,12 @@ LIKENESSES = (0.0, 0.5, 1.0)
 MIDDLE_SLOPE, LOOKED_AT = 0.2, 32
 # A difference in mean P@k (0..1) is taken for chance below this over the root of the number of rows.
 NOISE = 0.05
+# Neighbours mislead where they make rows worse by so many standard errors.
+CLEARLY = 2.0
 # Shares of the router's probability at which a row may stop to visit blocks.
 MASSES = (0.5, 0.6, 0.7, 0.8)
 # Scored candidates that a curve with two parameters needs at most.
-CALIBRATION_PAIRS = 500_000
+CALIBRATION_PAIRS = 200_000
 # Where nothing is held out, a margin of 0 means even odds.
 UNCALIBRATED = (2.0, 0.0)
 
@@ -85,8 +87,8 @@ def _fit_mix(seen: _Candidates, *, with_neighbours: bool) -> Mix:
         return _mix(seen)
     # Neighbours count as much as margins do, or where they clearly mislead not at all: there is little in between.
     mix = _mix(seen, nearest=1.0)
-    without = replace(mix, nearest=0.0)
-    misled = seen.precision(mix).mean() < seen.precision(without).mean() - 2 * _chance(len(seen.right))
+    change = (seen.hits(mix) - seen.hits(replace(mix, nearest=0.0))).mean(axis=1)
+    misled = change.mean() < -CLEARLY * change.std() / np.sqrt(change.size)
     return _mix(seen) if misled else mix
 
 
@@ -201,10 +203,14 @@ class _Candidates:
         seen = np.stack([terms.own(mix), terms.block, np.float32(mix.nearest) * terms.nearest, terms.commonness], -1)
         return SecondLook.fit(seen, np.where(_listed(scores), scores, -np.inf), self.right, commonness)
 
-    def precision(self, mix: Mix) -> NDArray[np.float64]:
-        """P@1, P@3 and P@5 if scores are made up like this."""
+    def hits(self, mix: Mix) -> NDArray[np.float64]:
+        """P@1, P@3 and P@5 of each row if scores are made up like this."""
         right = np.take_along_axis(self.right, np.argsort(-self.terms.scores(mix), axis=1)[:, :5], axis=1)
-        return np.array([right[:, :k].sum() / (k * len(right)) for k in (1, 3, 5)])
+        return np.stack([right[:, :k].sum(axis=1) / k for k in (1, 3, 5)], axis=1)
+
+    def precision(self, mix: Mix) -> NDArray[np.float64]:
+        """P@1, P@3 and P@5 of all rows."""
+        return np.asarray(self.hits(mix).mean(axis=0))
 
 
 def _listed(scores: F32) -> NDArray[np.bool_]:

@@ -70,13 +70,15 @@ def test_precision_of_a_mix_is_that_of_its_ranking():
     np.testing.assert_allclose(found, expected)
 
 
-@pytest.mark.parametrize(("lost", "expected"), [(0.001, 1.0), (0.2, 0.0)])
+@pytest.mark.parametrize(("lost", "expected"), [(-0.1, 1.0), (0.019, 1.0), (0.021, 0.0), (0.2, 0.0)])
 def test_neighbours_count_unless_they_mislead(monkeypatch, lost, expected):
     X, Y = blocky(n=400, n_labels=30)
     blocks = replace(BlockwiseClassifier(n_blocks=5, route=2, n_neighbors=3).fit(X, Y).blocks_, calibration=None)
     blocks = replace(blocks, neighbours=Neighbours.pack(X, Y, np.arange(400) % 5, blocks.scorer.n_blocks, count=3))
-    precision = lambda seen, mix: np.full(3, 0.5 - lost * (mix.nearest > 0))  # noqa: E731
-    monkeypatch.setattr(merging._Candidates, "precision", precision)
+    # Every second row gains as much as the next one loses, and a little is lost on top.
+    swing = np.where(np.arange(400) % 2, 0.2, -0.2)[:, None]
+    hits = lambda seen, mix: np.full((400, 3), 0.5) + (swing - lost) * (mix.nearest > 0)  # noqa: E731
+    monkeypatch.setattr(merging._Candidates, "hits", hits)
     mix, _ = merging.fit_merging(blocks, blocks.scorer, Y, X, Y, 1)
     assert mix.nearest == expected
 
