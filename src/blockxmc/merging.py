@@ -22,7 +22,6 @@ from sklearn.linear_model import LogisticRegression
 
 from blockxmc._matrix import flat_positions
 from blockxmc.blocks import Blocks
-from blockxmc.metrics import precision_at_k
 from blockxmc.scoring import Scorer
 from blockxmc.second_look import SecondLook, commonness_of
 from blockxmc.weights import F32, LinearWeights
@@ -37,7 +36,7 @@ NOISE = 0.05
 # Neighbours mislead where they make rows worse by so many standard errors.
 CLEARLY = 2.0
 # Shares of the router's probability at which a row may stop to visit blocks.
-MASSES = (0.5, 0.6, 0.7, 0.8)
+MASSES = (0.5, 0.6, 0.7, 0.8, 0.9)
 # Scored candidates that a curve with two parameters needs at most.
 CALIBRATION_PAIRS = 200_000
 # Where nothing is held out, a margin of 0 means even odds.
@@ -88,17 +87,23 @@ def _fit_mix(seen: _Candidates, *, with_neighbours: bool) -> Mix:
     # Neighbours count as much as margins do, or where they clearly mislead not at all: there is little in between.
     mix = _mix(seen, nearest=1.0)
     change = (seen.hits(mix) - seen.hits(replace(mix, nearest=0.0))).mean(axis=1)
-    misled = change.mean() < -CLEARLY * change.std() / np.sqrt(change.size)
+    misled = change.mean() < -CLEARLY * _standard_error(change)
     return _mix(seen) if misled else mix
 
 
 def enough_mass(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> float:
-    """The least share of the router's probability that ranks the labels of new rows as well as any, but for chance."""
-    precision = []
+    """The least share of the router's probability that ranks the labels of new rows as well as any.
+
+    As well: worse by no more than one standard error of the difference.
+    """
+    hits = []
     for mass in MASSES:
         labels, _ = replace(blocks, mass=mass).topk(X, 5, threads)
-        precision.append(np.mean([precision_at_k(Y, labels, k) for k in (1, 3, 5)]))
-    good = np.array(precision) >= max(precision) - _chance(X.shape[0]) / 2
+        rows = np.repeat(np.arange(X.shape[0]), labels.shape[1])
+        right = _is_right(Y, rows, np.maximum(labels, 0).ravel()).reshape(labels.shape) & (labels >= 0)
+        hits.append(_hits(right).mean(axis=1))
+    lost = max(hits, key=np.mean) - np.array(hits)
+    good = lost.mean(axis=1) <= _standard_error(lost)
     return MASSES[int(good.argmax())]
 
 
@@ -206,11 +211,21 @@ class _Candidates:
     def hits(self, mix: Mix) -> NDArray[np.float64]:
         """P@1, P@3 and P@5 of each row if scores are made up like this."""
         right = np.take_along_axis(self.right, np.argsort(-self.terms.scores(mix), axis=1)[:, :5], axis=1)
-        return np.stack([right[:, :k].sum(axis=1) / k for k in (1, 3, 5)], axis=1)
+        return _hits(right)
 
     def precision(self, mix: Mix) -> NDArray[np.float64]:
         """P@1, P@3 and P@5 of all rows."""
         return np.asarray(self.hits(mix).mean(axis=0))
+
+
+def _hits(right: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """P@1, P@3 and P@5 of each row, of whose best five ``right`` says which are its labels."""
+    return np.stack([right[:, :k].sum(axis=1) / k for k in (1, 3, 5)], axis=1)
+
+
+def _standard_error(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of the mean along the last axis."""
+    return np.asarray(values.std(axis=-1) / np.sqrt(values.shape[-1]))
 
 
 def _listed(scores: F32) -> NDArray[np.bool_]:

@@ -436,7 +436,6 @@ void dense_topk(In2<float> scores, I32 label_ids, Out2<int64_t> labels, Out2<flo
     for (int64_t i = 0; i < n_rows; ++i) {
         const int64_t size = keep_best(scores.data() + i * width, label_ids.data(), width,
                                        static_cast<int64_t>(heap.size()), heap.data());
-        std::sort_heap(heap.begin(), heap.begin() + size, better);
         runs = {{heap.data(), heap.data() + size}};
         merge_runs(runs, k, 0, unused, labels.data() + i * k, best.data() + i * k);
     }

@@ -272,7 +272,6 @@ inline int64_t best_of_chunk(const ChunkView &chunk, const RowView &x, int64_t k
     score_chunk(chunk, x, scratch);
     const float below = std::nextafter(enough, -std::numeric_limits<float>::infinity());
     const int64_t size = keep_best(scratch.scores.data(), chunk.labels, chunk.n_labels, k, out, below);
-    std::sort_heap(out, out + size, better);
     if (size == k && k < max_chunk_labels) enough = std::max(enough, out[k - 1].score); // k may stand for more than fit
     return size;
 }

@@ -39,13 +39,20 @@ inline void replace_worst(Scored *heap, int64_t size, Scored item) {
     heap[at] = item;
 }
 
-// Keeps the k best of scores[0..n) in heap, and returns how many there are. Labels ascend, so that a later score equal
-// to the worst kept one never displaces it, and one strict comparison per score is enough. Only scores above `threshold`
-// are kept; -inf and NaN never are.
+// Puts `item` behind those of best[0..size) that are as good (best first, room for one more), and moves the others on.
+inline void insert_sorted(Scored *best, int64_t size, Scored item) {
+    for (; size > 0 && best[size - 1].score < item.score; --size) best[size] = best[size - 1];
+    best[size] = item;
+}
+
+// Keeps the k best of scores[0..n), best first, and returns how many there are. Labels ascend, so that a later score equal to
+// the worst kept one never displaces it, and one strict comparison per score is enough. Only scores above `threshold` are
+// kept; -inf and NaN never are.
 BLOCKXMC_SIMD static int64_t keep_best(const float *__restrict scores, const int32_t *__restrict labels, int64_t n,
-                                       int64_t k, Scored *__restrict heap,
+                                       int64_t k, Scored *__restrict best,
                                        float threshold = -std::numeric_limits<float>::infinity()) {
     constexpr int64_t group = 64;
+    const bool few = k <= 32; // a short list is kept in order faster than a heap
     int64_t size = 0;
     for (int64_t start = 0; start < n; start += group) {
         const int64_t stop = std::min(start + group, n);
@@ -57,15 +64,22 @@ BLOCKXMC_SIMD static int64_t keep_best(const float *__restrict scores, const int
         for (int64_t j = start; j < stop; ++j) {
             if (!(scores[j] > threshold)) continue;
             const Scored item{scores[j], labels[j]};
-            if (size == k) {
-                replace_worst(heap, k, item);
-            } else {
-                heap[size++] = item;
-                std::push_heap(heap, heap + size, better);
+            if (few) {
+                size += size < k;
+                insert_sorted(best, size - 1, item);
+                if (size == k) threshold = best[k - 1].score;
+                continue;
             }
-            if (size == k) threshold = heap[0].score;
+            if (size == k) {
+                replace_worst(best, k, item);
+            } else {
+                best[size++] = item;
+                std::push_heap(best, best + size, better);
+            }
+            if (size == k) threshold = best[0].score;
         }
     }
+    if (!few) std::sort_heap(best, best + size, better);
     return size;
 }
 

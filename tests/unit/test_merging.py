@@ -84,14 +84,22 @@ def test_neighbours_count_unless_they_mislead(monkeypatch, lost, expected):
 
 
 @pytest.mark.parametrize(
-    ("precision", "expected"),
-    [((0.4, 0.5, 0.6, 0.7), 0.8), ((0.6999, 0.7, 0.7, 0.7), 0.5), ((0.2, 0.7, 0.69, 0.7), 0.6)],
+    ("right", "expected"),
+    [((0.4, 0.5, 0.6, 0.7, 0.8), 0.9), ((0.695, 0.7, 0.7, 0.7, 0.7), 0.5), ((0.2, 0.7, 0.69, 0.7, 0.6), 0.6)],
 )
-def test_rows_visit_no_more_blocks_than_help(monkeypatch, precision, expected):
-    X, Y = blocky(n=400, n_labels=30)
-    blocks = BlockwiseClassifier(n_blocks=5).fit(X, Y).blocks_
-    found = iter(np.repeat(precision, 3))
-    monkeypatch.setattr(merging, "precision_at_k", lambda Y, labels, k: next(found))
+def test_rows_visit_no_more_blocks_than_help(monkeypatch, right, expected):
+    """So many of a hundred rows have a right label first, others than at other shares in every tenth row."""
+    X, Y = blocky(n=100, n_labels=30)
+    Y = sparse.csr_array(np.tile(np.arange(30) == 7, (100, 1)))
+    blocks = BlockwiseClassifier(n_blocks=5).fit(*blocky(n=400, n_labels=30)).blocks_
+
+    def topk(self, X, k, threads):
+        number = merging.MASSES.index(self.mass)
+        labels = np.where(np.arange(100) < 100 * right[number] - 10, 7, 3)
+        labels[90:] = np.where(np.arange(10) % 2 == number % 2, 7, 3)
+        return np.column_stack([labels, np.full((100, 4), -1)]), None
+
+    monkeypatch.setattr(merging.Blocks, "topk", topk)
     assert merging.enough_mass(blocks, X, Y, 1) == expected
 
 
