@@ -85,7 +85,7 @@ def test_neighbours_count_unless_they_mislead(monkeypatch, lost, expected):
 
 @pytest.mark.parametrize(
     ("right", "expected"),
-    [((0.4, 0.5, 0.6, 0.7, 0.8), 0.9), ((0.695, 0.7, 0.7, 0.7, 0.7), 0.5), ((0.2, 0.7, 0.69, 0.7, 0.6), 0.6)],
+    [((0.5, 0.6, 0.7, 0.8), 0.9), ((0.695, 0.7, 0.7, 0.7), 0.6), ((0.2, 0.7, 0.69, 0.7), 0.7)],
 )
 def test_rows_visit_no_more_blocks_than_help(monkeypatch, right, expected):
     """So many of a hundred rows have a right label first, others than at other shares in every tenth row."""
