@@ -38,8 +38,8 @@ CLEARLY = 2.0
 # Shares of the router's probability at which a row may stop to visit blocks. Lower ones save little and lose something on
 # most data, which few held-out rows do not always show.
 MASSES = (0.6, 0.7, 0.8, 0.9)
-# Scored candidates that a curve with two parameters needs at most.
-CALIBRATION_PAIRS = 200_000
+# Labels of a row, the best, that show what a score means.
+CALIBRATED = 10
 # Where nothing is held out, a margin of 0 means even odds.
 UNCALIBRATED = (2.0, 0.0)
 
@@ -109,15 +109,16 @@ def enough_mass(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, thread
 
 
 def fit_calibration(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> tuple[float, float]:
-    """Scale and shift of the logistic curve from a candidate's score to the chance that it is right, for new rows."""
-    found = replace(blocks, calibration=None).scores(X, threads)
-    rows = np.repeat(np.arange(Y.shape[0]), np.diff(found.indptr))[:CALIBRATION_PAIRS]
-    scores = found.data[:CALIBRATION_PAIRS]
-    right = _is_right(Y, rows, found.indices[:CALIBRATION_PAIRS])
-    near = _listed(scores)
-    if right[near].all() or not right[near].any():
+    """Scale and shift of the logistic curve from a label's score to the chance that it is right, for new rows.
+
+    It is fitted to the first labels of each row: those that are answers, and near enough to the line between yes and no.
+    """
+    labels, scores = replace(blocks, calibration=None).topk(X, min(CALIBRATED, Y.shape[1]), threads)
+    rows, places = np.nonzero((labels >= 0) & _listed(scores))
+    right = _is_right(Y, rows, labels[rows, places])
+    if right.all() or not right.any():
         return UNCALIBRATED
-    curve = LogisticRegression(C=1e6).fit(scores[near, None].astype(np.float64), right[near])
+    curve = LogisticRegression(C=1e6).fit(scores[rows, places, None].astype(np.float64), right)
     return float(max(curve.coef_[0, 0], 1e-3)), float(curve.intercept_[0])
 
 

@@ -21,6 +21,7 @@ from blockxmc.learners._learner import Learner
 from blockxmc.merging import UNCALIBRATED, Mix, enough_mass, fit_calibration, fit_merging, mixed, rarity_of
 from blockxmc.neighbours import USUAL_NEIGHBOURS, Neighbours
 from blockxmc.partition import Partitioner
+from blockxmc.partition.ranking import Ranking
 from blockxmc.progress import Reporter
 from blockxmc.routing import assess_routing
 from blockxmc.shared import (
@@ -112,7 +113,8 @@ def fit_shared(
             cost["lost_to_rounding"] = _lost_to_rounding(blocks, trained, clusters, *new, threads)
         del means, trained  # large models do not fit into memory many times over
     blocks = replace(blocks, calibration=fit_calibration(blocks, *new, threads))
-    cost["candidate_recall"] = _recall(blocks, *new, clusters, threads)
+    # A block lists the labels of its own rows: with those of the held-out rows they would find more than new rows do.
+    cost["candidate_recall"] = _recall(blocks, *new, clusters_without(partition, Y, held_out, threads), threads)
     cost["router_accuracy"] = float((routed[rows, 0] == assignment[rows]).mean())
 
     labels = robbed_labels(Y, held_out)
@@ -152,6 +154,16 @@ def held_out_rows(n: int, seed: int) -> NDArray[np.bool_]:
         size = min(max(n // SHARE, min(n // 5, LEAST)), MOST)
         out[np.random.default_rng(seed).permutation(n)[:size]] = True
     return out
+
+
+def clusters_without(
+    partition: Partitioner, Y: sparse.csr_array, held_out: NDArray[np.bool_], threads: int
+) -> list[NDArray[np.int64]]:
+    """The label clusters as they would be without the held-out rows."""
+    shown = sparse.csr_array(Y[~held_out])
+    ranking = Ranking.of(shown, partition.assignment_[~held_out], partition.n_blocks_, threads=threads)
+    lists = ranking.clusters(partition.lam_ * (1 - held_out.mean()), partition.objective)[0].sorted_lists()
+    return cover_all_labels(shown, partition.assignment_[~held_out], lists)
 
 
 def robbed_labels(Y: sparse.csr_array, held_out: NDArray[np.bool_]) -> NDArray[np.intp]:

@@ -27,6 +27,8 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
 from blockxmc.learners.sklearn_adapter import as_learner
 from blockxmc.merging import Mix
+from blockxmc.partition import Partitioner
+from blockxmc.partition.ranking import Ranking
 from blockxmc.progress import Reporter
 from blockxmc.scoring import Routed, Scorer
 from blockxmc.shared import common_labels, cover_all_labels, pack_shared, train_shared, visits_of, with_labels
@@ -260,6 +262,32 @@ def test_held_out_rows_teach_no_label_before_merging(monkeypatch):
     assert kept.size
     before = seen[0][0].scores(X, None).toarray()[:, kept]
     assert_array_equal(clf.blocks_.scorer.scores(X, None).toarray()[:, kept], before)
+
+
+def test_the_recall_that_is_promised_counts_no_label_that_only_held_out_rows_brought_in():
+    """Labels of a few rows each, which no feature tells: a held-out row finds its label where it put it itself."""
+    rng = np.random.default_rng(0)
+    Y = sparse.csr_array(
+        (np.ones(4000, np.float32), rng.integers(1500, size=4000), np.arange(4001)), shape=(4000, 1500)
+    )
+    X = sparse.csr_array(sparse.random(4000, 300, 0.05, rng=rng, dtype=np.float32))
+    clf = BlockwiseClassifier(n_blocks=30, route=4, base=DiSMEC(tol=1.0)).fit(X, Y)
+    held_out = shared_fit.held_out_rows(4000, 0)
+    visited = clf.blocks_.visited(X[held_out], 1)[:, -4:]
+    found = metrics.candidate_recall(Y[held_out], (visited, clf.blocks_.scorer.label_clusters))
+    assert clf.cost_["candidate_recall"] < found - 0.05
+
+
+def test_clusters_without_some_rows_are_those_of_the_others():
+    X, Y = blocky(n=400, n_labels=30)
+    partition = Partitioner(4, lam=1.0, init="labels", random_state=0).fit(X, Y)
+    held_out = np.arange(400) % 4 == 0
+    found = shared_fit.clusters_without(partition, Y, held_out, 1)
+    own = Ranking.of(Y[~held_out], partition.assignment_[~held_out], partition.n_blocks_)
+    expected = own.clusters(0.75, "quadratic")[0].sorted_lists()
+    for block, (labels, wanted) in enumerate(zip(found, expected, strict=True)):
+        assert set(wanted) <= set(labels), block
+    assert_array_equal(np.unique(np.concatenate(found)), np.unique(Y[~held_out].indices))
 
 
 def robbed(Y, held_out):
