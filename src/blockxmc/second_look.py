@@ -57,7 +57,7 @@ class SecondLook:
 
     curve: F32
     commonness: F32  # of each label
-    first: int = FIRST
+    first: int
 
     @classmethod
     def fit(cls, terms: F32, scores: F32, right: NDArray[np.bool_], commonness: F32) -> Self | None:
@@ -87,7 +87,7 @@ class SecondLook:
         linear, squares = linear / spread, squares / of_products / (spread[PRODUCTS[0]] * spread[PRODUCTS[1]])
         np.subtract.at(linear, PRODUCTS[0], squares * centre[PRODUCTS[1]])
         np.subtract.at(linear, PRODUCTS[1], squares * centre[PRODUCTS[0]])
-        return cls(np.concatenate([low, high, linear, squares]).astype(np.float32), commonness)
+        return cls(np.concatenate([low, high, linear, squares]).astype(np.float32), commonness, FIRST)
 
     @cached_property
     def kernel(self) -> _kernels.SecondLook:
