@@ -130,3 +130,16 @@ def test_models_of_format_2_have_no_neighbours(tmp_path):
     path = saved(tmp_path, model)
     tamper(path, as_before)
     assert same(blockxmc.load(path).predict_topk(X, 5), model.predict_topk(X, 5))
+
+
+def test_models_of_format_3_look_once(tmp_path):
+    X, Y = blocky()
+    model = BlockwiseClassifier(n_blocks=4, n_neighbors=3, n_jobs=1).fit(X, Y)
+
+    def as_before(manifest):
+        manifest["format_version"] = 3
+        del manifest["state"]["blocks"]["look"]
+
+    path = saved(tmp_path, model)
+    tamper(path, as_before)
+    assert same(blockxmc.load(path).predict_topk(X, 5), model.predict_topk(X, 5))
