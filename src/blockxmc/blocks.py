@@ -152,7 +152,8 @@ class Blocks:
         # cost in the full model what it costs here.
         full = touched / max(candidates, 1e-12) * n_labels
         touched += 0.0 if self.router.scorer is None else self.router.scorer.touched(X, None)
-        touched += 0.0 if self.neighbours is None else self.neighbours.rows.touched(X, visited)
+        if self.neighbours is not None:
+            touched += self.neighbours.rows.touched(self.neighbours.compared(X, threads), visited)
         return {
             "candidates": candidates,
             "products": products,

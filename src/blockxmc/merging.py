@@ -33,11 +33,11 @@ LIKENESSES = (0.0, 0.5, 1.0)
 MIDDLE_SLOPE, LOOKED_AT = 0.2, 32
 # A difference in mean P@k (0..1) is taken for chance below this over the root of the number of rows.
 NOISE = 0.05
-# Neighbours mislead where they make rows worse by so many standard errors.
+# What is usual is left only for what makes held-out rows better by so many standard errors: they tell what is worth a
+# little apart by chance.
 CLEARLY = 2.0
-# Shares of the router's probability at which a row may stop to visit blocks. Lower ones save little and lose something on
-# most data, which few held-out rows do not always show.
-MASSES = (0.6, 0.7, 0.8, 0.9)
+# Shares of the router's probability at which a row may stop to visit blocks.
+MASSES = (0.5, 0.6, 0.7, 0.8, 0.9)
 # Labels of a row, the best, that show what a score means.
 CALIBRATED = 10
 # Where nothing is held out, a margin of 0 means even odds.
@@ -87,25 +87,20 @@ def _fit_mix(seen: _Candidates, *, with_neighbours: bool) -> Mix:
         return _mix(seen)
     # Neighbours count as much as margins do, or where they clearly mislead not at all: there is little in between.
     mix = _mix(seen, nearest=1.0)
-    change = (seen.hits(mix) - seen.hits(replace(mix, nearest=0.0))).mean(axis=1)
-    misled = change.mean() < -CLEARLY * _standard_error(change)
-    return _mix(seen) if misled else mix
+    with_them, without = (seen.hits(each).mean(axis=1) for each in (mix, replace(mix, nearest=0.0)))
+    return _mix(seen) if _clearly_better(without, with_them) else mix
 
 
 def enough_mass(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> float:
-    """The least share of the router's probability that ranks the labels of new rows as well as any.
-
-    As well: worse by no more than one standard error of the difference.
-    """
-    hits = []
-    for mass in MASSES:
+    """The share of the router's probability that ranks the labels of new rows best; that of ``blocks`` if hardly better."""
+    hits = {}
+    for mass in {*MASSES, blocks.mass}:
         labels, _ = replace(blocks, mass=mass).topk(X, 5, threads)
         rows = np.repeat(np.arange(X.shape[0]), labels.shape[1])
         right = _is_right(Y, rows, np.maximum(labels, 0).ravel()).reshape(labels.shape) & (labels >= 0)
-        hits.append(_hits(right).mean(axis=1))
-    lost = max(hits, key=np.mean) - np.array(hits)
-    good = lost.mean(axis=1) <= _standard_error(lost)
-    return MASSES[int(good.argmax())]
+        hits[mass] = _hits(right).mean(axis=1)
+    best = max(sorted(hits), key=lambda mass: hits[mass].mean())
+    return best if _clearly_better(hits[best], hits[blocks.mass]) else blocks.mass
 
 
 def fit_calibration(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> tuple[float, float]:
@@ -225,9 +220,10 @@ def _hits(right: NDArray[np.bool_]) -> NDArray[np.float64]:
     return np.stack([right[:, :k].sum(axis=1) / k for k in (1, 3, 5)], axis=1)
 
 
-def _standard_error(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of the mean along the last axis."""
-    return np.asarray(values.std(axis=-1) / np.sqrt(values.shape[-1]))
+def _clearly_better(some: NDArray[np.float64], others: NDArray[np.float64]) -> bool:
+    """Whether rows are served better by some answers than by others, by more than chance."""
+    change = some - others
+    return bool(change.mean() > CLEARLY * change.std() / np.sqrt(change.size))
 
 
 def _listed(scores: F32) -> NDArray[np.bool_]:

@@ -52,8 +52,8 @@ class BlockwiseClassifier(BlocksEstimator):
         the block's rows), ``"global"`` (one vector per label, trained on all rows; blocks only choose candidates) or
         ``"auto"`` (shared for one-vs-all bases, else per-block).
     route : number of blocks a row visits; or, with shared weights, a number below 1: the share of the router's
-        probability at which a row stops, 16 blocks at most; or ``"auto"``: with shared weights the least share, from 0.6
-        to 0.9, that ranks held-out rows as well as any, else 1 block.
+        probability at which a row stops, 16 blocks at most; or ``"auto"``: with shared weights a share of 0.7, or
+        one from 0.5 to 0.9 that clearly ranks held-out rows better, else 1 block.
     n_neighbors : with shared weights, the number of training rows most like a row, in the blocks it visits, whose labels
         gain, unless held-out rows say that this misleads; the model then keeps the 24 largest features of every training
         row. 0: none, and a smaller and faster model; ``"auto"``: 10 where the base is linear.

@@ -24,8 +24,10 @@ from blockxmc.scoring import PackedScorer, Scorer
 
 # Neighbours that are asked where nothing else is said: fewer are a matter of chance, more are less alike.
 USUAL_NEIGHBOURS = 10
-# Features of a training row that are kept, the largest: the others would cost memory and time that they are not worth.
+# Features of a row that are compared, the largest: the others would cost memory and time that they are not worth.
 MOST_FEATURES = 24
+# Models from before the rows that ask were cut as well compare all of theirs.
+ALL_FEATURES = 2**31
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Neighbours:
     labels: NDArray[np.int32]
     n_labels: int
     count: int
+    features: int  # of a row, the largest, that are compared
     weight: float = 1.0
 
     @classmethod
@@ -63,19 +66,20 @@ class Neighbours:
         threads: int = 1,
     ) -> Self:
         """Keep the rows ``among`` X (None: all), each in its block; the scorer beside them has ``n_blocks``."""
-        vectors = _kernels.largest_values(*csr_args(normalize(X)), MOST_FEATURES)
+        vectors = _kernels.largest_values(*csr_args(normalize(X)), MOST_FEATURES, threads)
         some = np.arange(X.shape[0]) if among is None else np.flatnonzero(among)
         order = some[np.argsort(assignment[some], kind="stable")].astype(np.int32)
         blocks = np.split(order, np.searchsorted(assignment[order], np.arange(1, n_blocks)))
         arrays = pack_linear(vectors, order, blocks, X.shape[1], bits, threads)
         rows = PackedScorer(arrays | {"bias": np.zeros(order.size, np.float32)}, X.shape[1], X.shape[0], bits)
         indptr, labels, _ = csr_args(Y)
-        return cls(rows, indptr, labels, Y.shape[1], count)
+        return cls(rows, indptr, labels, Y.shape[1], count, MOST_FEATURES)
 
     @cached_property
     def kernel(self) -> _kernels.Neighbours:
         """What the compiled model takes beside the router."""
-        return _kernels.Neighbours(self.rows._model, self.indptr, self.labels, self.n_labels, self.count, self.weight)
+        numbers = self.n_labels, self.count, self.features, self.weight
+        return _kernels.Neighbours(self.rows._model, self.indptr, self.labels, *numbers)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is copied and sent to other processes: all but the compiled view, which is made anew."""
@@ -83,12 +87,16 @@ class Neighbours:
 
     def gains(self, X: sparse.csr_array, visited: NDArray[np.int32], threads: int) -> sparse.csr_array:
         """What the labels of each row gain, given the blocks it visits; labels that its neighbours lack are left out."""
-        indptr, labels, values = self.kernel.gains(
-            *csr_args(X), *self.rows.topk(X, visited, self.count, threads=threads)
-        )
+        nearest = self.rows.topk(self.compared(X, threads), visited, self.count, threads=threads)
+        indptr, labels, values = self.kernel.gains(*csr_args(X), *nearest)
         out = sparse.csr_array((values, labels, indptr), shape=(X.shape[0], self.n_labels))
         out.sort_indices()
         return out
+
+    def compared(self, X: sparse.csr_array, threads: int) -> sparse.csr_array:
+        """What of the rows of X is compared with training rows: their largest features."""
+        indptr, indices, data = _kernels.largest_values(*csr_args(X), self.features, threads)
+        return sparse.csr_array((data, indices, indptr), shape=X.shape)
 
     @property
     def nbytes(self) -> int:
@@ -97,7 +105,7 @@ class Neighbours:
 
     def state(self) -> dict[str, Any]:
         """Nested dict of arrays and JSON values for the model directory."""
-        facts = {"n_labels": self.n_labels, "count": self.count, "weight": self.weight}
+        facts = {name: getattr(self, name) for name in ("n_labels", "count", "features", "weight")}
         return {"rows": self.rows.state(), "indptr": self.indptr, "labels": self.labels, **facts}
 
     @classmethod
@@ -105,10 +113,11 @@ class Neighbours:
         """Take back what ``state`` gave."""
         try:
             rows, indptr, labels = Scorer.from_state(state["rows"]), state["indptr"], state["labels"]
-            numbers = int(state["n_labels"]), int(state["count"]), float(state["weight"])
+            numbers = int(state["n_labels"]), int(state["count"]), int(state.get("features", ALL_FEATURES))
+            weight = float(state["weight"])
             intact = (indptr.dtype, labels.dtype) == (np.int64, np.int32)
         except (AttributeError, KeyError, TypeError) as error:
             raise ModelFormatError(f"the model's neighbours are incomplete or have wrong types: {error}") from None
         if not intact or not isinstance(rows, PackedScorer):
             raise ModelFormatError("the model's neighbours have wrong types")
-        return cls(rows, indptr, labels, *numbers)
+        return cls(rows, indptr, labels, *numbers, weight=weight)

@@ -105,8 +105,9 @@ class Sent {
             const int64_t count = routing.neighbours->count;
             rows_.resize(X.n_rows * count);
             similarity_.resize(X.n_rows * count);
-            topk_batch(*routing.neighbours->rows, X, {visited_.blocks.data(), routing.width()}, count, threads, rows_.data(),
-                       similarity_.data());
+            const LargestOfRows largest(X, routing.neighbours->features, threads);
+            topk_batch(*routing.neighbours->rows, largest.view(X.n_cols), {visited_.blocks.data(), routing.width()}, count, threads,
+                       rows_.data(), similarity_.data());
             nearest_ = {routing.neighbours, rows_.data(), similarity_.data()};
         }
         visits = routing.visits(visited_.blocks.data(), visited_.weights.data(), routing.neighbours ? &nearest_ : nullptr);
@@ -224,15 +225,15 @@ auto pack(I64 indptr, I32 indices, F32 data, I32 labels, I64 ends, int64_t n_fea
                            to_numpy(std::move(packed.flat.arena)), to_numpy(std::move(packed.flat.scale)));
 }
 
-auto largest_values(I64 indptr, I32 indices, F32 data, int64_t most) {
+auto largest_values(I64 indptr, I32 indices, F32 data, int64_t most, int threads) {
     const CsrView X = csr_view(indptr, indices, data, 0);
     expect(most >= 0, "most must not be negative");
-    LargestValues kept;
+    std::optional<LargestOfRows> kept;
     {
         nb::gil_scoped_release release;
-        kept = largest_of_rows(X, most);
+        kept.emplace(X, most, threads);
     }
-    return std::make_tuple(to_numpy(std::move(kept.indptr)), to_numpy(std::move(kept.indices)), to_numpy(std::move(kept.data)));
+    return std::make_tuple(to_numpy(std::move(kept->indptr)), to_numpy(std::move(kept->indices)), to_numpy(std::move(kept->data)));
 }
 
 auto columns_of(I64 indptr, I32 indices, F32 data, I32 columns, int64_t n_rows) {
@@ -328,12 +329,12 @@ void bind_predict(nb::module_ &m) {
              "slope"_a, "mass"_a, "threads"_a, "neighbours"_a.none() = nb::none(), "look"_a.none() = nb::none())
         .def("touched", &touched, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), "threads"_a);
     nb::class_<BoundNeighbours>(m, "Neighbours", "Training rows in the blocks of a model, and their labels.")
-        .def(nb::init<nb::object, I64, I32, int64_t, int64_t, float>(), "rows"_a, exact("indptr"), exact("labels"),
-             "n_labels"_a, "count"_a, "weight"_a)
+        .def(nb::init<nb::object, I64, I32, int64_t, int64_t, int64_t, float>(), "rows"_a, exact("indptr"), exact("labels"),
+             "n_labels"_a, "count"_a, "features"_a, "weight"_a)
         .def("gains", &BoundNeighbours::gains, exact("indptr"), exact("indices"), exact("data"), exact("nearest"), exact("similarity"));
     nb::class_<BoundSecondLook>(m, "SecondLook", "A second look at the best labels of a row.")
         .def(nb::init<F32, F32, int64_t>(), exact("curve"), exact("commonness"), "first"_a);
-    m.def("largest_values", &largest_values, exact("indptr"), exact("indices"), exact("data"), "most"_a);
+    m.def("largest_values", &largest_values, exact("indptr"), exact("indices"), exact("data"), "most"_a, "threads"_a);
     m.def("pack_chunks", &pack, exact("indptr"), exact("indices"), exact("data"), exact("labels"), exact("ends"),
           "n_features"_a, "bits"_a, "threads"_a);
     m.def("take_columns", &columns_of, exact("indptr"), exact("indices"), exact("data"), exact("columns"), "n_rows"_a);

@@ -109,16 +109,16 @@ class BoundModel {
 // Training rows whose labels have a say, kept alive with the arrays they are read from.
 class BoundNeighbours {
   public:
-    BoundNeighbours(nb::object rows, I64 indptr, I32 labels, int64_t n_labels, int64_t count, float weight)
+    BoundNeighbours(nb::object rows, I64 indptr, I32 labels, int64_t n_labels, int64_t count, int64_t features, float weight)
         : owner_(rows), indptr_(indptr), labels_(labels),
-          view_{&nb::cast<const BoundModel &>(rows).model(), indptr.data(), labels.data(), n_labels, count, weight} {
+          view_{&nb::cast<const BoundModel &>(rows).model(), indptr.data(), labels.data(), n_labels, count, features, weight} {
         const auto n_rows = static_cast<int64_t>(indptr.size()) - 1;
         require_intact(n_rows == view_.rows->n_labels && indptr(0) == 0, "the labels of neighbours are missing");
         for (int64_t i = 0; i < n_rows; ++i) require_intact(indptr(i) <= indptr(i + 1), "labels of neighbours out of order");
         require_intact(static_cast<uint64_t>(indptr(n_rows)) == labels.size(), "the labels of neighbours are missing");
         for (size_t j = 0; j < labels.size(); ++j)
             require_intact(labels(j) >= 0 && labels(j) < n_labels, "a neighbour has a label that is none");
-        expect(count >= 1 && weight >= 0, "neighbours must be asked, and must not count less than nothing");
+        expect(count >= 1 && features >= 1 && weight >= 0, "neighbours must be asked, and must not count less than nothing");
     }
 
     const Neighbours &view() const { return view_; }

@@ -16,13 +16,11 @@
 #include "add_rows.hpp"
 #include "chunk.hpp"
 #include "csr.hpp"
+#include "largest.hpp"
 #include "neighbours.hpp"
 #include "threads.hpp"
 #include "topk.hpp"
-
-inline RowView row_of(const CsrView &X, int64_t i) {
-    return {X.indices + X.indptr[i], X.data + X.indptr[i], X.row_size(i)};
-}
+#include "weighed.hpp"
 
 // Neighbours of each row (n x count training rows, best first) and how similar they are.
 struct Nearest {
@@ -193,6 +191,7 @@ struct Scratch {
     std::vector<float> routed_scores, block_weights;
     SeenLabels seen;
     WeighedLabels weighed;
+    LargestValues largest;
     std::vector<int64_t> nearest;
     std::vector<float> similarity;
     Bonuses bonuses;
@@ -369,8 +368,8 @@ inline void routed_one(const Routing &routing, const RowView &x, int64_t k, Scra
         const int64_t count = nearest.neighbours->count;
         scratch.nearest.resize(count);
         scratch.similarity.resize(count);
-        topk_one(*nearest.neighbours->rows, x, {scratch.blocks.data(), routing.width()}, count, scratch,
-                 scratch.nearest.data(), scratch.similarity.data());
+        topk_one(*nearest.neighbours->rows, scratch.largest.of(x, nearest.neighbours->features),
+                 {scratch.blocks.data(), routing.width()}, count, scratch, scratch.nearest.data(), scratch.similarity.data());
         nearest = {routing.neighbours, scratch.nearest.data(), scratch.similarity.data()};
     }
     const Visits visits = routing.visits(scratch.blocks.data(), scratch.block_weights.data(), nearest.neighbours ? &nearest : nullptr);

@@ -85,13 +85,18 @@ def test_neighbours_count_unless_they_mislead(monkeypatch, lost, expected):
 
 @pytest.mark.parametrize(
     ("right", "expected"),
-    [((0.5, 0.6, 0.7, 0.8), 0.9), ((0.695, 0.7, 0.7, 0.7), 0.6), ((0.2, 0.7, 0.69, 0.7), 0.7)],
+    [
+        ((0.4, 0.5, 0.6, 0.7, 0.8), 0.9),
+        ((0.8, 0.7, 0.6, 0.5, 0.4), 0.5),
+        ((0.6, 0.65, 0.7, 0.71, 0.72), 0.7),
+        ((0.71, 0.72, 0.7, 0.6, 0.5), 0.7),
+    ],
 )
-def test_rows_visit_no_more_blocks_than_help(monkeypatch, right, expected):
+def test_rows_visit_the_usual_share_unless_another_is_clearly_better(monkeypatch, right, expected):
     """So many of a hundred rows have a right label first, others than at other shares in every tenth row."""
     X, Y = blocky(n=100, n_labels=30)
     Y = sparse.csr_array(np.tile(np.arange(30) == 7, (100, 1)))
-    blocks = BlockwiseClassifier(n_blocks=5).fit(*blocky(n=400, n_labels=30)).blocks_
+    blocks = replace(BlockwiseClassifier(n_blocks=5).fit(*blocky(n=400, n_labels=30)).blocks_, mass=0.7)
 
     def topk(self, X, k, threads):
         number = merging.MASSES.index(self.mass)

@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 from blockxmc import BlockwiseClassifier, _kernels, load
 from blockxmc._matrix import csr_args
 from blockxmc.errors import BlockXMCError, ModelFormatError
-from blockxmc.neighbours import MOST_FEATURES, Neighbours
+from blockxmc.neighbours import ALL_FEATURES, MOST_FEATURES, Neighbours
 
 
 def asked_by_hand(X, Y, assignment, rows, visited, count):
@@ -59,7 +59,7 @@ def test_the_largest_values_of_each_row_are_kept(seed, most):
     rng = np.random.default_rng(seed)
     X = sparse.csr_array(sparse.random(12, 15, 0.5, rng=rng, dtype=np.float32))
     X.data = (rng.integers(-3, 4, X.nnz) / 2).astype(np.float32)  # ties
-    indptr, indices, data = _kernels.largest_values(*csr_args(X), most)
+    indptr, indices, data = _kernels.largest_values(*csr_args(X), most, 2)
     for i in range(12):
         columns, values = X.indices[slice(*X.indptr[i : i + 2])], X.data[slice(*X.indptr[i : i + 2])]
         kept = np.sort(np.argsort(-abs(values), kind="stable")[:most])
@@ -100,6 +100,34 @@ def test_all_ways_to_ask_agree(fitted):
         alone = clf.predict_one(X.indices[own], X.data[own], 5)
         assert_array_equal(alone[0], labels[row])
         assert_array_equal(alone[1], scores[row])
+
+
+def test_of_long_rows_only_the_largest_features_are_compared(fitted):
+    X, _, clf = fitted
+    few = replace(clf.blocks_, neighbours=replace(clf.blocks_.neighbours, features=3), look=None)
+    cut = X.copy()
+    for row in range(X.shape[0]):
+        values = cut.data[slice(*X.indptr[row : row + 2])]
+        values[np.argsort(-values, kind="stable")[3:]] = 0
+    cut.eliminate_zeros()
+    visited = few.visited(X, 1)
+    gains = few.neighbours.gains(X, visited, 2).toarray()
+    # The rows that are left out still count in the row's length.
+    share = replace(few.neighbours, features=100).gains(cut, visited, 1).toarray()
+    assert_array_equal(gains > 0, share > 0)
+    assert (gains != clf.blocks_.neighbours.gains(X, visited, 1).toarray()).any()
+    labels, scores = few.topk(X, 5, 1)
+    assert_array_equal(np.take_along_axis(few.scores(X, 2).toarray(), labels, 1), scores)
+    for row in (0, 99, 499):
+        own = slice(*X.indptr[row : row + 2])
+        assert_array_equal(few.one(X.indices[own], X.data[own], 5)[1], scores[row])
+
+
+def test_models_from_before_rows_were_cut_compare_all_features(fitted):
+    state = fitted[2].blocks_.neighbours.state()
+    del state["features"]
+    assert Neighbours.from_state(state).features == ALL_FEATURES
+    assert Neighbours.from_state(state).kernel is not None
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40), st.floats(0, 2), st.sampled_from([0.0, 0.4]))

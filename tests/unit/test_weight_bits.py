@@ -143,3 +143,18 @@ def test_models_of_format_3_look_once(tmp_path):
     path = saved(tmp_path, model)
     tamper(path, as_before)
     assert same(blockxmc.load(path).predict_topk(X, 5), model.predict_topk(X, 5))
+
+
+def test_models_of_format_4_compare_all_features_with_neighbours(tmp_path):
+    X, Y = blocky()
+    model = BlockwiseClassifier(n_blocks=4, n_neighbors=3, n_jobs=1).fit(X, Y)
+
+    def as_before(manifest):
+        manifest["format_version"] = 4
+        del manifest["state"]["blocks"]["neighbours"]["features"]
+
+    path = saved(tmp_path, model)
+    tamper(path, as_before)
+    before = blockxmc.load(path)
+    assert before.blocks_.neighbours.features > X.shape[1]
+    assert same(before.predict_topk(X, 5), model.predict_topk(X, 5))  # its rows are short

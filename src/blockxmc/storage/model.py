@@ -35,10 +35,11 @@ from blockxmc.storage.tree import decode, encode
 from blockxmc.targets import Kind, Targets
 
 FORMAT = "blockxmc-model"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 # Format 1 said of packed weights whether they are halved, not how many bits they have; up to format 2 there are no
-# neighbours and up to format 3 no second look, which a reader that did not know them would leave out in silence.
-READABLE_VERSIONS = (1, 2, 3, FORMAT_VERSION)
+# neighbours and up to format 3 no second look, which a reader that did not know them would leave out in silence; up to
+# format 4 neighbours are compared by all features of a row.
+READABLE_VERSIONS = (1, 2, 3, 4, FORMAT_VERSION)
 _MANIFEST = "manifest.json"
 # What every fitted estimator may have besides its own state.
 _FITTED = ("label_counts_", "n_train_rows_", "n_features_in_", "feature_names_in_", "data_digest_")

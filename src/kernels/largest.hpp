@@ -1,0 +1,87 @@
+// The largest values of a row, or of each row: those by which it is told from others.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "csr.hpp"
+#include "threads.hpp"
+
+// Finds them in one row after the other, and allocates only for one longer than all before.
+class LargestValues {
+  public:
+    // The `most` largest of x by size (ties to the lower column), in the order they have there; good until the next call.
+    RowView of(const RowView &x, int64_t most) {
+        if (x.size <= most) return x;
+        if (static_cast<int64_t>(values_.size()) < most) {
+            indices_.resize(most);
+            values_.resize(most);
+        }
+        copy(x, most, indices_.data(), values_.data());
+        return {indices_.data(), values_.data(), most};
+    }
+
+    // ... to where there is room for min(most, x.size) of them.
+    void copy(const RowView &x, int64_t most, int32_t *indices, float *values) {
+        if (most <= 0) return;
+        float least = 0;
+        int32_t last = 0; // column of those just as large as the least
+        if (x.size > most) std::tie(least, last) = bounds(x, most);
+        int64_t room = std::min(most, x.size); // a column met twice may be tied with itself
+        for (int64_t i = 0; i < x.size && room > 0; ++i) {
+            const float size = std::fabs(x.values[i]);
+            if (x.size > most && (size < least || (size == least && x.indices[i] > last))) continue;
+            *indices++ = x.indices[i];
+            *values++ = x.values[i];
+            --room;
+        }
+    }
+
+  private:
+    std::pair<float, int32_t> bounds(const RowView &x, int64_t most) {
+        sizes_.resize(x.size);
+        for (int64_t i = 0; i < x.size; ++i) sizes_[i] = std::fabs(x.values[i]);
+        std::nth_element(sizes_.begin(), sizes_.begin() + most - 1, sizes_.end(), std::greater<>());
+        const float least = sizes_[most - 1];
+        tied_.clear();
+        int64_t larger = 0;
+        for (int64_t i = 0; i < x.size; ++i) {
+            const float size = std::fabs(x.values[i]);
+            larger += size > least;
+            if (size == least) tied_.push_back(x.indices[i]);
+        }
+        const auto last = tied_.begin() + (most - larger - 1);
+        std::nth_element(tied_.begin(), last, tied_.end());
+        return {least, *last};
+    }
+
+    std::vector<int32_t> indices_, tied_;
+    std::vector<float> values_, sizes_;
+};
+
+struct LargestOfRows {
+    std::vector<int64_t> indptr;
+    std::vector<int32_t> indices;
+    std::vector<float> data;
+
+    LargestOfRows(const CsrView &X, int64_t most, int threads) : indptr(X.n_rows + 1, 0) {
+        for (int64_t i = 0; i < X.n_rows; ++i) indptr[i + 1] = indptr[i] + std::min(X.row_size(i), most);
+        indices.resize(indptr.back());
+        data.resize(indptr.back());
+        constexpr int64_t rows_per_item = 256;
+        std::vector<LargestValues> of_worker(std::max(threads, 1));
+        parallel_for((X.n_rows + rows_per_item - 1) / rows_per_item, threads, [&](int64_t t, int worker) {
+            for (int64_t i = t * rows_per_item; i < std::min((t + 1) * rows_per_item, X.n_rows); ++i)
+                of_worker[worker].copy(row_of(X, i), most, indices.data() + indptr[i], data.data() + indptr[i]);
+        });
+    }
+
+    CsrView view(int64_t n_cols) const {
+        return {indptr.data(), indices.data(), data.data(), static_cast<int64_t>(indptr.size()) - 1, n_cols};
+    }
+};
