@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 from scipy import sparse
 from scoring_twin import TwinScorer
 
+from blockxmc import _kernels
 from blockxmc.scoring import PackedScorer, Routed, Scorer
 from blockxmc.weights import LinearWeights, LowRankWeights
 
@@ -159,3 +161,19 @@ def test_many_labels_are_cut_into_chunks(d, m):
         same(scorer.topk(X, None, k, threads=2), twin.topk(X, None, k))
     assert scorer.scores(X, None).nnz == 20 * m
     assert np.array_equal(scorer.label_clusters[0], np.arange(m))
+
+
+@given(st.integers(0, 10_000), st.integers(1, 300), st.integers(1, 40), st.sampled_from([2, 30, 10_000]))
+def test_the_best_of_many_scores_with_ties_and_gaps(seed, n, k, levels):
+    rng = np.random.default_rng(seed)
+    scores = (rng.integers(0, levels, (3, n)) / 7).astype(np.float32)
+    scores[rng.random(scores.shape) < 0.1] = -np.inf
+    scores[rng.random(scores.shape) < 0.05] = np.nan
+    labels, best = np.empty((3, k), np.int64), np.empty((3, k), np.float32)
+    _kernels.dense_topk(scores, np.arange(n, dtype=np.int32), labels, best)
+    for row, found, values in zip(scores, labels, best, strict=True):
+        order = np.argsort(-row, kind="stable")  # NaN last
+        expected = order[row[order] > -np.inf][:k]
+        assert_array_equal(found[: expected.size], expected)
+        assert_array_equal(values[: expected.size], row[expected])
+        assert (found[expected.size :] == -1).all()
