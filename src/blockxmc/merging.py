@@ -78,17 +78,16 @@ def fit_merging(
     """
     commonness = commonness_of(counted)
     seen = _Candidates.of(blocks, means, rarity_of(counted), commonness, X, Y, threads)
-    mix = _fit_mix(seen, with_neighbours=blocks.neighbours is not None)
-    return mix, seen.second_look(mix, commonness)
-
-
-def _fit_mix(seen: _Candidates, *, with_neighbours: bool) -> Mix:
-    if not with_neighbours:
-        return _mix(seen)
+    if blocks.neighbours is None:
+        mix = _mix(seen)
+        return mix, seen.second_look(mix, commonness)
     # Neighbours count as much as margins do, or where they clearly mislead not at all: there is little in between.
     mix = _mix(seen, nearest=1.0)
-    with_them, without = (seen.hits(each).mean(axis=1) for each in (mix, replace(mix, nearest=0.0)))
-    return _mix(seen) if _clearly_better(without, with_them) else mix
+    look, alone = seen.second_look(mix, commonness), replace(mix, nearest=0.0)
+    if _clearly_better(seen.hits(alone, seen.second_look(alone, commonness)), seen.hits(mix, look)):
+        mix = _mix(seen)
+        look = seen.second_look(mix, commonness)
+    return mix, look
 
 
 def enough_mass(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> float:
@@ -98,7 +97,7 @@ def enough_mass(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, thread
         labels, _ = replace(blocks, mass=mass).topk(X, 5, threads)
         rows = np.repeat(np.arange(X.shape[0]), labels.shape[1])
         right = _is_right(Y, rows, np.maximum(labels, 0).ravel()).reshape(labels.shape) & (labels >= 0)
-        hits[mass] = _hits(right).mean(axis=1)
+        hits[mass] = _hits(right)
     best = max(sorted(hits), key=lambda mass: hits[mass].mean())
     return best if _clearly_better(hits[best], hits[blocks.mass]) else blocks.mass
 
@@ -157,6 +156,10 @@ class _Terms:
         out += np.float32(mix.nearest) * self.nearest
         return out
 
+    def looked_at(self, mix: Mix) -> F32:
+        """What a second look sees: ... x N_TERMS."""
+        return np.stack([self.own(mix), self.block, np.float32(mix.nearest) * self.nearest, self.commonness], axis=-1)
+
 
 @dataclass(frozen=True)
 class _Candidates:
@@ -201,14 +204,19 @@ class _Candidates:
 
     def second_look(self, mix: Mix, commonness: F32) -> SecondLook | None:
         """What puts the best of them in order if scores are made up like this."""
-        terms, scores = self.terms, self.terms.scores(mix)
-        seen = np.stack([terms.own(mix), terms.block, np.float32(mix.nearest) * terms.nearest, terms.commonness], -1)
+        scores = self.terms.scores(mix)
+        seen = self.terms.looked_at(mix)
         return SecondLook.fit(seen, np.where(_listed(scores), scores, -np.inf), self.right, commonness)
 
-    def hits(self, mix: Mix) -> NDArray[np.float64]:
-        """P@1, P@3 and P@5 of each row if scores are made up like this."""
-        right = np.take_along_axis(self.right, np.argsort(-self.terms.scores(mix), axis=1)[:, :5], axis=1)
-        return _hits(right)
+    def hits(self, mix: Mix, look: SecondLook | None = None) -> NDArray[np.float64]:
+        """P@1, P@3 and P@5 of each row if scores are made up like this and, with a look, the best are looked at again."""
+        scores = self.terms.scores(mix)
+        best = np.argsort(-scores, axis=1)[:, : 5 if look is None else look.first]
+        if look is not None:
+            terms = np.take_along_axis(self.terms.looked_at(mix), best[..., None], axis=1)
+            again = np.take_along_axis(scores, best, axis=1) + look.gains(terms)
+            best = np.take_along_axis(best, np.argsort(-again, axis=1)[:, :5], axis=1)
+        return _hits(np.take_along_axis(self.right, best, axis=1))
 
     def precision(self, mix: Mix) -> NDArray[np.float64]:
         """P@1, P@3 and P@5 of all rows."""
@@ -221,8 +229,8 @@ def _hits(right: NDArray[np.bool_]) -> NDArray[np.float64]:
 
 
 def _clearly_better(some: NDArray[np.float64], others: NDArray[np.float64]) -> bool:
-    """Whether rows are served better by some answers than by others, by more than chance."""
-    change = some - others
+    """Whether rows are served better by some answers than by others, by more than chance; by the mean of their hits."""
+    change = (some - others).mean(axis=1)
     return bool(change.mean() > CLEARLY * change.std() / np.sqrt(change.size))
 
 

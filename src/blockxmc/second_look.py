@@ -89,6 +89,12 @@ class SecondLook:
         np.subtract.at(linear, PRODUCTS[1], squares * centre[PRODUCTS[0]])
         return cls(np.concatenate([low, high, linear, squares]).astype(np.float32), commonness, FIRST)
 
+    def gains(self, terms: F32) -> F32:
+        """What labels with these ``terms`` (... x N_TERMS) gain; for models that are served, the kernel says it."""
+        low, high, linear, squares = np.split(self.curve, np.cumsum([N_TERMS, N_TERMS, N_TERMS]))
+        held = np.clip(terms, low, high)
+        return np.asarray(held @ linear + (held[..., PRODUCTS[0]] * held[..., PRODUCTS[1]]) @ squares)
+
     @cached_property
     def kernel(self) -> _kernels.SecondLook:
         """What the compiled model takes beside the router."""

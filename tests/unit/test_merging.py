@@ -11,6 +11,7 @@ from sklearn.preprocessing import normalize
 from blockxmc import BlockwiseClassifier, merging, metrics, shared_fit
 from blockxmc.merging import Mix
 from blockxmc.neighbours import Neighbours
+from blockxmc.second_look import SecondLook
 from blockxmc.shared import MEAN_PRUNE
 
 
@@ -70,6 +71,21 @@ def test_precision_of_a_mix_is_that_of_its_ranking():
     np.testing.assert_allclose(found, expected)
 
 
+def test_hits_after_a_second_look_are_those_of_its_order():
+    rng = np.random.default_rng(0)
+    terms = merging._Terms(*(rng.random((40, 12), np.float32) for _ in range(6)))
+    right = rng.random((40, 12)) < 0.3
+    mix, curve = Mix(0.4, 1.2, 0.6, 0.8), np.concatenate([np.zeros(4), np.ones(4), rng.normal(size=14) * 3])
+    look = SecondLook(curve.astype(np.float32), np.zeros(1, np.float32), 6)
+    scores = terms.scores(mix)
+    anew = scores + look.gains(terms.looked_at(mix))
+    anew[np.argsort(np.argsort(-scores, axis=1), axis=1) >= 6] = -np.inf
+    seen = merging._Candidates(terms, right)
+    expected = [metrics.precision_at_k(sparse.csr_array(right), np.argsort(-anew, axis=1), k) for k in (1, 3, 5)]
+    np.testing.assert_allclose(seen.hits(mix, look).mean(axis=0), expected)
+    assert (seen.hits(mix, look) != seen.hits(mix)).any()
+
+
 @pytest.mark.parametrize(("lost", "expected"), [(-0.1, 1.0), (0.019, 1.0), (0.021, 0.0), (0.2, 0.0)])
 def test_neighbours_count_unless_they_mislead(monkeypatch, lost, expected):
     X, Y = blocky(n=400, n_labels=30)
@@ -77,7 +93,7 @@ def test_neighbours_count_unless_they_mislead(monkeypatch, lost, expected):
     blocks = replace(blocks, neighbours=Neighbours.pack(X, Y, np.arange(400) % 5, blocks.scorer.n_blocks, count=3))
     # Every second row gains as much as the next one loses, and a little is lost on top.
     swing = np.where(np.arange(400) % 2, 0.2, -0.2)[:, None]
-    hits = lambda seen, mix: np.full((400, 3), 0.5) + (swing - lost) * (mix.nearest > 0)  # noqa: E731
+    hits = lambda seen, mix, look=None: np.full((400, 3), 0.5) + (swing - lost) * (mix.nearest > 0)  # noqa: E731
     monkeypatch.setattr(merging._Candidates, "hits", hits)
     mix, _ = merging.fit_merging(blocks, blocks.scorer, Y, X, Y, 1)
     assert mix.nearest == expected

@@ -54,6 +54,7 @@ def test_the_first_labels_gain_what_the_formula_says_and_the_others_follow(seed,
         anew[:first] += gain(look, terms[order[:first]])
         anew[first:] += anew[:first].min() - scores.data[order[:first]].min()
         expected[i, scores.indices[order]] = anew
+    np.testing.assert_allclose(look.gains(terms), gain(look, terms), atol=1e-4)
     looked = replace(blocks, look=look)
     found = looked.scores(rows, 1)
     np.testing.assert_allclose(found.data, expected[np.isfinite(expected)], atol=1e-4)
