@@ -255,7 +255,8 @@ def _method(about: Row) -> list[str]:
         f"- Load average of the machine when trainings ended: {about['load']}. A busy machine inflates CPU time as well, "
         "by its caches: compare ratios of cells measured under the same load.",
         f"- Numbers are medians over up to {about['repeats']} trainings; over one where a training takes more than "
-        f"{about['long_s']:g} s of CPU. Differences of precision under about half a point are noise on small test sets.",
+        f"{about['long_s']:g} s of CPU. Trainings of blockxmc and PECOS differ by their seed, the others draw their own. "
+        "Differences of precision under about half a point are noise on small test sets.",
         f"- Comparable peers: settings whose P@5 is within {COMPARABLE:g} of the best peer's. Where blockxmc is less "
         "precise than that, this leaves out faster peers that it does not beat either; the stricter reading counts them: "
         "every setting that is comparable or has at least the P@5 of blockxmc's default.",

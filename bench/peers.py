@@ -120,13 +120,15 @@ def needed(first: dict[str, Any] | None, turn: int, long_s: float) -> bool:
     return turn == 0 or (first is not None and first["train_cpu_s"] <= long_s)
 
 
-def measure(rows: Rows, system: str, python: str, version: str, file: Path, threads: int) -> dict[str, Any] | None:
+def measure(
+    rows: Rows, system: str, python: str, version: str, file: Path, threads: int, turn: int
+) -> dict[str, Any] | None:
     """Run a worker, score what it predicted, and keep the cell; None where the worker failed."""
     peer, training = system.split()
     file.parent.mkdir(parents=True, exist_ok=True)
     raw = file.with_name(f"{file.name}.raw.json")
     command = [python, HERE / "peer_workers" / f"run_{peer}.py", "--training", training, "--rows", rows.folder]
-    command += ["--cell", raw, "--threads", str(threads)]
+    command += ["--cell", raw, "--threads", str(threads), "--seed", str(turn)]
     done = subprocess.run(command, env=os.environ | SURROUNDINGS, capture_output=True, text=True)
     if done.returncode:
         print(f"{rows.name}: {system} failed: {done.stderr[-2000:]}", file=sys.stderr, flush=True)
@@ -177,7 +179,7 @@ def run(options: argparse.Namespace) -> bool:
                 file = cell_file(options.out, rows.name, system, version, turn)
                 cell = None if system in fresh else stored(file, rows.digest)
                 if cell is None:
-                    cell = measure(rows, system, python, version, file, options.threads)
+                    cell = measure(rows, system, python, version, file, options.threads, turn)
                     _say(rows.name, system, turn, cell)
                 if turn == 0:
                     first[system] = cell

@@ -11,10 +11,11 @@ ROUTES = (1, 2, 4, 8)
 PARTITIONS = {"default": 1, "pair": 2}
 
 
-def train(training, rows, model, threads):
+def train(training, rows, model, threads, seed):
     X, Y = map(sparse.csr_array, read(rows, "train"))
     with Clock() as clock:
-        trained = BlockwiseClassifier(n_partitions=PARTITIONS[training], n_jobs=threads).fit(X, Y)
+        parts = PARTITIONS[training]
+        trained = BlockwiseClassifier(n_partitions=parts, n_jobs=threads, random_state=seed).fit(X, Y)
     trained.save(model)
     return clock
 

@@ -10,12 +10,12 @@ from worker import TOP, Clock, Setting, main, read, single_rows
 LAYOUTS = {"BINARY_SEARCH_CHUNKED": (1, 5, 10), "HASH_CHUNKED": (10,)}
 
 
-def train(_, rows, model, threads):
+def train(_, rows, model, threads, seed):
     X, Y = read(rows, "train")
     Y = Y.tocsc()
     with Clock() as clock:
         embedding = LabelEmbeddingFactory.create(Y, X, method="pifa", threads=threads)
-        clusters = Indexer.gen(embedding, indexer_type="hierarchicalkmeans", threads=threads)
+        clusters = Indexer.gen(embedding, indexer_type="hierarchicalkmeans", threads=threads, seed=seed)
         trained = XLinearModel.train(X, Y, C=clusters, threads=threads)
     trained.save(str(model))
     return clock

@@ -3,7 +3,7 @@
 A worker runs in the environment of its own system, so this file needs NumPy and SciPy only. It trains once, saves the
 model, loads it from disk and measures every setting in which the same model can be served:
 
-    python run_SYSTEM.py --training NAME --rows FOLDER --cell FILE.json --threads 2
+    python run_SYSTEM.py --training NAME --rows FOLDER --cell FILE.json --threads 2 --seed 0
 
 FOLDER holds train.npz and test.npz (and train.txt for those who read nothing else). The first five labels of every
 setting are left beside the cell as .npz: the driver scores them, so that one evaluator judges all systems.
@@ -110,12 +110,12 @@ def call_microseconds(name: str, call: Callable[[Any], Any], rows: Sequence[Any]
 
 def main(
     version: str,
-    train: Callable[[str, Path, Path, int], Clock],
+    train: Callable[[str, Path, Path, int, int], Clock],
     serve: Callable[[str, Path, sparse.csr_matrix], Any],
 ) -> None:
     """Train, save, serve and write the cell of a system in this version.
 
-    ``train(training, rows, model, threads)`` leaves a model and gives the clock of training alone;
+    ``train(training, rows, model, threads, seed)`` leaves a model and gives the clock of training alone;
     ``serve(training, model, X)`` yields settings.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -123,14 +123,16 @@ def main(
     parser.add_argument("--rows", type=Path, required=True)
     parser.add_argument("--cell", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0, help="for systems that do not draw their own")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.cell.parent) as folder:
         model = Path(folder) / "model"
-        clock = train(options.training, options.rows, model, options.threads)
+        clock = train(options.training, options.rows, model, options.threads, options.seed)
         cell = {
             "version": version,
             "numpy": np.__version__,
             "threads": options.threads,
+            "seed": options.seed,
             "train_cpu_s": clock.cpu,
             "train_wall_s": clock.wall,
             "peak_rss_mb": peak_rss_mb(),

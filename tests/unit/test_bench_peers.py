@@ -143,7 +143,7 @@ def measured(peers, monkeypatch):
     """Workers replaced: napkinXC is slow to train; files named in ``broken`` fail."""
     calls, broken = [], set()
 
-    def measure(rows, system, python, version, file, threads):
+    def measure(rows, system, python, version, file, threads, turn):
         calls.append((system, file.stem[-1]))
         if system in broken:
             return None
