@@ -44,7 +44,7 @@ def packed(weights, ids, X, **options):
     return Scorer.pack(weights, ids, n_features=X.shape[1], n_labels=400, bits=8, **options)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(problems())
 def test_every_path_agrees_with_the_twin(problem):
     weights, ids, X = problem
@@ -68,7 +68,7 @@ def test_every_path_agrees_with_the_twin(problem):
         assert np.array_equal(one[1], best[i])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problems(), st.sampled_from([32, 16, 8]))
 def test_packing_gives_the_same_bytes_for_any_number_of_threads(problem, bits):
     weights, ids, X = problem
@@ -80,7 +80,7 @@ def test_packing_gives_the_same_bytes_for_any_number_of_threads(problem, bits):
         assert all(np.array_equal(alone[name], together[name]) for name in alone)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([32, 16, 8]), st.booleans())
 @example(0, 8, True)
 def test_shared_vectors_are_packed_like_the_weights_of_each_block(seed, bits, with_mass):

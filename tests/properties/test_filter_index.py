@@ -10,7 +10,7 @@ from blockxmc import _kernels
 anything = st.floats(width=32)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.data(), st.integers(1, 3), st.integers(0, 70), st.integers(0, 20))
 def test_candidates_equal_the_naive_test_for_any_floats(data, n_filters, n_labels, n_rows):
     lower, upper = (data.draw(arrays(np.float32, (n_filters, n_labels), elements=anything)) for _ in range(2))

@@ -18,7 +18,7 @@ def draw(n, d, density, seed):
 
 
 @given(sizes, sizes, st.integers(0, 40), st.floats(0, 1), st.integers(0, 99), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_products_equal_the_dense_ones(n, d, columns, density, seed, threads):
     X = draw(n, d, density, seed)
     rng = np.random.default_rng(seed)
@@ -28,7 +28,7 @@ def test_products_equal_the_dense_ones(n, d, columns, density, seed, threads):
 
 
 @given(sizes, sizes, sizes, st.integers(1, 15), st.sampled_from(["svd", "random"]), st.booleans(), st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_training_descends_and_stays_finite_on_any_shape(n, d, m, rank, init, bias, seed):
     X = draw(n, d, 0.5, seed)
     Y = sparse.csr_array((np.random.default_rng(seed).random((n, m)) < 0.3).astype(np.float32))

@@ -37,7 +37,7 @@ def problems(draw):
     st.sampled_from([0.1, 1.0, 20.0]),
     st.sampled_from([None, 1.0, 3.0]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_gradient_is_small_where_training_stops(problem, loss, C, bias):
     X, Y, members, restricted = problem
     rows = sparse.csr_array(members.astype(np.float32)) if restricted else None

@@ -40,7 +40,7 @@ def fit_or_none(X, Y, **params):
         return None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     problem=problems,
     q=st.integers(1, 9),
@@ -67,7 +67,7 @@ def test_f_never_rises_and_is_what_it_says(problem, q, lam, kind, tie, init, max
         np.testing.assert_array_equal(labels, prefix)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problem=problems, q=st.integers(1, 6), lam=st.sampled_from([0.07, 0.3, 0.9, 1.7]))
 def test_the_end_is_a_fixed_point_of_both_half_steps(problem, q, lam):
     X, Y = problem
@@ -145,7 +145,7 @@ def test_renaming_rows_and_labels_renames_the_result(seed):
         np.testing.assert_array_equal(np.sort(labels[new]), old)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(problem=problems, q=st.integers(1, 5), kind=st.sampled_from(["quadratic", "cost"]))
 def test_the_path_is_the_label_step_at_every_lambda(problem, q, kind):
     X, Y = problem

@@ -26,7 +26,7 @@ def problems(draw):
 
 
 @given(problems(), st.sampled_from([1, 3]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_rows_of_labels_are_those_of_their_blocks_and_their_own(problem, threads):
     n, blocks, pairs = problem
     indptr, rows = _kernels.rows_of_labels(

@@ -53,7 +53,7 @@ def row(X, i):
     return X.indices[X.indptr[i] : X.indptr[i + 1]], X.data[X.indptr[i] : X.indptr[i + 1]]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(problems())
 def test_agrees_with_the_twin(problem):
     weights, ids, X, blocks, m, k = problem
@@ -72,7 +72,7 @@ def test_agrees_with_the_twin(problem):
     assert np.array_equal(np.broadcast_to(scorer.n_candidates(blocks), X.shape[0]), np.diff(scores.indptr))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problems(integer=False))
 def test_paths_and_threads_agree_bit_for_bit(problem):
     weights, ids, X, blocks, m, k = problem
@@ -88,7 +88,7 @@ def test_paths_and_threads_agree_bit_for_bit(problem):
         assert scores[i, labels[i, j]] == best[i, j]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problems(), st.integers(1, 7), st.integers(0, 2**32 - 1))
 def test_fused_routing_equals_the_two_calls(problem, b, seed):
     weights, ids, X, _, m, k = problem
@@ -104,7 +104,7 @@ def test_fused_routing_equals_the_two_calls(problem, b, seed):
         same(Routed(router, scorer, b).one(*row(X, i), k), (expected[0][i], expected[1][i]))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problems())
 def test_self_scoring_weights_agree_with_the_twin(problem):
     weights, ids, X, blocks, m, k = problem

@@ -22,7 +22,7 @@ def problems(draw: st.DrawFn) -> tuple[sparse.csr_array, sparse.csr_array]:
     return sparse.csr_array(X), sparse.csr_array(Y)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problems(), st.sampled_from([0.1, 1.0, 10.0]), st.sampled_from([0.0, 0.1, 1.0]), st.booleans())
 def test_pd_sparse_closes_its_gap(
     data: tuple[sparse.csr_array, sparse.csr_array], C: float, lam: float, sampling: bool
@@ -35,7 +35,7 @@ def test_pd_sparse_closes_its_gap(
     assert np.isfinite(scores[labels >= 0]).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problems(), st.sampled_from([0.1, 1.0, 10.0]), st.sampled_from([0.0, 0.1, 1.0]), st.sampled_from([0.0, 1.0]))
 def test_ppd_sparse_certifies_and_satisfies_optimality(
     data: tuple[sparse.csr_array, sparse.csr_array], C: float, lam: float, bias: float
@@ -51,7 +51,7 @@ def test_ppd_sparse_certifies_and_satisfies_optimality(
     np.testing.assert_allclose(w, expected, atol=2e-3 * (1 + C) * X.shape[0])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     hnp.arrays(np.float64, st.integers(0, 6), elements=st.floats(-5, 5)),
     hnp.arrays(np.float64, st.integers(0, 6), elements=st.floats(-5, 5)),

@@ -31,7 +31,7 @@ row = st.tuples(labels, gap, st.lists(token, max_size=6), gap, st.sampled_from([
 noise = st.text(alphabet="0123456789:,.-+eEnaif \t\r\n\0x", max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.one_of(row, row, row, noise), max_size=8), st.booleans(), st.integers(1, 3), st.booleans())
 def test_same_as_the_reference(rows: list[str], header: bool, threads: int, final: bool) -> None:
     text = "\n".join(rows) + ("\n" if final else "")
@@ -41,7 +41,7 @@ def test_same_as_the_reference(rows: list[str], header: bool, threads: int, fina
         compare(lambda path: read_xc(path, n_jobs=threads), Path(folder) / "f.txt", text.encode())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.one_of(number, st.floats(width=32, allow_nan=False, allow_infinity=False).map(lambda x: f"{x:.30e}")))
 def test_floats_are_correctly_rounded(text: str) -> None:
     want = exact_float32(text.encode())
