@@ -9,7 +9,7 @@ from napkinxc.models import PLT
 from worker import TOP, Clock, Setting, main, pad, read, single_rows
 
 
-def train(_, rows, model, threads, __):
+def train(_training, rows, model, threads, _seed):
     X, Y = read(rows, "train")
     with Clock() as clock:
         PLT(str(model), threads=threads).fit(X, Y)

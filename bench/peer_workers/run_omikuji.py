@@ -18,7 +18,7 @@ BEAM = 10
 SAMPLE = 5000
 
 
-def train(training, rows, model, threads, _):
+def train(training, rows, model, threads, _seed):
     parameters = omikuji.Model.default_hyper_param()
     for name, value in TRAININGS[training].items():
         setattr(parameters, name, value)

@@ -33,8 +33,7 @@ LIKENESSES = (0.0, 0.5, 1.0)
 MIDDLE_SLOPE, LOOKED_AT = 0.2, 32
 # A difference in mean P@k (0..1) is taken for chance below this over the root of the number of rows.
 NOISE = 0.05
-# What is usual is left only for what makes held-out rows better by so many standard errors: they tell what is worth a
-# little apart by chance.
+# What is usual is left only for what makes held-out rows better by so many standard errors: less is mostly chance.
 CLEARLY = 2.0
 # Shares of the router's probability at which a row may stop to visit blocks.
 MASSES = (0.5, 0.6, 0.7, 0.8, 0.9)
@@ -93,12 +92,12 @@ def fit_merging(
 def enough_mass(blocks: Blocks, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> float:
     """The share of the router's probability that ranks the labels of new rows best; that of ``blocks`` if hardly better."""
     hits = {}
-    for mass in {*MASSES, blocks.mass}:
+    for mass in sorted({*MASSES, blocks.mass}):
         labels, _ = replace(blocks, mass=mass).topk(X, 5, threads)
         rows = np.repeat(np.arange(X.shape[0]), labels.shape[1])
         right = _is_right(Y, rows, np.maximum(labels, 0).ravel()).reshape(labels.shape) & (labels >= 0)
         hits[mass] = _hits(right)
-    best = max(sorted(hits), key=lambda mass: hits[mass].mean())
+    best = max(hits, key=lambda mass: hits[mass].mean())
     return best if _clearly_better(hits[best], hits[blocks.mass]) else blocks.mass
 
 

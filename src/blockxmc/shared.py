@@ -33,7 +33,7 @@ I32 = NDArray[np.int32]
 
 # A row visits as many blocks, and at most the one, as it takes to reach the other share of the router's probability:
 # few where the router is sure, many where it is not, and fewer in all than a fixed number that finds as much.
-# Held-out rows, where there are any, then choose the share anew.
+# Held-out rows, where there are any, then say whether another share is clearly better.
 MOST_BLOCKS, ENOUGH_MASS = 16, 0.7
 # What it visits on average, about.
 USUAL_BLOCKS = 4

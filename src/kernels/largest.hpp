@@ -29,13 +29,13 @@ class LargestValues {
     // ... to where there is room for min(most, x.size) of them.
     void copy(const RowView &x, int64_t most, int32_t *indices, float *values) {
         if (most <= 0) return;
-        float least = 0;
+        float least = -1;
         int32_t last = 0; // column of those just as large as the least
         if (x.size > most) std::tie(least, last) = bounds(x, most);
         int64_t room = std::min(most, x.size); // a column met twice may be tied with itself
         for (int64_t i = 0; i < x.size && room > 0; ++i) {
             const float size = std::fabs(x.values[i]);
-            if (x.size > most && (size < least || (size == least && x.indices[i] > last))) continue;
+            if (size < least || (size == least && x.indices[i] > last)) continue;
             *indices++ = x.indices[i];
             *values++ = x.values[i];
             --room;
