@@ -21,10 +21,14 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import normalize
 
-from blockxmc import BlockwiseClassifier, Partitioner, merging, metrics, second_look, shared, shared_fit
-from blockxmc._matrix import take_rows
+from blockxmc import BlockwiseClassifier, Partitioner, metrics
+from blockxmc._core.matrix import take_rows
+from blockxmc.classifier import lean_dismec
 from blockxmc.data import read_data_dir
-from blockxmc.model import lean_dismec
+from blockxmc.training.shared import fit as shared_fit
+from blockxmc.training.shared import labels as shared
+from blockxmc.training.shared import mix as merging
+from blockxmc.training.shared import reranker
 
 
 def lean(**changed):
@@ -34,20 +38,20 @@ def lean(**changed):
 # Name -> parameters of the classifier, and what is put in place of parts of the library: (where, name, value).
 VARIANTS = {
     "default": ({}, []),
-    "labels learn from assigned rows only": ({}, [(shared_fit, "TAUGHT_BLOCKS", 0)]),
-    "... from one routed block": ({}, [(shared_fit, "TAUGHT_BLOCKS", 1)]),
-    "... from four": ({}, [(shared_fit, "TAUGHT_BLOCKS", 4)]),
+    "labels learn from assigned rows only": ({}, [(shared_fit, "NEGATIVE_BLOCKS", 0)]),
+    "... from one routed block": ({}, [(shared_fit, "NEGATIVE_BLOCKS", 1)]),
+    "... from four": ({}, [(shared_fit, "NEGATIVE_BLOCKS", 4)]),
     "block probabilities not merged": ({}, [(merging, "SLOPES", (0.0, 0.0))]),
     "rare labels not stretched": ({}, [(merging, "STRETCHES", (0.0,))]),
     "no likeness to label means": ({}, [(merging, "LIKENESSES", (0.0,))]),
     "neither of the two": ({}, [(merging, "STRETCHES", (0.0,)), (merging, "LIKENESSES", (0.0,))]),
-    "no neighbours": ({"n_neighbors": 0}, []),
-    "five neighbours": ({"n_neighbors": 5}, []),
-    "twenty neighbours": ({"n_neighbors": 20}, []),
-    "no second look": ({}, [(second_look, "LEAST_ROWS", 10**9)]),
-    "neither neighbours nor a second look": ({"n_neighbors": 0}, [(second_look, "LEAST_ROWS", 10**9)]),
-    "second look at five labels": ({}, [(second_look, "FIRST", 5)]),
-    "second look at sixteen": ({}, [(second_look, "FIRST", 16)]),
+    "no neighbors": ({"n_neighbors": 0}, []),
+    "five neighbors": ({"n_neighbors": 5}, []),
+    "twenty neighbors": ({"n_neighbors": 20}, []),
+    "no second look": ({}, [(reranker, "LEAST_ROWS", 10**9)]),
+    "neither neighbors nor a second look": ({"n_neighbors": 0}, [(reranker, "LEAST_ROWS", 10**9)]),
+    "second look at five labels": ({}, [(reranker, "FIRST", 5)]),
+    "second look at sixteen": ({}, [(reranker, "FIRST", 16)]),
     "C = 1": ({"base": lean(C=1.0)}, []),
     "C = 0.25": ({"base": lean(C=0.25)}, []),
     "pruned at 0.05": ({"base": lean(prune=0.05)}, []),

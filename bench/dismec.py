@@ -21,10 +21,10 @@ from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 from blockxmc import DiSMEC, metrics
-from blockxmc._matrix import as_csr, as_indicator
+from blockxmc._core.matrix import as_csr, as_indicator
+from blockxmc._core.progress import Reporter
 from blockxmc.data import read_xc
 from blockxmc.learners._learner import Job
-from blockxmc.progress import Reporter
 
 
 def cpu_seconds(work):

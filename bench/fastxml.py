@@ -12,7 +12,7 @@ from pathlib import Path
 from sklearn.preprocessing import normalize
 
 from blockxmc import metrics
-from blockxmc._matrix import as_csr
+from blockxmc._core.matrix import as_csr
 from blockxmc.baselines import FastXML
 from blockxmc.data import read_xc
 

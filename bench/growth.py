@@ -23,10 +23,10 @@ from unittest.mock import patch
 
 import blockxmc
 from blockxmc import BlockwiseClassifier, metrics
+from blockxmc._core.progress import Reporter
 from blockxmc.data import make_synthetic, read_npz, write_npz
 from blockxmc.data.synthetic import SHAPES
-from blockxmc.progress import Reporter
-from blockxmc.timing import prediction_times
+from blockxmc.metrics.timing import prediction_times
 
 FAMILY = "amazon-670k"
 RUNGS = (13_000, 130_000, 670_000)
@@ -82,7 +82,7 @@ def train(n_labels, n_rows, folder):
     reporter, model = PhaseClock(), BlockwiseClassifier()
     del test_set
     forget_peak()
-    with patch("blockxmc._base.reporter_for", lambda verbose: reporter), clock() as spent:
+    with patch("blockxmc._core.base.reporter_for", lambda verbose: reporter), clock() as spent:
         model.fit(train_set.X, train_set.Y)
     model.save(folder / "model")
     row |= {"train_cpu_s": spent["cpu"], "train_wall_s": spent["wall"], "train_gib": peak_gib()}
@@ -108,7 +108,7 @@ def routing_time(model, X):
     times = []
     for _ in range(3):
         with clock() as spent:
-            model.blocks_.visited(X, 1)
+            model.model_.visited(X, 1)
         times.append(spent["cpu"] / X.shape[0] * 1e6)
     return sorted(times)[1]
 

@@ -10,8 +10,8 @@ from sklearn.cluster import BisectingKMeans, KMeans, MiniBatchKMeans
 from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
+from blockxmc._core.progress import Reporter
 from blockxmc.partition.start import cluster_rows
-from blockxmc.progress import Reporter
 
 
 def mean_cosine(unit, z, q):

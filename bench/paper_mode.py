@@ -19,7 +19,7 @@ from pathlib import Path
 
 from blockxmc import BlockwiseClassifier, DiSMEC, __version__
 from blockxmc.data import read_data_dir
-from blockxmc.report import measure
+from blockxmc.metrics.report import measure
 
 BLOCKS = (4, 16)
 LAM_REL = (2e-4, 2e-5, 2e-6)  # lambda in units of rows per block, so that one grid serves every data set

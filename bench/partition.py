@@ -7,9 +7,9 @@ import time
 import numpy as np
 from planted import planted
 
+from blockxmc._core.progress import Reporter, thread_count
 from blockxmc.partition.alternation import Alternation, Rules
 from blockxmc.partition.start import cluster_rows
-from blockxmc.progress import Reporter, thread_count
 
 HEADER = (
     f"{'rows':>9}{'nnz(X)':>11}{'nnz(Y)':>10}{'blocks':>8}{'start CPU':>11}{'wall':>8}"

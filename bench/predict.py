@@ -15,8 +15,9 @@ from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.preprocessing import MultiLabelBinarizer, normalize
 
-from blockxmc.scoring import Routed, Scorer
-from blockxmc.weights import LinearWeights
+from blockxmc.linear.weights import LinearWeights
+from blockxmc.serving.routed_scorer import RoutedScorer
+from blockxmc.serving.scorers import pack_scorer
 
 
 def read(path, shape=None):
@@ -111,7 +112,7 @@ def main():
     rng = np.random.default_rng(0)
 
     coef, bias = centroids(X, Y, args.per_label), np.full(m, -0.1, np.float32)
-    full = Scorer.pack([LinearWeights(coef, bias)], [np.arange(m)], n_features=d, n_labels=m)
+    full = pack_scorer([LinearWeights(coef, bias)], [np.arange(m)], n_features=d, n_labels=m)
     member = assign(X, args.blocks, rng)
     counts = sparse.csr_array(member.T @ Y)
     counts.data *= counts.data >= 3
@@ -120,12 +121,12 @@ def main():
     clusters = [np.sort(ids) for ids in clusters]
     by_label = coef.tocsc()
     weights = [LinearWeights(sparse.csr_array(by_label[:, ids]), bias[ids]) for ids in clusters]
-    blocks = Scorer.pack(weights, clusters, n_features=d, n_labels=m)
+    blocks = pack_scorer(weights, clusters, n_features=d, n_labels=m)
     q = args.blocks
     router_weights = LinearWeights(centroids(X, member, args.per_block), np.zeros(q, np.float32))
-    router = Scorer.pack([router_weights], [np.arange(q)], n_features=d, n_labels=q)
+    router = pack_scorer([router_weights], [np.arange(q)], n_features=d, n_labels=q)
     visited = router.topk(test, None, args.visit)[0].astype(np.int32)
-    labels = {"full": full.topk(test, None, 5)[0], "routed": Routed(router, blocks, args.visit).topk(test, 5)[0]}
+    labels = {"full": full.topk(test, None, 5)[0], "routed": RoutedScorer(router, blocks, args.visit).topk(test, 5)[0]}
     p1 = {name: float(np.asarray(truth[np.arange(n), best[:, 0]]).mean()) for name, best in labels.items()}
     print(f"{args.data.name}: {n} rows, {test.nnz / n:.0f} features per row, {m} labels; P@1 {p1}")
     print(f"blocks: {blocks.n_candidates(visited).mean():.0f} candidates per row")
@@ -142,15 +143,15 @@ def main():
             "full, SciPy by label": lambda: scipy_columns_topk(few, label_rows, bias),
             "router": lambda: router.topk(test, None, args.visit),
             "blocks": lambda: blocks.topk(test, visited, 5),
-            "routed, 1 thread": lambda: Routed(router, blocks, args.visit).topk(test, 5),
-            "routed, 2 threads": lambda: Routed(router, blocks, args.visit).topk(test, 5, threads=2),
+            "routed, 1 thread": lambda: RoutedScorer(router, blocks, args.visit).topk(test, 5),
+            "routed, 2 threads": lambda: RoutedScorer(router, blocks, args.visit).topk(test, 5, threads=2),
         }
     )
     single = {
         "full, packed, 1 thread": lambda i, v: full.one(i, v, None, 5),
         "full, SciPy X @ W": lambda i, v: scipy_topk(sparse.csr_array((v, i, [0, i.size]), shape=(1, d)), coef, bias),
         "router": lambda i, v: router.one(i, v, None, args.visit),
-        "routed, 1 thread": lambda i, v: Routed(router, blocks, args.visit).one(i, v, 5),
+        "routed, 1 thread": lambda i, v: RoutedScorer(router, blocks, args.visit).one(i, v, 5),
     }
     print(f"{'µs per row':28}{'batch CPU':>10}{'batch wall':>11}{'one by one':>11}")
     for name, (seconds, wall) in batch.items():

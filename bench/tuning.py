@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.preprocessing import normalize
 
 from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, Partitioner, metrics
-from blockxmc._matrix import as_csr
+from blockxmc._core.matrix import as_csr
 from blockxmc.tuning import tune_lambda
 
 BASES = {"dismec": DiSMEC(), "naive-bayes": NaiveBayes(), "leml": LEML(rank=50)}

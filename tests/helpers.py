@@ -3,9 +3,9 @@
 import numpy as np
 from scipy import sparse
 
-from blockxmc._matrix import as_csr, as_indicator
+from blockxmc._core.matrix import as_csr, as_indicator
+from blockxmc._core.progress import Reporter
 from blockxmc.learners._learner import Job
-from blockxmc.progress import Reporter
 
 
 def trained(learner, X, Y):

@@ -10,8 +10,8 @@ from scipy import sparse
 
 from blockxmc import storage
 from blockxmc.learners._learner import Learner
+from blockxmc.linear.weights import LinearWeights
 from blockxmc.storage import model
-from blockxmc.weights import LinearWeights
 
 
 class Averager(Learner):

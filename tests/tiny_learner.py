@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from blockxmc.learners._learner import Job, Learner
-from blockxmc.weights import LinearWeights, LowRankWeights
+from blockxmc.linear.weights import LinearWeights, LowRankWeights
 
 
 class TinyRidge(Learner):

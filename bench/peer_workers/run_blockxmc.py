@@ -24,15 +24,15 @@ def serve(training, model, X):
     X = sparse.csr_array(X)
     loaded = load(model)
     loaded.n_jobs = 1
-    default = loaded.blocks_
+    default = loaded.model_
     single = [sparse.csr_array(row) for row in single_rows(sparse.csr_matrix(X))]
     arrays = [(row.indices, row.data) for row in single]
     settings = {"default": default}
     if training == "default":
         routes = [b for b in ROUTES if b <= loaded.partition_.n_blocks_]
-        settings |= {f"route {b}": replace(default, route=b, mass=1.0) for b in routes}
+        settings |= {f"route {b}": replace(default, route=b, top_p=1.0) for b in routes}
     for name, blocks in settings.items():
-        loaded.blocks_ = blocks
+        loaded.model_ = blocks
         calls = {
             "one_us": (lambda row: loaded.predict_one(*row, TOP), arrays),
             "one_topk_us": (lambda row: loaded.predict_topk(row, TOP), single),

@@ -5,22 +5,23 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from blockxmc._core import saving
 from blockxmc._version import __version__
 
 if TYPE_CHECKING:
     from blockxmc import metrics as metrics
+    from blockxmc.classifier import BlockwiseClassifier as BlockwiseClassifier
     from blockxmc.learners.dismec import DiSMEC as DiSMEC
     from blockxmc.learners.leml import LEML as LEML
     from blockxmc.learners.naive_bayes import NaiveBayes as NaiveBayes
     from blockxmc.learners.pd_sparse import PDSparse as PDSparse
     from blockxmc.learners.ppd_sparse import PPDSparse as PPDSparse
-    from blockxmc.model import BlockwiseClassifier as BlockwiseClassifier
     from blockxmc.partition import Partitioner as Partitioner
     from blockxmc.storage import load as load
 
 # Public name -> where it lives. Resolved on first use, so that `import blockxmc` and `blockxmc --help` stay instant.
 _HOME = {
-    "BlockwiseClassifier": "blockxmc.model",
+    "BlockwiseClassifier": "blockxmc.classifier",
     "DiSMEC": "blockxmc.learners.dismec",
     "LEML": "blockxmc.learners.leml",
     "NaiveBayes": "blockxmc.learners.naive_bayes",
@@ -50,6 +51,13 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'blockxmc' has no attribute {name!r}")
     module = importlib.import_module(_HOME[name])
     return module if _HOME[name].endswith("." + name) and not hasattr(module, name) else getattr(module, name)
+
+
+def _save_model(estimator: Any, path: Any) -> None:
+    importlib.import_module("blockxmc.storage").save_model(estimator, path)
+
+
+saving.register(_save_model)
 
 
 def __dir__() -> list[str]:

@@ -140,8 +140,8 @@ class PackedModel:
         slope: float,
         mass: float,
         k: int,
-        neighbours: Neighbours | None = None,
-        look: SecondLook | None = None,
+        neighbors: Neighbors | None = None,
+        look: Reranker | None = None,
     ) -> tuple[I64, F32]: ...
     def topk(
         self, indptr: I64, indices: I32, data: F32, blocks: I32 | None, labels: I64, scores: F32, threads: int
@@ -158,8 +158,8 @@ class PackedModel:
         labels: I64,
         scores: F32,
         threads: int,
-        neighbours: Neighbours | None = None,
-        look: SecondLook | None = None,
+        neighbors: Neighbors | None = None,
+        look: Reranker | None = None,
     ) -> None: ...
     def candidates(self, blocks: I32 | None, threads: int) -> I64: ...
     def routes(
@@ -178,19 +178,19 @@ class PackedModel:
         slope: float,
         mass: float,
         threads: int,
-        neighbours: Neighbours | None = None,
-        look: SecondLook | None = None,
+        neighbors: Neighbors | None = None,
+        look: Reranker | None = None,
     ) -> tuple[I64, I32, F32]: ...
     def touched(self, indptr: I64, indices: I32, data: F32, blocks: I32 | None, threads: int) -> I64: ...
 
-class Neighbours:
+class Neighbors:
     def __init__(
         self, rows: PackedModel, indptr: I64, labels: I32, n_labels: int, count: int, features: int, weight: float
     ) -> None: ...
     def gains(self, indptr: I64, indices: I32, data: F32, nearest: I64, similarity: F32) -> tuple[I64, I32, F32]: ...
 
-class SecondLook:
-    def __init__(self, curve: F32, commonness: F32, first: int) -> None: ...
+class Reranker:
+    def __init__(self, curve: F32, log_positives: F32, first: int) -> None: ...
 
 def largest_values(indptr: I64, indices: I32, data: F32, most: int, threads: int) -> tuple[I64, I32, F32]: ...
 def pack_chunks(

@@ -328,11 +328,11 @@ void bind_predict(nb::module_ &m) {
         .def("scores_routed", &scores_routed, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a,
              "slope"_a, "mass"_a, "threads"_a, "neighbours"_a.none() = nb::none(), "look"_a.none() = nb::none())
         .def("touched", &touched, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), "threads"_a);
-    nb::class_<BoundNeighbours>(m, "Neighbours", "Training rows in the blocks of a model, and their labels.")
+    nb::class_<BoundNeighbours>(m, "Neighbors", "Training rows in the blocks of a model, and their labels.")
         .def(nb::init<nb::object, I64, I32, int64_t, int64_t, int64_t, float>(), "rows"_a, exact("indptr"), exact("labels"),
              "n_labels"_a, "count"_a, "features"_a, "weight"_a)
         .def("gains", &BoundNeighbours::gains, exact("indptr"), exact("indices"), exact("data"), exact("nearest"), exact("similarity"));
-    nb::class_<BoundSecondLook>(m, "SecondLook", "A second look at the best labels of a row.")
+    nb::class_<BoundSecondLook>(m, "Reranker", "A second look at the best labels of a row.")
         .def(nb::init<F32, F32, int64_t>(), exact("curve"), exact("commonness"), "first"_a);
     m.def("largest_values", &largest_values, exact("indptr"), exact("indices"), exact("data"), "most"_a, "threads"_a);
     m.def("pack_chunks", &pack, exact("indptr"), exact("indices"), exact("data"), exact("labels"), exact("ends"),

@@ -84,7 +84,7 @@ def test_knobs_and_the_command_they_end_in(capsys, train, tmp_path):
     assert f"base__prune={found['chosen']['prune']:g}" in words
     words[-1] = tmp_path / "model"
     assert run(capsys, *words[1:])[0] == 0
-    assert load(tmp_path / "model").blocks_.route == found["chosen"]["route"]
+    assert load(tmp_path / "model").model_.route == found["chosen"]["route"]
 
 
 def test_weights_of_8_bits_from_the_table_to_the_model(capsys, train, tmp_path):
@@ -95,7 +95,7 @@ def test_weights_of_8_bits_from_the_table_to_the_model(capsys, train, tmp_path):
     assert "weight_bits=8" in words
     words[-1] = tmp_path / "model"
     assert run(capsys, *words[1:])[0] == 0
-    assert load(tmp_path / "model").blocks_.scorer.bits == 8
+    assert load(tmp_path / "model").model_.scorer.bits == 8
     assert "lost to rounding" in run(capsys, "inspect", tmp_path / "model")[1]
     code, out, err = run(capsys, "tune", train, *table, "--bits", "8,12")
     assert code == 2

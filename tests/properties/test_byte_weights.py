@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scoring_twin import ByteWeights, TwinScorer
 
-from blockxmc.scoring import Routed, Scorer
-from blockxmc.weights import LinearWeights
+from blockxmc.linear.weights import LinearWeights
+from blockxmc.serving.routed_scorer import RoutedScorer
+from blockxmc.serving.scorers import pack_scorer, pack_shared_scorer
 
 # Labels at the edges of 8-bit label numbers, and magnitudes from the smallest subnormal to nearly the largest.
 WIDTHS = (0, 1, 2, 3, 7, 255, 256, 257, 300)
@@ -41,7 +42,7 @@ def problems(draw):
 
 
 def packed(weights, ids, X, **options):
-    return Scorer.pack(weights, ids, n_features=X.shape[1], n_labels=400, bits=8, **options)
+    return pack_scorer(weights, ids, n_features=X.shape[1], n_labels=400, bits=8, **options)
 
 
 @settings(max_examples=150)
@@ -73,9 +74,9 @@ def test_every_path_agrees_with_the_twin(problem):
 def test_packing_gives_the_same_bytes_for_any_number_of_threads(problem, bits):
     weights, ids, X = problem
     options = {"n_features": X.shape[1], "n_labels": 400, "bits": bits}
-    alone = Scorer.pack(weights, ids, **options).state()
+    alone = pack_scorer(weights, ids, **options).state()
     for threads in (2, 5):
-        together = Scorer.pack(weights, ids, threads=threads, **options).state()
+        together = pack_scorer(weights, ids, threads=threads, **options).state()
         assert alone.keys() == together.keys()
         assert all(np.array_equal(alone[name], together[name]) for name in alone)
 
@@ -96,8 +97,8 @@ def test_shared_vectors_are_packed_like_the_weights_of_each_block(seed, bits, wi
         sparse.csr_array(whole.coef * keep), np.where(keep > 0, whole.bias, -np.inf).astype(np.float32), whole.mass
     )
     last = [common] if common.size else []
-    expected = Scorer.pack([*own.split(clusters), *whole.split(last)], [*clusters, *last], **options)
-    found = Scorer.pack_shared(whole, clusters, common, threads=2, **options)
+    expected = pack_scorer([*own.split(clusters), *whole.split(last)], [*clusters, *last], **options)
+    found = pack_shared_scorer(whole, clusters, common, threads=2, **options)
     assert all(np.array_equal(found.state()[name], value) for name, value in expected.state().items())
 
 
@@ -107,10 +108,10 @@ def test_routed_calls_agree_bit_for_bit():
     whole = random_block(rng, 40, 400, 0.1, [1.0], False)
     clusters = [np.sort(rng.choice(400, width, replace=False)) for width in (256, 257, 40, 0, 3)]
     options = {"n_features": 40, "n_labels": 400, "bits": 8}
-    scorer = Scorer.pack_shared(whole, clusters, np.zeros(0, int), **options)
-    router = Scorer.pack([random_block(rng, 40, 5, 0.5, [1.0], False)], [np.arange(5)], n_features=40, n_labels=5)
+    scorer = pack_shared_scorer(whole, clusters, np.zeros(0, int), **options)
+    router = pack_scorer([random_block(rng, 40, 5, 0.5, [1.0], False)], [np.arange(5)], n_features=40, n_labels=5)
     for slope in (0.0, 0.4):
-        routed = Routed(router, scorer, 3, slope)
+        routed = RoutedScorer(router, scorer, 3, slope)
         labels, best = routed.topk(X, 4)
         again = routed.topk(X, 4, threads=2)
         assert np.array_equal(again[0], labels)
@@ -132,5 +133,5 @@ def test_many_labels_are_cut_into_chunks(m):
     coef = sparse.csr_array((rng.normal(size=9_000).astype(np.float32), cells), shape=(30, m))
     weights = LinearWeights(coef, rng.normal(size=m).astype(np.float32))
     X = sparse.csr_array(np.eye(30, dtype=np.float32))
-    scorer = Scorer.pack([weights], [np.arange(m)], n_features=30, n_labels=m, bits=8)
+    scorer = pack_scorer([weights], [np.arange(m)], n_features=30, n_labels=m, bits=8)
     assert np.array_equal(scorer.scores(X, None).toarray(), ByteWeights(weights).scores(X))

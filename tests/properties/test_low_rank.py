@@ -3,10 +3,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from blockxmc._core.progress import _SilentPhase
 from blockxmc.learners._learner import Job
 from blockxmc.learners._tall import spmm, transpose
 from blockxmc.learners.leml import LEML
-from blockxmc.progress import _SilentPhase
 
 sizes = st.integers(0, 12)
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from blockxmc._linear import train_one_vs_all
-from blockxmc._matrix import as_csr, as_indicator
-from blockxmc.progress import Reporter
+from blockxmc._core.matrix import as_csr, as_indicator
+from blockxmc._core.progress import Reporter
+from blockxmc.linear.one_vs_all import train_one_vs_all
 
 
 def gradient(w, X, s, loss, C):

@@ -9,8 +9,10 @@ from scipy import sparse
 from scoring_twin import TwinScorer
 
 from blockxmc import _kernels
-from blockxmc.scoring import PackedScorer, Routed, Scorer
-from blockxmc.weights import LinearWeights, LowRankWeights
+from blockxmc.linear.weights import LinearWeights, LowRankWeights
+from blockxmc.serving.packed import PackedScorer
+from blockxmc.serving.routed_scorer import RoutedScorer
+from blockxmc.serving.scorers import pack_scorer, restore_scorer
 
 
 def random_csr(rng, shape, density, integer=True):
@@ -40,7 +42,7 @@ def problems(draw, integer=True):
 
 def both(weights, ids, X, m):
     return (
-        Scorer.pack(weights, ids, n_features=X.shape[1], n_labels=m),
+        pack_scorer(weights, ids, n_features=X.shape[1], n_labels=m),
         TwinScorer(weights, ids, X.shape[1], m),
     )
 
@@ -96,12 +98,12 @@ def test_fused_routing_equals_the_two_calls(problem, b, seed):
     rng = np.random.default_rng(seed)
     q = len(weights)
     router_weights = LinearWeights(random_csr(rng, (X.shape[1], q), 0.5, False), rng.normal(size=q).astype(np.float32))
-    router = Scorer.pack([router_weights], [np.arange(q)], n_features=X.shape[1], n_labels=q)
+    router = pack_scorer([router_weights], [np.arange(q)], n_features=X.shape[1], n_labels=q)
     expected = scorer.topk(X, router.topk(X, None, b)[0].astype(np.int32), k)
-    same(Routed(router, scorer, b).topk(X, k), expected)
-    same(Routed(router, scorer, b).topk(X, k, threads=2), expected)
+    same(RoutedScorer(router, scorer, b).topk(X, k), expected)
+    same(RoutedScorer(router, scorer, b).topk(X, k, threads=2), expected)
     for i in range(X.shape[0]):
-        same(Routed(router, scorer, b).one(*row(X, i), k), (expected[0][i], expected[1][i]))
+        same(RoutedScorer(router, scorer, b).one(*row(X, i), k), (expected[0][i], expected[1][i]))
 
 
 @settings(max_examples=100)
@@ -127,7 +129,7 @@ def test_self_scoring_weights_agree_with_the_twin(problem):
     assert np.array_equal(
         np.broadcast_to(scorer.n_candidates(blocks), X.shape[0]), np.diff(twin.scores(X, blocks).indptr)
     )
-    restored = Scorer.from_state(scorer.state())
+    restored = restore_scorer(scorer.state())
     same(restored.topk(X, blocks, k), expected)
 
 

@@ -11,9 +11,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import blockxmc
 from blockxmc import DiSMEC
+from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
-from blockxmc.progress import Reporter
 
 
 @parametrize_with_checks([DiSMEC(n_jobs=1)])

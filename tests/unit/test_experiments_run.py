@@ -3,7 +3,7 @@ import json
 import pytest
 from experiment_parts import Tuner, write_folder
 
-import blockxmc.pipeline
+import blockxmc.training.dataset
 from blockxmc.errors import BlockXMCError
 from blockxmc.experiments import EXPERIMENTS, Settings, cells, run
 from blockxmc.experiments.runner import APART
@@ -21,13 +21,13 @@ def tuner(monkeypatch):
 def trained(monkeypatch):
     """Names of the estimators trained through the pipeline."""
     names = []
-    fit = blockxmc.pipeline.fit_dataset
+    fit = blockxmc.training.dataset.fit_dataset
 
     def counting(estimator, dataset):
         names.append(type(estimator).__name__)
         return fit(estimator, dataset)
 
-    monkeypatch.setattr(blockxmc.pipeline, "fit_dataset", counting)
+    monkeypatch.setattr(blockxmc.training.dataset, "fit_dataset", counting)
     return names
 
 
@@ -212,7 +212,7 @@ def test_rows_are_of_unit_length_but_as_given_for_naive_bayes(tmp_path, monkeypa
         seen[type(estimator).__name__] = dataset.X[[0]].data.tolist()
         raise ValueError
 
-    monkeypatch.setattr(blockxmc.pipeline, "fit_dataset", first_row)
+    monkeypatch.setattr(blockxmc.training.dataset, "fit_dataset", first_row)
     for settings, expected in ((Settings(threads=1), [0.6, 0.8]), (Settings(threads=1, normalise=False), [3.0, 4.0])):
         bench = cells.Bench({"tiny": folder}, settings, Store(tmp_path / "cells"))
         for base in ("dismec", "naive-bayes"):

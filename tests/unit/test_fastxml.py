@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import check_estimator
 
 from blockxmc import _kernels
-from blockxmc._matrix import as_csr, csr_args
+from blockxmc._core.matrix import as_csr, csr_args
 from blockxmc.baselines import FastXML
 from blockxmc.errors import BlockXMCError
 

@@ -10,10 +10,10 @@ from sklearn.utils.estimator_checks import check_estimator
 from tiny_learner import TinyRidge
 
 from blockxmc import _kernels
-from blockxmc._matrix import as_csr, csr_args
+from blockxmc._core.matrix import as_csr, csr_args
 from blockxmc.baselines.label_filters import CandidateWeights, Filters, LabelFilters, quantile_bounds
 from blockxmc.errors import BlockXMCError
-from blockxmc.weights import LinearWeights, LowRankWeights
+from blockxmc.linear.weights import LinearWeights, LowRankWeights
 
 
 def line_of_topics(n=600, n_labels=20, seed=0):

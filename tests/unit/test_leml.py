@@ -4,12 +4,12 @@ from scipy import sparse
 from sklearn.utils.estimator_checks import check_estimator
 
 from blockxmc import LEML
+from blockxmc._core.progress import _SilentPhase
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._bilinear import Bilinear, SparseDesign, TurnedDesign, balance, decouple, design_for
 from blockxmc.learners._learner import Job
 from blockxmc.learners._tall import gram, one_blas_thread, transpose
-from blockxmc.progress import _SilentPhase
-from blockxmc.weights import LinearWeights, LowRankWeights
+from blockxmc.linear.weights import LinearWeights, LowRankWeights
 
 
 def problem(n=60, d=25, m=12, seed=0):

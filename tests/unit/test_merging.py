@@ -8,16 +8,18 @@ from helpers import blocky
 from scipy import sparse
 from sklearn.preprocessing import normalize
 
-from blockxmc import BlockwiseClassifier, merging, metrics, shared_fit
-from blockxmc.merging import Mix
-from blockxmc.neighbours import Neighbours
-from blockxmc.second_look import SecondLook
-from blockxmc.shared import MEAN_PRUNE
+from blockxmc import BlockwiseClassifier, metrics
+from blockxmc.serving.neighbors import Neighbors
+from blockxmc.serving.reranker import Reranker
+from blockxmc.training.shared import fit as shared_fit
+from blockxmc.training.shared import mix as merging
+from blockxmc.training.shared.labels import MEAN_PRUNE
+from blockxmc.training.shared.mix import Mix
 
 
 def test_mixes_that_rank_alike_count_alike(monkeypatch):
     X, Y = blocky(n=400, n_labels=30)
-    blocks = replace(BlockwiseClassifier(n_blocks=5, route=2).fit(X, Y).blocks_, calibration=None)
+    blocks = replace(BlockwiseClassifier(n_blocks=5, route=2).fit(X, Y).model_, calibration=None)
     monkeypatch.setattr(merging._Candidates, "precision", lambda seen, mix: np.full(3, 0.5))
     mix, _ = merging.fit_merging(blocks, blocks.scorer, Y, X, Y, 1)
     assert mix.slope == pytest.approx(np.mean(merging.SLOPES))
@@ -41,8 +43,8 @@ def test_served_scores_are_the_mix_of_margin_rarity_likeness_and_blocks(monkeypa
     count = Y.sum(axis=0)
     expected = (plain + 1) * (1 + 1.5 / np.maximum(count, 1) ** 0.25) - 1 + 0.7 * (X @ means.T)
     # What the blocks add is the router's: it is left to the tests of scoring, which serve the mixed weights.
-    alone = clf.blocks_.scorer.scores(X, None).toarray()
-    assert clf.blocks_.slope == 0.3
+    alone = clf.model_.scorer.scores(X, None).toarray()
+    assert clf.model_.slope == 0.3
     np.testing.assert_allclose(alone[:, count > 0], expected[:, count > 0], rtol=2e-2, atol=2e-2)  # half precision
 
 
@@ -71,12 +73,12 @@ def test_precision_of_a_mix_is_that_of_its_ranking():
     np.testing.assert_allclose(found, expected)
 
 
-def test_hits_after_a_second_look_are_those_of_its_order():
+def test_hits_after_a_reranker_are_those_of_its_order():
     rng = np.random.default_rng(0)
     terms = merging._Terms(*(rng.random((40, 12), np.float32) for _ in range(6)))
     right = rng.random((40, 12)) < 0.3
     mix, curve = Mix(0.4, 1.2, 0.6, 0.8), np.concatenate([np.zeros(4), np.ones(4), rng.normal(size=14) * 3])
-    look = SecondLook(curve.astype(np.float32), np.zeros(1, np.float32), 6)
+    look = Reranker(curve.astype(np.float32), np.zeros(1, np.float32), 6)
     scores = terms.scores(mix)
     anew = scores + look.gains(terms.looked_at(mix))
     anew[np.argsort(np.argsort(-scores, axis=1), axis=1) >= 6] = -np.inf
@@ -87,10 +89,10 @@ def test_hits_after_a_second_look_are_those_of_its_order():
 
 
 @pytest.mark.parametrize(("lost", "expected"), [(-0.1, 1.0), (0.019, 1.0), (0.021, 0.0), (0.2, 0.0)])
-def test_neighbours_count_unless_they_mislead(monkeypatch, lost, expected):
+def test_neighbors_count_unless_they_mislead(monkeypatch, lost, expected):
     X, Y = blocky(n=400, n_labels=30)
-    blocks = replace(BlockwiseClassifier(n_blocks=5, route=2, n_neighbors=3).fit(X, Y).blocks_, calibration=None)
-    blocks = replace(blocks, neighbours=Neighbours.pack(X, Y, np.arange(400) % 5, blocks.scorer.n_blocks, count=3))
+    blocks = replace(BlockwiseClassifier(n_blocks=5, route=2, n_neighbors=3).fit(X, Y).model_, calibration=None)
+    blocks = replace(blocks, neighbors=Neighbors.pack(X, Y, np.arange(400) % 5, blocks.scorer.n_blocks, count=3))
     # Every second row gains as much as the next one loses, and a little is lost on top.
     swing = np.where(np.arange(400) % 2, 0.2, -0.2)[:, None]
     hits = lambda seen, mix, look=None: np.full((400, 3), 0.5) + (swing - lost) * (mix.nearest > 0)  # noqa: E731
@@ -112,19 +114,19 @@ def test_rows_visit_the_usual_share_unless_another_is_clearly_better(monkeypatch
     """So many of a hundred rows have a right label first, others than at other shares in every tenth row."""
     X, Y = blocky(n=100, n_labels=30)
     Y = sparse.csr_array(np.tile(np.arange(30) == 7, (100, 1)))
-    blocks = replace(BlockwiseClassifier(n_blocks=5).fit(*blocky(n=400, n_labels=30)).blocks_, mass=0.7)
+    blocks = replace(BlockwiseClassifier(n_blocks=5).fit(*blocky(n=400, n_labels=30)).model_, top_p=0.7)
 
     def topk(self, X, k, threads):
-        number = merging.MASSES.index(self.mass)
+        number = merging.TOP_PS.index(self.top_p)
         labels = np.where(np.arange(100) < 100 * right[number] - 10, 7, 3)
         labels[90:] = np.where(np.arange(10) % 2 == number % 2, 7, 3)
         return np.column_stack([labels, np.full((100, 4), -1)]), None
 
-    monkeypatch.setattr(merging.Blocks, "topk", topk)
-    assert merging.enough_mass(blocks, X, Y, 1) == expected
+    monkeypatch.setattr(merging.RoutedModel, "topk", topk)
+    assert merging.fit_top_p(blocks, X, Y, 1) == expected
 
 
 def test_a_share_that_is_asked_for_is_kept():
     X, Y = blocky(n=400, n_labels=30)
-    assert BlockwiseClassifier(n_blocks=5, route=0.65).fit(X, Y).blocks_.mass == 0.65
-    assert BlockwiseClassifier(n_blocks=5).fit(X, Y).blocks_.mass in merging.MASSES
+    assert BlockwiseClassifier(n_blocks=5, route=0.65).fit(X, Y).model_.top_p == 0.65
+    assert BlockwiseClassifier(n_blocks=5).fit(X, Y).model_.top_p in merging.TOP_PS

@@ -15,7 +15,7 @@ from sklearn.preprocessing import MaxAbsScaler
 from blockxmc import metrics
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
-from blockxmc.weights import LinearWeights
+from blockxmc.linear.weights import LinearWeights
 
 # Row 0 has labels 0 and 2, row 1 has label 1, row 2 has none.
 Y = sparse.csr_array(np.array([[1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]))

@@ -5,11 +5,11 @@ from sklearn.naive_bayes import ComplementNB, MultinomialNB
 from sklearn.utils.estimator_checks import check_estimator
 
 from blockxmc import NaiveBayes
+from blockxmc._core.progress import _SilentPhase
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners import naive_bayes
 from blockxmc.learners._learner import Job
-from blockxmc.learners.naive_bayes import common_term
-from blockxmc.progress import _SilentPhase
+from blockxmc.learners.naive_bayes import offset_term
 
 JOB = Job(1, 0, _SilentPhase())
 
@@ -57,7 +57,7 @@ def test_weights_are_as_sparse_as_co_occurrence():
     X, Y = problem(n=30, d=200, m=20)
     weights = NaiveBayes()._train(X, Y, JOB)
     assert weights.coef.nnz <= (Y.T @ X).nnz
-    np.testing.assert_array_equal(weights.common, common_term(X, 1.0))
+    np.testing.assert_array_equal(weights.offset, offset_term(X, 1.0))
     np.testing.assert_allclose(weights.scores(X), dense_log_odds(X, Y, 1.0), rtol=1e-4, atol=1e-4)
 
 

@@ -9,10 +9,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from blockxmc import _kernels
-from blockxmc._linear import train_one_vs_all
-from blockxmc._matrix import as_csr, as_indicator, csr_args
+from blockxmc._core.matrix import as_csr, as_indicator, csr_args
+from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
-from blockxmc.progress import Reporter
+from blockxmc.linear.one_vs_all import train_one_vs_all
 
 
 def make_text(n, d, q, seed, density=0.05):

@@ -4,7 +4,7 @@ from partition_twins import best_blocks, ragged, random_problem, ranked
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._matrix import csr_args
+from blockxmc._core.matrix import csr_args
 
 
 def labels_of(Y):

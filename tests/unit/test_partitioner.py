@@ -10,10 +10,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import normalize
 
 from blockxmc import Partitioner
+from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.partition import choice, start
 from blockxmc.partition.ranking import Ranking
-from blockxmc.progress import Reporter
 
 
 def planted(n=400, groups=4, d=40, m=40, seed=0):

@@ -11,7 +11,7 @@ from scipy import optimize, sparse
 from sklearn.base import clone
 
 from blockxmc import PDSparse, _kernels
-from blockxmc._matrix import as_csr, as_indicator, csr_args
+from blockxmc._core.matrix import as_csr, as_indicator, csr_args
 from blockxmc.errors import BlockXMCError
 
 EXACT: dict[str, Any] = {"early_stopping": 0, "post_solve": False, "tol": 1e-7, "max_iter": 3000}

@@ -11,11 +11,11 @@ from sklearn.base import clone
 from sklearn.svm import LinearSVC
 
 from blockxmc import PPDSparse, _kernels
-from blockxmc._matrix import as_csr, as_indicator, csr_args
+from blockxmc._core.matrix import as_csr, as_indicator, csr_args
+from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
-from blockxmc.progress import Reporter
-from blockxmc.weights import LinearWeights
+from blockxmc.linear.weights import LinearWeights
 
 TIGHT: dict[str, Any] = {"tol": 1e-6, "prune": 0.0, "max_iter": 1000}
 
@@ -118,7 +118,7 @@ def test_all_rows_as_subset_equals_no_subset() -> None:
 
 
 @pytest.mark.parametrize("with_rows", [False, True])
-def test_bits_do_not_depend_on_threads_or_neighbours(with_rows: bool) -> None:
+def test_bits_do_not_depend_on_threads_or_neighbors(with_rows: bool) -> None:
     X, Y = problem(6, n=800, m=40)
     rows = as_indicator(np.random.default_rng(0).random((40, 800)) < 0.5) if with_rows else None
     one = train(PPDSparse(), X, Y, rows, threads=1)

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from blockxmc.progress import Reporter, RichReporter, reporter_for, thread_count, watched
+from blockxmc._core.progress import Reporter, RichReporter, reporter_for, thread_count, watched
 
 
 class Recorder:

@@ -11,8 +11,10 @@ from scoring_twin import TwinScorer
 
 from blockxmc import _kernels
 from blockxmc.errors import BlockXMCError, ModelFormatError
-from blockxmc.scoring import PackedScorer, Routed, Scorer
-from blockxmc.weights import LinearWeights, LowRankWeights
+from blockxmc.linear.weights import LinearWeights, LowRankWeights
+from blockxmc.serving.packed import PackedScorer
+from blockxmc.serving.routed_scorer import RoutedScorer
+from blockxmc.serving.scorers import pack_scorer, restore_scorer
 
 D, M, Q = 400, 60, 5
 
@@ -52,7 +54,7 @@ def parts(rng):
 
 @pytest.fixture(params=[32, 16, 8])
 def scorer(parts, request):
-    return Scorer.pack(*parts, n_features=D, n_labels=M, bits=request.param)
+    return pack_scorer(*parts, n_features=D, n_labels=M, bits=request.param)
 
 
 @pytest.fixture
@@ -90,8 +92,8 @@ def test_half_precision_rounds_weights_to_the_nearest(rng, X):
     assert rounded.data[:3].tolist() == [1.0, 1 + 4 * 2**-8, -1.0]  # ties to even
     bias = np.zeros(70, np.float32)
     pack = {"n_features": D, "n_labels": 70}
-    half = Scorer.pack([LinearWeights(coef, bias)], [np.arange(70)], bits=16, **pack)
-    single = Scorer.pack([LinearWeights(rounded, bias)], [np.arange(70)], **pack)
+    half = pack_scorer([LinearWeights(coef, bias)], [np.arange(70)], bits=16, **pack)
+    single = pack_scorer([LinearWeights(rounded, bias)], [np.arange(70)], **pack)
     assert same(half.topk(X, None, 5), single.topk(X, None, 5))
     assert half.touched(X, None) == single.touched(X, None)
     assert half.nbytes < single.nbytes
@@ -120,10 +122,10 @@ def test_size_and_clusters(scorer, parts):
 
 def test_touched_counts_stored_weights(X):
     coef = sparse.csr_array(np.eye(D, M, dtype=np.float32))
-    scorer = Scorer.pack([LinearWeights(coef, np.zeros(M, np.float32))], [np.arange(M)], n_features=D, n_labels=M)
+    scorer = pack_scorer([LinearWeights(coef, np.zeros(M, np.float32))], [np.arange(M)], n_features=D, n_labels=M)
     assert scorer.touched(X, None) == pytest.approx((X.indices < M).sum() / X.shape[0])
     low_rank = LowRankWeights(np.ones((D, 2), np.float32), np.ones((M, 2), np.float32))
-    scorer = Scorer.pack([low_rank], [np.arange(M)], n_features=D, n_labels=M)
+    scorer = pack_scorer([low_rank], [np.arange(M)], n_features=D, n_labels=M)
     assert scorer.touched(X, None) == pytest.approx(2 * X.nnz / X.shape[0] + 2 * M)
 
 
@@ -138,7 +140,7 @@ def test_state_comes_back_from_memory_maps(scorer, tmp_path, X, blocks):
         if isinstance(value, np.ndarray):
             np.save(tmp_path / f"{name}.npy", value)
             state[name] = np.load(tmp_path / f"{name}.npy", mmap_mode="r")
-    restored = Scorer.from_state(state)
+    restored = restore_scorer(state)
     assert same(restored.topk(X, blocks, 3), scorer.topk(X, blocks, 3))
     assert restored.nbytes == scorer.nbytes
 
@@ -167,7 +169,7 @@ def test_features_the_model_does_not_know_are_ignored(scorer):
     values = np.arange(1, 7, dtype=np.float32)
     for block in range(3):  # without the mass term, which counts every value
         state = {name: value for name, value in scorer.state().items() if name != "mass"}
-        massless = Scorer.from_state(state)
+        massless = restore_scorer(state)
         visited = np.array([block], np.int32)
         assert same(massless.one(more, values, visited, 5), massless.one(known, values[:2], visited, 5))
 
@@ -193,7 +195,7 @@ def _damaged(state, name, at, value):
     ],
 )
 def test_damaged_indices_are_refused_on_first_use(scorer, X, name, at, value):
-    restored = Scorer.from_state(_damaged(scorer.state(), name, at, value))
+    restored = restore_scorer(_damaged(scorer.state(), name, at, value))
     with pytest.raises(ModelFormatError, match="damaged"):
         restored.topk(X, None, 3)
     with pytest.raises(ModelFormatError, match="damaged"):
@@ -208,14 +210,14 @@ def test_any_damaged_word_is_refused_or_harmless(scorer, X, rng):
             size = scorer.state()[name].size
             state = _damaged(scorer.state(), name, rng.integers(size), rng.integers(0, 2**31))
             try:
-                labels, _ = Scorer.from_state(state).topk(X, None, 3)
+                labels, _ = restore_scorer(state).topk(X, None, 3)
             except ModelFormatError:
                 continue
             assert ((labels >= -1) & (labels < M)).all()
 
 
 def test_undamaged_blocks_stay_usable(scorer, X):
-    restored = Scorer.from_state(_damaged(scorer.state(), "labels", 0, M))
+    restored = restore_scorer(_damaged(scorer.state(), "labels", 0, M))
     other = np.full((30, 1), 3, np.int32)
     assert same(restored.topk(X, other, 3), scorer.topk(X, other, 3))
 
@@ -232,19 +234,19 @@ def test_undamaged_blocks_stay_usable(scorer, X):
 )
 def test_damaged_pointers_are_refused_at_once(scorer, name, at, value):
     with pytest.raises(ModelFormatError, match="damaged"):
-        Scorer.from_state(_damaged(scorer.state(), name, at, value))
+        restore_scorer(_damaged(scorer.state(), name, at, value))
 
 
 def test_missing_or_wrong_arrays_are_refused(scorer):
     state = scorer.state()
     with pytest.raises(ModelFormatError, match="incomplete"):
-        Scorer.from_state({name: value for name, value in state.items() if name != "arena"})
+        restore_scorer({name: value for name, value in state.items() if name != "arena"})
     with pytest.raises(ModelFormatError, match="'bias' has type float64"):
-        Scorer.from_state({**state, "bias": state["bias"].astype(np.float64)})
+        restore_scorer({**state, "bias": state["bias"].astype(np.float64)})
     with pytest.raises(ModelFormatError, match="damaged"):
-        Scorer.from_state({**state, "arena": state["arena"][:-1]})
+        restore_scorer({**state, "arena": state["arena"][:-1]})
     with pytest.raises(ModelFormatError, match="unknown kind"):
-        Scorer.from_state({**state, "kind": "quantum"})
+        restore_scorer({**state, "kind": "quantum"})
 
 
 def test_wrong_arguments_are_refused(scorer, parts, X, blocks):
@@ -259,31 +261,31 @@ def test_wrong_arguments_are_refused(scorer, parts, X, blocks):
         with pytest.raises(ValueError, match="block numbers"):
             scorer.topk(X, np.full((30, 1), wrong, np.int32), 3)
     with pytest.raises(BlockXMCError, match="must ascend"):
-        Scorer.pack(weights[:1], [ids[0][::-1]], n_features=D, n_labels=M)
+        pack_scorer(weights[:1], [ids[0][::-1]], n_features=D, n_labels=M)
     with pytest.raises(BlockXMCError, match="20 labels, but 3"):
-        Scorer.pack(weights[:1], [ids[0][:3]], n_features=D, n_labels=M)
+        pack_scorer(weights[:1], [ids[0][:3]], n_features=D, n_labels=M)
     with pytest.raises(BlockXMCError, match="sets of label ids"):
-        Scorer.pack(weights[:1], [], n_features=D, n_labels=M)
+        pack_scorer(weights[:1], [], n_features=D, n_labels=M)
     with pytest.raises(BlockXMCError, match="features"):
-        Scorer.pack(weights[:1], ids[:1], n_features=D + 1, n_labels=M)
+        pack_scorer(weights[:1], ids[:1], n_features=D + 1, n_labels=M)
 
 
 def test_a_router_of_too_many_blocks_is_refused(scorer, rng, X):
-    router = Scorer.pack([linear(rng, Q + 1)], [np.arange(Q + 1)], n_features=D, n_labels=Q + 1)
+    router = pack_scorer([linear(rng, Q + 1)], [np.arange(Q + 1)], n_features=D, n_labels=Q + 1)
     with pytest.raises(ValueError, match="router"):
-        Routed(router, scorer, 2).topk(X, 3)
+        RoutedScorer(router, scorer, 2).topk(X, 3)
 
 
 def test_a_router_of_too_few_blocks_is_refused(scorer, rng, X):
-    router = Scorer.pack([linear(rng, Q - 2)], [np.arange(Q - 2)], n_features=D, n_labels=Q - 2)
+    router = pack_scorer([linear(rng, Q - 2)], [np.arange(Q - 2)], n_features=D, n_labels=Q - 2)
     with pytest.raises(ValueError, match="one block more"):
-        Routed(router, scorer, 1).topk(X, 3)
+        RoutedScorer(router, scorer, 1).topk(X, 3)
     with pytest.raises(ValueError, match="one block more"):
-        Routed(router, scorer, 1).one(X.indices[:2], X.data[:2], 3)
+        RoutedScorer(router, scorer, 1).one(X.indices[:2], X.data[:2], 3)
 
 
 def test_no_blocks_and_no_rows(scorer, X):
-    empty = Scorer.pack([], [], n_features=D, n_labels=M)
+    empty = pack_scorer([], [], n_features=D, n_labels=M)
     labels, scores = empty.topk(X, None, 2)
     assert (labels == -1).all()
     assert np.isneginf(scores).all()
@@ -300,7 +302,7 @@ class Opaque:
 
 
 def test_opaque_weights_score_and_pickle_but_refuse_to_be_saved(X):
-    scorer = Scorer.pack([Opaque()], [np.array([4, 9])], n_features=D, n_labels=M)
+    scorer = pack_scorer([Opaque()], [np.array([4, 9])], n_features=D, n_labels=M)
     assert not isinstance(scorer, PackedScorer)
     assert scorer.topk(X, None, 2)[0][0].tolist() == [9, 4]
     with pytest.raises(BlockXMCError, match="cannot be saved"):
@@ -310,7 +312,7 @@ def test_opaque_weights_score_and_pickle_but_refuse_to_be_saved(X):
 
 def test_damaged_low_rank_and_mixed_blocks_are_refused(rng):
     low_rank = LowRankWeights(np.ones((D, 2), np.float32), np.ones((3, 2), np.float32))
-    scorer = Scorer.pack([low_rank, linear(rng, 4, 0.1)], [np.array([0, 5, 9]), np.arange(4)], n_features=D, n_labels=M)
+    scorer = pack_scorer([low_rank, linear(rng, 4, 0.1)], [np.array([0, 5, 9]), np.arange(4)], n_features=D, n_labels=M)
     state = scorer.state()
     damages = [
         ("0", "labels", np.array([0, 5, M], np.int32)),
@@ -322,7 +324,7 @@ def test_damaged_low_rank_and_mixed_blocks_are_refused(rng):
     for block, name, value in damages:
         blocks = {**state["blocks"], block: {**state["blocks"][block], name: value}}
         with pytest.raises(ModelFormatError, match="damaged"):
-            Scorer.from_state({**state, "blocks": blocks})
+            restore_scorer({**state, "blocks": blocks})
 
 
 @pytest.mark.parametrize("chosen", [[], [2], [5, 0, 3], list(range(6))])

@@ -16,23 +16,31 @@ from blockxmc import (
     NaiveBayes,
     PPDSparse,
     _kernels,
-    ensemble,
     load,
-    merging,
     metrics,
-    shared_fit,
 )
-from blockxmc import shared as shared_module
+from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
 from blockxmc.learners.sklearn_adapter import as_learner
-from blockxmc.merging import Mix
+from blockxmc.linear.weights import LinearWeights
 from blockxmc.partition import Partitioner
 from blockxmc.partition.ranking import Ranking
-from blockxmc.progress import Reporter
-from blockxmc.scoring import Routed, Scorer
-from blockxmc.shared import common_labels, cover_all_labels, pack_shared, train_shared, visits_of, with_labels
-from blockxmc.weights import LinearWeights
+from blockxmc.serving import ensemble
+from blockxmc.serving.routed_scorer import RoutedScorer
+from blockxmc.serving.scorers import pack_scorer
+from blockxmc.training.shared import fit as shared_fit
+from blockxmc.training.shared import labels as shared_module
+from blockxmc.training.shared import mix as merging
+from blockxmc.training.shared.labels import (
+    cover_all_labels,
+    frequent_labels,
+    pack_shared,
+    train_shared,
+    visits_of,
+    with_labels,
+)
+from blockxmc.training.shared.mix import Mix
 
 
 class Silent:
@@ -72,15 +80,15 @@ def test_merged_scores_against_the_definition(slope, b, monkeypatch):
     X = sparse.random_array((30, 12), density=0.4, rng=rng, dtype=np.float32, format="csr")
     router, weights = random_weights(rng, 12, 6), random_weights(rng, 12, 20)
     clusters = random_clusters(rng, 6, 20, 5)
-    packed_router = Scorer.pack([router], [np.arange(6)], n_features=12, n_labels=6)
+    packed_router = pack_scorer([router], [np.arange(6)], n_features=12, n_labels=6)
     expected = naive_merge(router, weights, clusters, X, b, slope)
     for common in (True, False):
         if common:
             scorer = pack_shared(weights, clusters, n_features=12, n_labels=20, bits=32)
             assert scorer.n_blocks == 7
         else:
-            scorer = Scorer.pack(list(weights.split(clusters)), clusters, n_features=12, n_labels=20)
-        routed = Routed(packed_router, scorer, b, slope)
+            scorer = pack_scorer(list(weights.split(clusters)), clusters, n_features=12, n_labels=20)
+        routed = RoutedScorer(packed_router, scorer, b, slope)
         labels, scores = routed.topk(X, 4)
         for i, truth in enumerate(expected):
             best = sorted(truth.items(), key=lambda item: -item[1])[:4]
@@ -94,7 +102,7 @@ def test_merged_batch_single_threads_and_candidates_agree_bit_for_bit():
     router, weights = random_weights(rng, 15, 9), random_weights(rng, 15, 40)
     clusters = random_clusters(rng, 9, 40, 8)
     packed = pack_shared(weights, clusters, n_features=15, n_labels=40)
-    routed = Routed(Scorer.pack([router], [np.arange(9)], n_features=15, n_labels=9), packed, 3, 0.3)
+    routed = RoutedScorer(pack_scorer([router], [np.arange(9)], n_features=15, n_labels=9), packed, 3, 0.3)
     labels, scores = routed.topk(X, 5, threads=1)
     for mine, theirs in zip(routed.topk(X, 5, threads=2), (labels, scores), strict=True):
         assert_array_equal(mine, theirs)
@@ -157,17 +165,17 @@ def test_batches_of_labels_change_nothing(monkeypatch):
     np.testing.assert_allclose(BlockwiseClassifier(base, n_blocks=4).fit(X, Y).predict_topk(X)[1], once, atol=2e-3)
 
 
-def test_common_labels():
+def test_frequent_labels():
     clusters = [np.array([0, i]) for i in range(1, 20)]
-    assert common_labels(clusters, 20).tolist() == [0]
-    assert common_labels(clusters[:4], 20).tolist() == []
+    assert frequent_labels(clusters, 20).tolist() == [0]
+    assert frequent_labels(clusters[:4], 20).tolist() == []
 
 
-def test_common_labels_fill_no_more_than_a_chunk_where_few_more_copies_prevent_it():
+def test_frequent_labels_fill_no_more_than_a_chunk_where_few_more_copies_prevent_it():
     room = _kernels.MAX_CHUNK_LABELS
     some, others = np.arange(room), np.arange(room, room + 10)
     for copies, common in ((4, room), (6, room), (7, room), (8, room), (9, room + 10)):
-        found = common_labels([some] * 10 + [others] * copies, room + 10)
+        found = frequent_labels([some] * 10 + [others] * copies, room + 10)
         assert found.size == common
 
 
@@ -192,7 +200,7 @@ def test_shared_weights_need_one_vs_all():
     X, Y = blocky(n=60)
     with pytest.raises(BlockXMCError, match="one-vs-all"):
         BlockwiseClassifier(LEML(rank=5), weights="shared").fit(X, Y)
-    assert BlockwiseClassifier(LEML(rank=5), n_blocks=2, lam=0.1).fit(X, Y).blocks_.calibration is None
+    assert BlockwiseClassifier(LEML(rank=5), n_blocks=2, lam=0.1).fit(X, Y).model_.calibration is None
 
 
 def test_shared_weights_reach_the_full_classifier():
@@ -244,7 +252,7 @@ def test_held_out_rows_teach_no_label_before_merging(monkeypatch):
     fit_merging = shared_fit.fit_merging
 
     def spy(blocks, means, counted, new_X, new_Y, threads):
-        seen.append((blocks.scorer, new_X, blocks.neighbours))
+        seen.append((blocks.scorer, new_X, blocks.neighbors))
         return fit_merging(blocks, means, counted, new_X, new_Y, threads)
 
     monkeypatch.setattr(shared_fit, "fit_merging", spy)
@@ -253,15 +261,15 @@ def test_held_out_rows_teach_no_label_before_merging(monkeypatch):
     clf = BlockwiseClassifier(n_blocks=3).fit(X, Y)
     held_out = shared_fit.held_out_rows(600, 0)
     assert_array_equal(seen[0][1].toarray(), X[held_out].toarray())
-    # They are nobody's neighbours either, until all is fitted.
+    # They are nobody's neighbors either, until all is fitted.
     assert_array_equal(np.sort(np.concatenate(seen[0][2].rows.label_clusters)), np.flatnonzero(~held_out))
-    assert_array_equal(np.sort(np.concatenate(clf.blocks_.neighbours.rows.label_clusters)), np.arange(600))
+    assert_array_equal(np.sort(np.concatenate(clf.model_.neighbors.rows.label_clusters)), np.arange(600))
     assert robbed(Y, held_out) == shared_fit.robbed_labels(Y, held_out).tolist()
     # Labels that were robbed of few positives keep the weights that the held-out rows judged.
     kept = np.setdiff1d(np.arange(20), robbed(Y, held_out))
     assert kept.size
     before = seen[0][0].scores(X, None).toarray()[:, kept]
-    assert_array_equal(clf.blocks_.scorer.scores(X, None).toarray()[:, kept], before)
+    assert_array_equal(clf.model_.scorer.scores(X, None).toarray()[:, kept], before)
 
 
 def test_the_recall_that_is_promised_counts_no_label_that_only_held_out_rows_brought_in():
@@ -273,8 +281,8 @@ def test_the_recall_that_is_promised_counts_no_label_that_only_held_out_rows_bro
     X = sparse.csr_array(sparse.random(4000, 300, 0.05, rng=rng, dtype=np.float32))
     clf = BlockwiseClassifier(n_blocks=30, route=4, base=DiSMEC(tol=1.0)).fit(X, Y)
     held_out = shared_fit.held_out_rows(4000, 0)
-    visited = clf.blocks_.visited(X[held_out], 1)[:, -4:]
-    found = metrics.candidate_recall(Y[held_out], (visited, clf.blocks_.scorer.label_clusters))
+    visited = clf.model_.visited(X[held_out], 1)[:, -4:]
+    found = metrics.candidate_recall(Y[held_out], (visited, clf.model_.scorer.label_clusters))
     assert clf.cost_["candidate_recall"] < found - 0.05
 
 
@@ -317,7 +325,7 @@ def test_partitions_are_asked_for_their_best_labels_only(monkeypatch):
     monkeypatch.setattr(ensemble, "WIDE", 6)
     monkeypatch.setattr(ensemble, "ROWS_AT_A_TIME", 150)
     mean = np.zeros(Y.shape)
-    for member in pair.blocks_.members:
+    for member in pair.model_.members:
         labels, scores = member.topk(X, 6, 1)
         for row, (ids, values) in enumerate(zip(labels, scores, strict=True)):
             mean[row, ids[ids >= 0]] += values[ids >= 0] / 2
@@ -330,7 +338,7 @@ def test_partitions_are_asked_for_their_best_labels_only(monkeypatch):
         alone = pair.predict_one(X.indices[own], X.data[own], 5)
         assert_array_equal(alone[0], labels[row])
         assert_array_equal(alone[1], scores[row])
-    assert pair.blocks_.topk(X[:0], 5, 1)[0].shape == (0, 5)
+    assert pair.model_.topk(X[:0], 5, 1)[0].shape == (0, 5)
 
 
 @pytest.mark.parametrize("n_partitions", [0, -1, 1.5, "two"])
@@ -372,16 +380,16 @@ def test_labels_learn_from_the_same_rows_whatever_the_route():
     assert one == four
 
 
-@pytest.mark.parametrize("mass", [0.3, 0.6, 0.95])
-def test_a_row_visits_blocks_until_their_probability_is_enough(mass, tmp_path):
+@pytest.mark.parametrize("top_p", [0.3, 0.6, 0.95])
+def test_a_row_visits_blocks_until_their_probability_is_enough(top_p, tmp_path):
     X, Y = blocky(n=400, n_labels=40)
-    clf = BlockwiseClassifier(n_blocks=8, route=mass).fit(X, Y)
-    blocks, p = clf.blocks_.router.route(X, 8)
-    assert clf.blocks_.route == 8
-    p = np.exp(-(np.maximum(0, 1 - np.take_along_axis(margins_of(clf.blocks_.router, X), blocks, 1)) ** 2))
+    clf = BlockwiseClassifier(n_blocks=8, route=top_p).fit(X, Y)
+    blocks, _ = clf.model_.router.topk(X, None, 8)
+    assert clf.model_.route == 8
+    p = np.exp(-(np.maximum(0, 1 - np.take_along_axis(margins_of(clf.model_.router, X), blocks, 1)) ** 2))
     before = np.cumsum(p, axis=1) - p
-    expected = np.where((before >= mass * p.sum(axis=1, keepdims=True)) & (np.arange(8) > 0), -1, blocks)
-    visited = clf.blocks_.visited(X, 1)[:, -8:]
+    expected = np.where((before >= top_p * p.sum(axis=1, keepdims=True)) & (np.arange(8) > 0), -1, blocks)
+    visited = clf.model_.visited(X, 1)[:, -8:]
     assert_array_equal(visited, expected)
     assert (visited < 0).any()
     labels, scores = clf.predict_topk(X, 5)
@@ -394,7 +402,7 @@ def test_a_row_visits_blocks_until_their_probability_is_enough(mass, tmp_path):
 
 
 def margins_of(router, X):
-    return router.scorer.scores(X, None).toarray()
+    return router.scores(X, None).toarray()
 
 
 @pytest.mark.parametrize("route", [0, -1, 1.5, 0.0, "many"])
@@ -417,8 +425,8 @@ def test_weights_of_fewer_bits_are_smaller_and_nearly_the_same(capsys):
     full, half, byte = (
         BlockwiseClassifier(n_blocks=4, weight_bits=bits, verbose=2).fit(X, Y) for bits in (32, "auto", 8)
     )
-    assert [model.blocks_.scorer.bits for model in (full, half, byte)] == [32, 16, 8]
-    assert byte.blocks_.scorer.nbytes < half.blocks_.scorer.nbytes < full.blocks_.scorer.nbytes
+    assert [model.model_.scorer.bits for model in (full, half, byte)] == [32, 16, 8]
+    assert byte.model_.scorer.nbytes < half.model_.scorer.nbytes < full.model_.scorer.nbytes
     for model in (half, byte):
         np.testing.assert_allclose(model.decision_function(X).toarray(), full.decision_function(X).toarray(), atol=0.1)
         assert abs(model.cost_["lost_to_rounding"]) < 2
@@ -434,12 +442,12 @@ def test_weights_of_fewer_bits_are_smaller_and_nearly_the_same(capsys):
 def test_the_papers_weights_can_have_8_bits_too():
     X, Y = blocky()
     full, byte = (BlockwiseClassifier.paper(n_blocks=3, lam=0.1, weight_bits=bits).fit(X, Y) for bits in ("auto", 8))
-    assert [model.blocks_.scorer.bits for model in (full, byte)] == [32, 8]
+    assert [model.model_.scorer.bits for model in (full, byte)] == [32, 8]
     np.testing.assert_allclose(byte.decision_function(X).toarray(), full.decision_function(X).toarray(), atol=0.1)
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.3])
-def test_where_common_labels_are_kept_changes_no_answer(monkeypatch, slope):
+def test_where_frequent_labels_are_kept_changes_no_answer(monkeypatch, slope):
     X, Y = blocky(n=400, n_labels=40)
     monkeypatch.setattr(merging, "_mix", lambda candidates, nearest=0.0: Mix(slope, nearest=nearest))
     models = []
@@ -448,8 +456,8 @@ def test_where_common_labels_are_kept_changes_no_answer(monkeypatch, slope):
         monkeypatch.setattr(shared_module, "MANY_BLOCKS", most)
         models.append(BlockwiseClassifier(n_blocks=6, route=2, lam=0.01).fit(X, Y))
     apart, everywhere = models
-    assert apart.blocks_.scorer.n_blocks == everywhere.blocks_.scorer.n_blocks + 1
-    assert apart.blocks_.slope == slope
+    assert apart.model_.scorer.n_blocks == everywhere.model_.scorer.n_blocks + 1
+    assert apart.model_.slope == slope
     (labels, scores), (same_labels, same_scores) = (model.predict_topk(X, 3) for model in models)
     assert_array_equal(labels, same_labels)
     np.testing.assert_allclose(scores, same_scores, atol=1e-3)
@@ -465,7 +473,7 @@ def test_where_more_labels_are_wanted_than_blocks_list_the_other_common_ones_com
     X, Y = blocky(n=400, n_labels=40)
     monkeypatch.setattr(merging, "_mix", lambda candidates, nearest=0.0: Mix(slope, nearest=nearest))
     monkeypatch.setattr(shared_module, "FEW_BLOCKS", 1)
-    blocks = BlockwiseClassifier(n_blocks=6, route=1, lam=0.01).fit(X, Y).blocks_
+    blocks = BlockwiseClassifier(n_blocks=6, route=1, lam=0.01).fit(X, Y).model_
     blocks = replace(blocks, calibration=None)  # probabilities of the last ones are all 0
     candidates = blocks.scores(X, n_jobs)
     assert np.diff(candidates.indptr).min() < 40

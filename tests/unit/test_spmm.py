@@ -3,7 +3,7 @@ import pytest
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._matrix import csr_args
+from blockxmc._core.matrix import csr_args
 from blockxmc.learners._tall import gram, inner, one_blas_thread, orthonormal, solve_rows, spmm, times, transpose
 
 

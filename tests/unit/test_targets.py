@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from blockxmc._core.targets import Targets
 from blockxmc.errors import BlockXMCError
-from blockxmc.targets import Targets
 
 
 def test_sparse_matrix_comes_back_as_it_was():

@@ -9,13 +9,15 @@ from sklearn.base import clone
 from tiny_learner import TinyRidge
 
 from blockxmc import LEML, BlockwiseClassifier, NaiveBayes, Partitioner, PDSparse, metrics
-from blockxmc.blocks import Blocks
+from blockxmc._core.progress import Reporter
 from blockxmc.data import make_synthetic
 from blockxmc.errors import BlockXMCError
-from blockxmc.progress import Reporter
-from blockxmc.scoring import Scorer
-from blockxmc.tuning import TuningResult, evaluation, fit_tuned, quick_lambda, selection, tune_lambda
-from blockxmc.tuning.evaluation import FixedBlocks, Split, Task
+from blockxmc.serving.routed import RoutedModel
+from blockxmc.serving.scorers import pack_scorer
+from blockxmc.training.trials import selection
+from blockxmc.training.trials import split as evaluation
+from blockxmc.training.trials.split import FixedBlocks, Split, Task
+from blockxmc.tuning import TuningResult, fit_tuned, quick_lambda, tune_lambda
 
 LAMS = (0.1, 0.5, 1.5, 4.0, 12.0)
 
@@ -241,8 +243,8 @@ def test_warm_starts_lead_where_cold_ones_do():
         assert (warm["trainings"], warm["warm_trainings"]) == (1 + (lam == 0.07), 1)
         layout = blocks.layout(lam)
         cold = evaluation.train_per_block(split, layout)
-        scorer = Scorer.pack(cold, layout.clusters, n_features=split.X.shape[1], n_labels=split.Y.shape[1])
-        answers = Blocks(layout.router, scorer, 1).topk(split.X_held_out, 5, 1)[0]
+        scorer = pack_scorer(cold, layout.clusters, n_features=split.X.shape[1], n_labels=split.Y.shape[1])
+        answers = RoutedModel(layout.router.scorer, scorer, 1).topk(split.X_held_out, 5, 1)[0]
         gains.append(np.subtract(warm["precision"], split.precision(answers)))
     assert np.abs(gains).max() < 1.5
     assert np.abs(np.mean(gains, axis=0)).max() < 0.75
@@ -282,7 +284,7 @@ def test_default_grid_and_fit_tuned():
         model = fit_tuned(result, X, Y, choice, base=TinyRidge())
         assert model.partition_.lam_ == pytest.approx(point.lam)
         assert model.weights == "per-block"
-        assert model.blocks_.route == 1
+        assert model.model_.route == 1
         start = Partitioner(n_blocks=result.n_blocks, lam=result.lams[0]).fit(X, Y)
         assert_array_equal(model.partition_.assignment_, start.assignment_)
     half = fit_tuned(result, X[:200], Y[:200], base=TinyRidge())

@@ -7,7 +7,8 @@ from tiny_learner import TinyRidge
 
 from blockxmc import NaiveBayes, PDSparse
 from blockxmc.errors import BlockXMCError
-from blockxmc.tuning import BudgetResult, budget, evaluation, fit_tuned, tune_budget
+from blockxmc.training.trials import split as evaluation
+from blockxmc.tuning import BudgetResult, budget, fit_tuned, tune_budget
 from blockxmc.tuning.scout import Scout, _first
 
 
@@ -71,7 +72,7 @@ def test_an_impossible_request_names_the_nearest(data, request_, unit):
 def test_scouting_agrees_with_the_trained_model(data):
     result = tune_budget(*data, TinyRidge(), products=14)
     problem = budget.Problem.of(*data, TinyRidge(), (1, 3, 5), None, 0, None, 0)
-    train, held_out = budget.one_split(problem, 20000, sample=False)
+    train, held_out = budget.one_split(problem.n_rows, 20000, seed=problem.task.seed, sample=False)
     split = evaluation.Split(problem.task, problem.X, problem.Y, train, held_out)
     point = result.chosen
     scout = Scout(split, point.n_blocks, problem.n_rows)

@@ -4,7 +4,8 @@ import pytest
 from helpers import blocky
 
 from blockxmc import NaiveBayes, PDSparse
-from blockxmc.tuning import evaluation, protocol, tune_lambda
+from blockxmc.training.trials import split as evaluation
+from blockxmc.tuning import protocol, tune_lambda
 from blockxmc.tuning.cache import Notebook, digest
 
 LAMS = (0.1, 0.5, 1.5, 4.0, 12.0)

@@ -5,10 +5,10 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from blockxmc import BlockwiseClassifier, DiSMEC, NaiveBayes
+from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners import dismec
 from blockxmc.learners._learner import Job
-from blockxmc.progress import Reporter
 from blockxmc.tuning import Knobs, knobs, tune_knobs
 from blockxmc.tuning.knobs import Remembered, Trainings
 
@@ -59,11 +59,11 @@ def test_every_setting_is_the_model_fitted_and_served_so():
     for setting in result.settings:
         model = BlockwiseClassifier(DiSMEC(prune=setting.prune, tol=0.1), n_blocks=4, weights="shared", n_jobs=1)
         model.fit(X[rest], Y[rest])
-        served = knobs.replace(model.blocks_, route=setting.route)
+        served = knobs.replace(model.model_, route=setting.route)
         labels, _ = served.topk(sparse.csr_array(X[held_out]), 5, 1)
         right = Y[held_out].toarray()[np.arange(held_out.size), labels[:, 0]]
         assert setting.precision[0] == pytest.approx(100 * right.mean())
-        parts = (served.scorer, served.router.scorer, served.neighbours)
+        parts = (served.scorer, served.router, served.neighbors)
         assert setting.size_mb * 1e6 == pytest.approx(sum(part.nbytes for part in parts))
     assert result.settings[2].size_mb < result.settings[0].size_mb
 
@@ -139,13 +139,13 @@ def test_routes_that_make_no_sense(routes):
         tune_knobs(*blocky(n=60), n_blocks=2, routes=routes, n_jobs=1)
 
 
-def test_neighbours_are_a_knob():
+def test_neighbors_are_a_knob():
     X, Y = blocky(n=400, n_labels=20)
     table = tune_knobs(X, Y, n_blocks=3, routes=[2], prunes=[0.1], n_neighbors=[5, 0], n_jobs=1).settings
     without, with_five = table
     assert (without.n_neighbors, with_five.n_neighbors) == (0, 5)
     assert without.size_mb < with_five.size_mb
     assert without.products < with_five.products
-    assert "5 neighbours" in with_five.describe()
+    assert "5 neighbors" in with_five.describe()
     with pytest.raises(BlockXMCError, match="n_neighbors must be"):
         tune_knobs(X, Y, n_blocks=3, routes=[2], prunes=[0.1], n_neighbors=[-1], n_jobs=1)

@@ -14,9 +14,9 @@ from scipy import sparse
 from xc_reference import compare
 
 from blockxmc import _kernels
+from blockxmc._core.progress import Reporter
 from blockxmc.data import _source, make_synthetic, read_dataset, read_names, read_xc, write_names, write_xc
 from blockxmc.errors import BlockXMCError, DataFormatError
-from blockxmc.progress import Reporter
 
 NASTY = sorted((Path(__file__).parent.parent / "data" / "nasty").glob("*.txt"))
 

@@ -6,22 +6,23 @@ from typing import Any
 
 from scipy import sparse
 
-from blockxmc.blocks import Blocks, BlocksEstimator
 from blockxmc.learners._learner import Learner
+from blockxmc.serving.estimator import RoutedEstimator
+from blockxmc.serving.routed import RoutedModel
 
 
-class KMeansBaseline(BlocksEstimator):
-    """Storage of a system whose fitted model is one :class:`Blocks` and nothing more."""
+class KMeansBaseline(RoutedEstimator):
+    """Storage of a system whose fitted model is one :class:`RoutedModel` and nothing more."""
 
-    def _finish(self, blocks: Blocks, learner: Learner, X: sparse.csr_array) -> None:
-        self.blocks_ = blocks
+    def _finish(self, blocks: RoutedModel, learner: Learner, X: sparse.csr_array) -> None:
+        self.model_ = blocks
         self.cost_ = blocks.cost(X, self._threads)
         self._threshold = learner._threshold
 
     def _state(self) -> dict[str, Any]:
-        return {"blocks": self.blocks_.state(), "cost": self.cost_, "threshold": self._threshold}
+        return {"blocks": self.model_.state(), "cost": self.cost_, "threshold": self._threshold}
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.blocks_ = Blocks.from_state(state["blocks"])
+        self.model_ = RoutedModel.from_state(state["blocks"])
         self.cost_ = state["cost"]
         self._threshold = state["threshold"]

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.preprocessing import normalize
 
+from blockxmc.linear.weights import LinearWeights
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router
-from blockxmc.weights import LinearWeights
 
 
 def kmeans_blocks(

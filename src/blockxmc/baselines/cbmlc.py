@@ -6,14 +6,15 @@ from typing import Any
 
 from scipy import sparse
 
-from blockxmc._params import require_whole
+from blockxmc._core.params import require_whole
+from blockxmc._core.progress import Reporter
 from blockxmc.baselines._blockwise import KMeansBaseline
 from blockxmc.baselines._centroids import centroid_router, kmeans_blocks
-from blockxmc.blocks import Blocks, common_terms, train_blocks
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner
-from blockxmc.progress import Reporter
-from blockxmc.scoring import Scorer
+from blockxmc.serving.routed import RoutedModel
+from blockxmc.serving.scorers import pack_scorer
+from blockxmc.training.per_block import offset_terms, train_blocks
 
 
 class CBMLC(KMeansBaseline):
@@ -51,6 +52,6 @@ class CBMLC(KMeansBaseline):
         with reporter.phase("cluster rows"):
             assignment, clusters = kmeans_blocks(X, Y, self.n_blocks, seed=seed, threads=self._threads)
         weights = train_blocks(learner, X, Y, assignment, clusters, reporter, threads=self._threads, seed=seed)
-        scorer = Scorer.pack(weights, clusters, n_features=X.shape[1], n_labels=Y.shape[1])
-        router, common = centroid_router(X, assignment, len(clusters)), common_terms(weights, X.shape[1])
-        self._finish(Blocks(router, scorer, 1, common=common), learner, X)
+        scorer = pack_scorer(weights, clusters, n_features=X.shape[1], n_labels=Y.shape[1])
+        router, offset = centroid_router(X, assignment, len(clusters)), offset_terms(weights, X.shape[1])
+        self._finish(RoutedModel(router.scorer, scorer, 1, offset=offset), learner, X)

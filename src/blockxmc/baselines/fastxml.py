@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._base import TopK, XMCEstimator
-from blockxmc._matrix import csr_args, take_rows
-from blockxmc._params import require_number, require_whole
-from blockxmc.progress import Reporter, watched
+from blockxmc._core.base import TopK, XMCEstimator
+from blockxmc._core.matrix import csr_args, take_rows
+from blockxmc._core.params import require_number, require_whole
+from blockxmc._core.progress import Reporter, watched
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ from scipy import sparse
 from sklearn.base import clone
 
 from blockxmc import _kernels
-from blockxmc._base import TopK, XMCEstimator
-from blockxmc._matrix import CsrArgs, as_csr, csr_args, take_rows
-from blockxmc._params import require_number, require_whole
+from blockxmc._core.base import TopK, XMCEstimator
+from blockxmc._core.matrix import CsrArgs, as_csr, csr_args, take_rows
+from blockxmc._core.params import require_number, require_whole
+from blockxmc._core.progress import Reporter, watched
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
-from blockxmc.progress import Reporter, watched
-from blockxmc.weights import LinearWeights, LowRankWeights, Weights
+from blockxmc.linear.weights import LinearWeights, LowRankWeights, Weights
 
 F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]

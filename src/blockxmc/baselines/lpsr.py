@@ -8,15 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._params import require_whole
+from blockxmc._core.params import require_whole
+from blockxmc._core.progress import Reporter
 from blockxmc.baselines._blockwise import KMeansBaseline
 from blockxmc.baselines._centroids import centroid_router, kmeans_blocks
-from blockxmc.blocks import Blocks, common_terms
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners.naive_bayes import NaiveBayes
 from blockxmc.learners.sklearn_adapter import as_learner
-from blockxmc.progress import Reporter
-from blockxmc.scoring import Scorer
+from blockxmc.serving.routed import RoutedModel
+from blockxmc.serving.scorers import pack_scorer
+from blockxmc.training.per_block import offset_terms
 
 Ids = NDArray[np.int64]
 
@@ -77,14 +78,14 @@ class LPSR(KMeansBaseline):
         with reporter.phase("attach labels"):
             gains = Y
             if self.assign == "rank":
-                full = Scorer.pack([weights], [np.arange(Y.shape[1])], n_features=X.shape[1], n_labels=Y.shape[1])
+                full = pack_scorer([weights], [np.arange(Y.shape[1])], n_features=X.shape[1], n_labels=Y.shape[1])
                 ranking = full.topk(X, None, min(200, Y.shape[1]), threads=self._threads)[0]
                 gains = rank_gains(Y, ranking)
             clusters = best_labels(gains, assignment, len(seen), self.n_labels)
-        scorer = Scorer.pack(list(weights.split(clusters)), clusters, n_features=X.shape[1], n_labels=Y.shape[1])
+        scorer = pack_scorer(list(weights.split(clusters)), clusters, n_features=X.shape[1], n_labels=Y.shape[1])
         router = centroid_router(X, assignment, len(clusters))
-        common = common_terms([weights], X.shape[1])
-        self._finish(Blocks(router, scorer, min(self.route, len(clusters)), common=common), learner, X)
+        offset = offset_terms([weights], X.shape[1])
+        self._finish(RoutedModel(router.scorer, scorer, min(self.route, len(clusters)), offset=offset), learner, X)
 
     def __sklearn_tags__(self) -> Any:
         """Naive Bayes, the default base, takes non-negative features only, and expects counts."""

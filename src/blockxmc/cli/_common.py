@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from blockxmc._base import XMCEstimator
+    from blockxmc._core.base import XMCEstimator
     from blockxmc.data import Dataset
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on stdout.")]

@@ -27,8 +27,8 @@ def demo(
 ) -> None:
     """Train BP and the full classifier on the bundled data: a table, a figure, and labels for three sentences."""
     from blockxmc import BlockwiseClassifier, DiSMEC
+    from blockxmc._core.progress import reporter_for
     from blockxmc.data import load_demo
-    from blockxmc.progress import reporter_for
 
     out.mkdir(parents=True, exist_ok=True)
     reporter = reporter_for(verbosity())
@@ -68,8 +68,8 @@ def demo(
 
 
 def _train_and_measure(estimator: Any, train: Dataset, test: Dataset) -> dict[str, Any]:
-    from blockxmc.pipeline import fit_dataset
-    from blockxmc.report import measure
+    from blockxmc.metrics.report import measure
+    from blockxmc.training.dataset import fit_dataset
 
     start = time.perf_counter()
     fit_dataset(estimator, train)

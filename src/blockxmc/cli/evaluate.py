@@ -18,8 +18,8 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Measure precision, cost and time of a model on TEST (percentages, microseconds per row)."""
-    from blockxmc.progress import reporter_for
-    from blockxmc.report import measure
+    from blockxmc._core.progress import reporter_for
+    from blockxmc.metrics.report import measure
     from blockxmc.storage import load
 
     estimator = load(model).set_params(n_jobs=threads)

@@ -37,9 +37,9 @@ def experiment(
     json: Json = False,
 ) -> None:
     """Make the paper's tables and figures from data folders: CSV, JSON, Markdown, PNG, SVG and report.html."""
+    from blockxmc._core.progress import reporter_for
     from blockxmc.experiments import Settings, run
     from blockxmc.experiments.conclusions import conclude
-    from blockxmc.progress import reporter_for
 
     settings = Settings(
         bases=tuple(dict.fromkeys(base.strip() for base in bases.split(",") if base.strip())),

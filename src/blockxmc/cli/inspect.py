@@ -37,7 +37,7 @@ def inspect(
         "training rows": estimator.n_train_rows_,
         "model MB": sum(file.stat().st_size for file in model.iterdir()) / 1e6,
         **({"checksums": "all right"} if verify else {}),
-        **_kept_rows(getattr(estimator, "blocks_", None)),
+        **_kept_rows(getattr(estimator, "model_", None)),
         **getattr(estimator, "cost_", {}),
     }
     partition: Any = getattr(estimator, "partition_", None)
@@ -78,10 +78,10 @@ def inspect(
 def _kept_rows(blocks: Any) -> dict[str, int]:
     """Training rows that lie in the model and are asked for their labels: who hands it on should know."""
     members = getattr(blocks, "members", [blocks])
-    neighbours = [found for member in members if (found := getattr(member, "neighbours", None)) is not None]
-    if not neighbours:
+    neighbors = [found for member in members if (found := getattr(member, "neighbors", None)) is not None]
+    if not neighbors:
         return {}
-    return {"rows kept in the model": neighbours[0].rows.n_labels, "neighbours asked": neighbours[0].count}
+    return {"rows kept in the model": neighbors[0].rows.n_labels, "neighbors asked": neighbors[0].count}
 
 
 def _partition(partition: Partitioner) -> dict[str, Any]:

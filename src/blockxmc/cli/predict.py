@@ -16,7 +16,7 @@ from blockxmc.cli._common import Threads, read_for, test_file, verbosity
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
-    from blockxmc._base import TopK
+    from blockxmc._core.base import TopK
 
 FORMATS = ("xc", "jsonl", "tsv")
 
@@ -32,7 +32,7 @@ def predict(
     threads: Threads = None,
 ) -> None:
     """Predict the best labels of each row of TEST."""
-    from blockxmc.progress import reporter_for
+    from blockxmc._core.progress import reporter_for
     from blockxmc.storage import load
 
     if format is not None and format not in FORMATS:

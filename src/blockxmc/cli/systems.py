@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
-    from blockxmc._base import XMCEstimator
+    from blockxmc._core.base import XMCEstimator
 
 SYSTEMS = ("bp", "full", "cbmlc", "lpsr", "lf", "fastxml")
 BASES = ("dismec", "pd-sparse", "ppd-sparse", "leml", "naive-bayes")
@@ -46,7 +46,7 @@ def make_system(
     """The estimator a command line asks for; options that the system does not have are refused."""
     from blockxmc import BlockwiseClassifier
     from blockxmc.baselines import CBMLC, LPSR, FastXML, LabelFilters
-    from blockxmc.model import lean_dismec
+    from blockxmc.classifier import lean_dismec
 
     if system not in SYSTEMS:
         raise BlockXMCError(f"--system must be one of {', '.join(SYSTEMS)}, got {system!r}")

@@ -33,13 +33,13 @@ def train(
     json: Json = False,
 ) -> None:
     """Train a model on TRAIN and write it to a directory."""
+    from blockxmc._core.progress import reporter_for
     from blockxmc.cli.systems import make_system
     from blockxmc.data import read_dataset, read_names
     from blockxmc.data.folder import data_format
     from blockxmc.errors import BlockXMCError
-    from blockxmc.pipeline import fit_dataset
-    from blockxmc.progress import reporter_for
     from blockxmc.storage import check_target
+    from blockxmc.training.dataset import fit_dataset
 
     common: dict[str, Any] = {"n_jobs": threads, "random_state": seed, "verbose": verbosity()}
     options: dict[str, Any] = {"blocks": blocks, "lam": lam, "weights": weights, "route": route}

@@ -64,7 +64,7 @@ def tune(
     neighbors: Annotated[
         str | None,
         typer.Option(
-            "--neighbors", help="Numbers of neighbours to try with shared weights; 0: none.", show_default="10"
+            "--neighbors", help="Numbers of neighbors to try with shared weights; 0: none.", show_default="10"
         ),
     ] = None,
     lams: Annotated[
@@ -82,9 +82,9 @@ def tune(
     json: Json = False,
 ) -> None:
     """Choose lambda within a tolerance, as the paper does, or what keeps to a limit of products, time, size or recall."""
+    from blockxmc._core.progress import reporter_for
     from blockxmc.cli.systems import blocks_or_share, make_base
     from blockxmc.data import read_dataset
-    from blockxmc.progress import reporter_for
     from blockxmc.tuning import tune_budget, tune_knobs, tune_lambda
     from blockxmc.tuning.limits import checked_limits
 
@@ -211,7 +211,7 @@ def _typed(command: list[str], options: list[str]) -> str:
 
 
 def _show_knobs(result: KnobsResult, command: list[str], as_json: bool) -> None:
-    from blockxmc.neighbours import USUAL_NEIGHBOURS
+    from blockxmc.serving.neighbors import USUAL_NEIGHBORS
 
     chosen = result.chosen
     options = ["--weights", "shared", "--route", str(chosen.route)]
@@ -219,13 +219,13 @@ def _show_knobs(result: KnobsResult, command: list[str], as_json: bool) -> None:
         options += ["--param", f"base__prune={chosen.prune:g}"]
     if chosen.weight_bits != 16:
         options += ["--param", f"weight_bits={chosen.weight_bits}"]
-    if chosen.n_neighbors != USUAL_NEIGHBOURS:
+    if chosen.n_neighbors != USUAL_NEIGHBORS:
         options += ["--param", f"n_neighbors={chosen.n_neighbors}"]
     line = _typed(command, [*options, "--blocks", str(result.n_blocks)])
     if as_json:
         print_json(result.to_dict() | {"explanation": result.explain(), "train": line})
         return
-    columns = ["route", "prune", "bits", "neighbours", *(f"P@{k}" for k in result.ks)]
+    columns = ["route", "prune", "bits", "neighbors", *(f"P@{k}" for k in result.ks)]
     columns += ["candidates", "products", "recall", "µs/row batch", "µs/row single", "MB", ""]
     rows = [
         [

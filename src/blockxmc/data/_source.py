@@ -22,8 +22,8 @@ from typing import IO, Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from blockxmc._core.progress import Phase, reporter_for
 from blockxmc.errors import DataFormatError
-from blockxmc.progress import Phase, reporter_for
 
 PathLike = str | os.PathLike[str]
 Block = NDArray[np.uint8]

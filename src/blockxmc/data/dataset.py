@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._matrix import csr_args, take_rows
+from blockxmc._core.matrix import csr_args, take_rows
 from blockxmc.errors import DataFormatError
 
 if TYPE_CHECKING:

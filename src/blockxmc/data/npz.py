@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._matrix import as_csr, as_indicator, csr_args
+from blockxmc._core.matrix import as_csr, as_indicator, csr_args
 from blockxmc.data._source import PathLike, write_atomic
 from blockxmc.data.dataset import Dataset
 from blockxmc.errors import DataFormatError

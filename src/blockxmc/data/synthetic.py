@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.preprocessing import normalize
 
-from blockxmc._matrix import as_csr, as_indicator
+from blockxmc._core.matrix import as_csr, as_indicator
 from blockxmc.data.dataset import Dataset
 from blockxmc.errors import BlockXMCError
 

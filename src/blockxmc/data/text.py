@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import sparse
 
+from blockxmc._core.progress import reporter_for
 from blockxmc.data._source import PathLike
 from blockxmc.data.corpus import read_corpus
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, DataFormatError
-from blockxmc.progress import reporter_for
 
 
 def read_text(

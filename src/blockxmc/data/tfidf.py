@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._matrix import as_csr
+from blockxmc._core.matrix import as_csr
 from blockxmc.errors import BlockXMCError
 
 # Below this many rows a word that occurs once is kept: there is too little text to be choosy.

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._matrix import as_csr, as_indicator, csr_args
+from blockxmc._core.matrix import as_csr, as_indicator, csr_args
+from blockxmc._core.progress import thread_count
 from blockxmc.data._source import Block, PathLike, SlowPhase, read_blocks, sibling_names, write_atomic
 from blockxmc.data.dataset import Dataset
 from blockxmc.errors import DataFormatError
-from blockxmc.progress import thread_count
 
 MAX_SIZE = 2**31 - 1
 ROWS_PER_WRITE = 1 << 16

@@ -206,7 +206,7 @@ def _full(bench: Bench, cell: Cell) -> dict[str, Any]:
 
 
 def _trained(bench: Bench, cell: Cell, model: Any) -> dict[str, Any]:
-    from blockxmc.pipeline import fit_dataset
+    from blockxmc.training.dataset import fit_dataset
 
     train, test = bench.datasets(cell)
     model.set_params(n_jobs=bench.settings.n_threads, random_state=bench.settings.seed)

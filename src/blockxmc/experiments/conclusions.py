@@ -13,7 +13,7 @@ _FASTER = 1.1
 
 def facts(results: Results) -> list[str]:
     """When, where and how the numbers were made, and how long that took."""
-    from blockxmc.tuning.protocol import FOLD_TOL
+    from blockxmc.training.trials.grid import FOLD_TOL
 
     made, chosen = results.made, results.settings
     machine = (

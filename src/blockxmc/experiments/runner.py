@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.experiments import figures, pictures, tables
 from blockxmc.experiments.canvas import Figure
@@ -16,7 +17,6 @@ from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
 from blockxmc.experiments.store import Store, write_atomically
 from blockxmc.experiments.tables import Table
 from blockxmc.experiments.writing import as_report, write_experiment
-from blockxmc.progress import Reporter
 
 Bases = Sequence[str]
 

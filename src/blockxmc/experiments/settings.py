@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from blockxmc.progress import thread_count
+from blockxmc._core.progress import thread_count
 
 BASE_TITLES = {
     "dismec": "DiSMEC",

@@ -16,7 +16,7 @@ from blockxmc.experiments.settings import BASE_TITLES, Settings
 from blockxmc.experiments.stopwatch import Spent, stopwatch
 
 if TYPE_CHECKING:
-    from blockxmc._base import XMCEstimator
+    from blockxmc._core.base import XMCEstimator
     from blockxmc.data import Dataset
 
 KS = (1, 3, 5)
@@ -101,8 +101,8 @@ def fit_tuned(tuning: dict[str, Any], train: Dataset, base: Any, choice: str, se
 
 def train_and_measure(fit: Callable[[], XMCEstimator], test: Dataset, data: str) -> dict[str, Any]:
     """Train, and collect all that any table shows of the model."""
+    from blockxmc.metrics.report import measure
     from blockxmc.partition import Partitioner
-    from blockxmc.report import measure
     from blockxmc.routing import Router
 
     with stopwatch(partition=(Partitioner, "_fit"), router=(Router, "fit")) as parts:
@@ -145,9 +145,9 @@ def _blocks(model: Any, test: Dataset) -> dict[str, Any]:
     if hasattr(model, "partition_"):
         part = model.partition_
         row |= {"blocks": part.n_blocks_, "lam": part.lam_, "lam_rel": part.lam_rel_, "captured": part.captured_}
-    if hasattr(model, "blocks_"):
+    if hasattr(model, "model_"):
         start = time.perf_counter()
-        model.blocks_.visited(test.X, model._threads)
+        model.model_.visited(test.X, model._threads)
         row["router_predict_seconds"] = time.perf_counter() - start
     return row
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._matrix import csr_args
+from blockxmc._core.matrix import csr_args
+from blockxmc._core.progress import Phase, watched
 from blockxmc.learners._tall import gram, half, inner, inverse_root, orthonormal, solve_rows, spmm, times, transpose
-from blockxmc.progress import Phase, watched
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from blockxmc._base import TopK, XMCEstimator
-from blockxmc.progress import Phase, Reporter
-from blockxmc.scoring import Scorer
-from blockxmc.weights import Weights
+from blockxmc._core.base import TopK, XMCEstimator
+from blockxmc._core.progress import Phase, Reporter
+from blockxmc.linear.weights import Weights
+from blockxmc.serving.scorers import pack_scorer, restore_scorer
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Learner(XMCEstimator):
         self._check_params()
         with reporter.phase(f"train {type(self).__name__}", Y.shape[1]) as phase:
             weights = self._train(X, Y, self._job(self._threads, phase))
-        self.scorer_ = Scorer.pack([weights], [np.arange(Y.shape[1])], n_features=X.shape[1], n_labels=Y.shape[1])
+        self.scorer_ = pack_scorer([weights], [np.arange(Y.shape[1])], n_features=X.shape[1], n_labels=Y.shape[1])
 
     def _topk(self, X: sparse.csr_array, k: int) -> TopK:
         return self.scorer_.topk(X, None, k, threads=self._threads)
@@ -62,4 +62,4 @@ class Learner(XMCEstimator):
         return {"scorer": self.scorer_.state()}
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.scorer_ = Scorer.from_state(state["scorer"])
+        self.scorer_ = restore_scorer(state["scorer"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blockxmc.progress import Phase
+from blockxmc._core.progress import Phase
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._matrix import csr_args
+from blockxmc._core.matrix import csr_args
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]

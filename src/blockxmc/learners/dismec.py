@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from scipy import sparse
 
-from blockxmc._linear import check_linear_params, train_one_vs_all, typical_length
 from blockxmc.learners._learner import Job, Learner
-from blockxmc.weights import LinearWeights
+from blockxmc.linear.one_vs_all import check_linear_params, train_one_vs_all, typical_length
+from blockxmc.linear.weights import LinearWeights
 
 
 class DiSMEC(Learner):

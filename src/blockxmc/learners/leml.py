@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blockxmc._core.progress import Phase, Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._bilinear import Bilinear, SparseDesign, balance, decouple, design_for
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.learners._tall import gram, one_blas_thread, times, transpose
-from blockxmc.progress import Phase, Reporter
-from blockxmc.scoring import Scorer
-from blockxmc.weights import LinearWeights, LowRankWeights, Weights
+from blockxmc.linear.weights import LinearWeights, LowRankWeights, Weights
+from blockxmc.serving.scorers import pack_scorer
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -86,7 +86,7 @@ class LEML(Learner):
             weights = factors.weights(self._threads)
         self.rank_ = factors.H.shape[1]
         self.objective_trace_ = factors.objective_trace
-        self.scorer_ = Scorer.pack([weights], [np.arange(Y.shape[1])], n_features=X.shape[1], n_labels=Y.shape[1])
+        self.scorer_ = pack_scorer([weights], [np.arange(Y.shape[1])], n_features=X.shape[1], n_labels=Y.shape[1])
 
     def _train(
         self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, warm: tuple[F32, F32] | None = None

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils import Tags
 
-from blockxmc._base import TopK
+from blockxmc._core.base import TopK
+from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
-from blockxmc.progress import Reporter
-from blockxmc.weights import LinearWeights
+from blockxmc.linear.weights import LinearWeights
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -36,7 +36,7 @@ class NaiveBayes(Learner):
     n_jobs, random_state, verbose : as everywhere; nothing here is random.
 
     A feature that never occurs with a label still weighs against it, by the same amount for all labels trained
-    together: ``common_term``. It is kept beside the sparse weights and added to the scores of a row once. Per-block models
+    together: ``offset_term``. It is kept beside the sparse weights and added to the scores of a row once. Per-block models
     of several visited blocks cannot be compared that way: visit one block, or use shared or global weights.
 
     >>> X = np.array([[2, 0, 1], [0, 3, 1], [1, 0, 0]])
@@ -61,7 +61,7 @@ class NaiveBayes(Learner):
 
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
         super()._fit(X, Y, reporter)
-        self.common_term_ = common_term(X, self.alpha)
+        self.offset_term_ = offset_term(X, self.alpha)
 
     def _train(
         self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, rows: sparse.csr_array | None = None
@@ -81,31 +81,31 @@ class NaiveBayes(Learner):
             return LinearWeights(X[:0].T.tocsr(), np.zeros(0, np.float32))
         coef = sparse.csr_array(sparse.vstack([part[0] for part in parts], format="csr").T)
         bias, mass = (np.concatenate([part[i] for part in parts]).astype(np.float32) for i in (1, 2))
-        return LinearWeights(coef, bias, mass, common=common_term(X, self.alpha) if rows is None else None)
+        return LinearWeights(coef, bias, mass, offset=offset_term(X, self.alpha) if rows is None else None)
 
-    # ---- the term common to all labels, on top of the packed weights ----
+    # ---- the offset that all labels share, on top of the packed weights ----
     def _topk(self, X: sparse.csr_array, k: int) -> TopK:
         labels, scores = super()._topk(X, k)
-        return labels, scores + (X @ self.common_term_)[:, None]
+        return labels, scores + (X @ self.offset_term_)[:, None]
 
     def _scores(self, X: sparse.csr_array) -> sparse.csr_array:
         scores = super()._scores(X)
-        data = scores.data + np.repeat(X @ self.common_term_, np.diff(scores.indptr))
+        data = scores.data + np.repeat(X @ self.offset_term_, np.diff(scores.indptr))
         return sparse.csr_array((data, scores.indices, scores.indptr), shape=scores.shape)
 
     def predict_one(self, indices: ArrayLike, values: ArrayLike, k: int = 5) -> TopK:
         """Best k labels of one sparse row (sorted indices): no validation, no threads, the latency path."""
         labels, scores = super().predict_one(indices, values, k)
         return labels, scores + np.float32(
-            np.dot(np.asarray(values, np.float32), self.common_term_[np.asarray(indices)])
+            np.dot(np.asarray(values, np.float32), self.offset_term_[np.asarray(indices)])
         )
 
     def _state(self) -> dict[str, Any]:
-        return {**super()._state(), "common_term": self.common_term_}
+        return {**super()._state(), "offset_term": self.offset_term_}
 
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
-        self.common_term_ = state["common_term"]
+        self.offset_term_ = state["offset_term"]
 
     def __sklearn_tags__(self) -> Tags:
         """As every classifier, but for counts: features must not be negative, and other data are served poorly."""
@@ -115,10 +115,10 @@ class NaiveBayes(Learner):
         return tags
 
 
-def common_term(X: sparse.csr_array, alpha: float) -> F32:
+def offset_term(X: sparse.csr_array, alpha: float) -> F32:
     """Per feature, what a label that never met it has against it: -ln((c_f + alpha) / alpha), c_f its mass in X.
 
-    >>> common_term(sparse.csr_array([[1.0, 0.0]]), alpha=1.0).tolist()
+    >>> offset_term(sparse.csr_array([[1.0, 0.0]]), alpha=1.0).tolist()
     [-0.693..., 0.0]
     """
     return (0 - np.log1p(_feature_mass(X) / alpha)).astype(np.float32)
@@ -144,7 +144,7 @@ class _Counts:
         if self.rows is None:
             coef = mass.copy()
             seen = self.feature_mass[mass.indices]
-            # The common term of these features is taken back here: it is added for every feature of a row elsewhere.
+            # The offset of these features is taken back here: it is added for every feature of a row elsewhere.
             coef.data = self._log1p(mass.data) - self._log1p(np.maximum(seen - mass.data, 0)) + self._log1p(seen)
             n_rest, total_rest = self.X.shape[0] - n_positive, self.feature_mass.sum() - total
         else:

@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._matrix import csr_args
-from blockxmc._params import require_number, require_whole
+from blockxmc._core.matrix import csr_args
+from blockxmc._core.params import require_number, require_whole
+from blockxmc._core.progress import watched
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.learners._steps import ScaledPhase
-from blockxmc.progress import watched
-from blockxmc.weights import LinearWeights
+from blockxmc.linear.weights import LinearWeights
 
 # Tables of all features start direct (slot = label) below this size, hashed above it.
 _DIRECT_BYTES = 1 << 30

@@ -7,11 +7,11 @@ from typing import ClassVar
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._matrix import csr_args
-from blockxmc._params import require_number, require_whole
+from blockxmc._core.matrix import csr_args
+from blockxmc._core.params import require_number, require_whole
+from blockxmc._core.progress import watched
 from blockxmc.learners._learner import Job, Learner
-from blockxmc.progress import watched
-from blockxmc.weights import LinearWeights
+from blockxmc.linear.weights import LinearWeights
 
 
 class PPDSparse(Learner):

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
-from blockxmc.weights import F32, I32, Ids, LinearWeights, Weights
+from blockxmc.linear.weights import F32, I32, Ids, LinearWeights, Weights
 
 
 class OneVsRest(Learner):

@@ -17,7 +17,7 @@ from blockxmc.metrics.ranking import (
     psp_at_k,
     recall_at_k,
 )
-from blockxmc.metrics.reports import TopKScorer, evaluate, precision_by_frequency, scorer
+from blockxmc.metrics.summary import TopKScorer, evaluate, precision_by_frequency, scorer
 
 __all__ = [
     "TopKScorer",

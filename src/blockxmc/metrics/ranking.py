@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from blockxmc._matrix import as_indicator
+from blockxmc._core.matrix import as_indicator
 from blockxmc.errors import BlockXMCError
 
 F64 = NDArray[np.float64]

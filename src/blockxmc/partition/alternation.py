@@ -15,10 +15,10 @@ import numpy as np
 from scipy import sparse
 
 from blockxmc import _kernels
+from blockxmc._core.progress import Phase
 from blockxmc.errors import BlockXMCError
 from blockxmc.partition.ranking import I32, I64, Clusters, ObjectiveName, Ranking
 from blockxmc.partition.start import nearest_blocks
-from blockxmc.progress import Phase
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.partition.alternation import Blocks
 from blockxmc.partition.ranking import I32, ObjectiveName, Ranking
 from blockxmc.partition.start import balanced_tree
-from blockxmc.progress import Reporter
 
 # A choice may give up this much of the positives that could be captured.
 FLOOR = 0.98

@@ -12,14 +12,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from blockxmc._matrix import as_csr
+from blockxmc._core.matrix import as_csr
+from blockxmc._core.progress import Reporter, reporter_for, thread_count
+from blockxmc._core.targets import Targets
 from blockxmc.errors import BlockXMCError
 from blockxmc.partition import choice
 from blockxmc.partition.alternation import Alternation, Blocks, Rules
 from blockxmc.partition.ranking import I32, LambdaPath, ObjectiveName, Ranking
 from blockxmc.partition.start import cluster_rows, label_first
-from blockxmc.progress import Reporter, reporter_for, thread_count
-from blockxmc.targets import Targets
 
 
 class Partitioner(BaseEstimator):  # type: ignore[misc]

@@ -8,9 +8,9 @@ from scipy import sparse
 from sklearn.utils.extmath import row_norms
 
 from blockxmc import _kernels
-from blockxmc._matrix import csr_args
+from blockxmc._core.matrix import csr_args
+from blockxmc._core.progress import Phase, Reporter, watched
 from blockxmc.partition.ranking import F64, I32, Clusters
-from blockxmc.progress import Phase, Reporter, watched
 
 # Above this many clusters k-means starts from the balanced tree, whose cost grows with log(q), and makes one pass only:
 # the first pass brings most of what many would.
@@ -86,7 +86,7 @@ def lloyd_pass(X: sparse.csr_array, assignment: I32, n_clusters: int, threads: i
 
 def tree_pass(X: sparse.csr_array, leaves: I32, n_leaves: int, threads: int) -> I32:
     """``lloyd_pass`` from the leaves of a balanced tree, looking only into the groups of leaves nearest to each row."""
-    size = round(n_leaves**0.5)  # neighbouring leaves have close ancestors
+    size = round(n_leaves**0.5)  # neighboring leaves have close ancestors
     groups = leaves // np.int32(size)
     n_groups = -(-n_leaves // size)
     near = _nearest(X, groups, n_groups, X, threads, k=min(NEAR_GROUPS, n_groups))[0]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from blockxmc._core.targets import Kind, Targets
 from blockxmc._version import __version__
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.storage.files import (
@@ -32,13 +33,12 @@ from blockxmc.storage.files import (
 )
 from blockxmc.storage.registry import class_named, name_of
 from blockxmc.storage.tree import decode, encode
-from blockxmc.targets import Kind, Targets
 
 FORMAT = "blockxmc-model"
 FORMAT_VERSION = 5
 # Format 1 said of packed weights whether they are halved, not how many bits they have; up to format 2 there are no
-# neighbours and up to format 3 no second look, which a reader that did not know them would leave out in silence; up to
-# format 4 neighbours are compared by all features of a row.
+# neighbors and up to format 3 no second look, which a reader that did not know them would leave out in silence; up to
+# format 4 neighbors are compared by all features of a row.
 READABLE_VERSIONS = (1, 2, 3, 4, FORMAT_VERSION)
 _MANIFEST = "manifest.json"
 # What every fitted estimator may have besides its own state.

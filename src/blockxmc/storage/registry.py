@@ -9,7 +9,7 @@ from blockxmc.errors import BlockXMCError, ModelFormatError
 
 # Name in the manifest -> "module:class".
 CLASSES = {
-    "BlockwiseClassifier": "blockxmc.model:BlockwiseClassifier",
+    "BlockwiseClassifier": "blockxmc.classifier:BlockwiseClassifier",
     "CBMLC": "blockxmc.baselines:CBMLC",
     "DiSMEC": "blockxmc.learners:DiSMEC",
     "FastXML": "blockxmc.baselines:FastXML",

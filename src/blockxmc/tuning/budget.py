@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from blockxmc.errors import BlockXMCError
+from blockxmc.metrics.timing import _single_calls
 from blockxmc.partition import Partitioner
 from blockxmc.partition.choice import MIN_ROWS
-from blockxmc.timing import _single_calls
+from blockxmc.training.trials.grid import one_split
+from blockxmc.training.trials.split import KINDS, Split
 from blockxmc.tuning.cache import Notebook, digest
-from blockxmc.tuning.evaluation import KINDS, Split
 from blockxmc.tuning.limits import UNITS, NoSettingError, bound, checked_limits
-from blockxmc.tuning.protocol import Problem, one_split
+from blockxmc.tuning.protocol import Problem
 from blockxmc.tuning.result import BudgetResult, Point
 from blockxmc.tuning.scout import Scout
 
@@ -112,7 +113,7 @@ class Search:
         cache: str | os.PathLike[str] | None,
     ) -> None:
         self.problem, self.mode, self.limit, self.routes, self.kinds = problem, mode, limit, routes, kinds
-        train, held_out = one_split(problem, max_rows, sample=False)
+        train, held_out = one_split(problem.n_rows, max_rows, seed=problem.task.seed, sample=False)
         self.split = Split(problem.task, problem.X, problem.Y, train, held_out)
         self.n_blocks = n_blocks
         self.setting = problem.describe() | {
@@ -232,7 +233,7 @@ class Search:
                 blocks = scout.blocks.serve(float(lam), kind, route)
                 if blocks is not None:
                     candidates = blocks.scorer.n_candidates(blocks.visited(self.split.X_held_out, 1))
-                    work.append(blocks.router.products + float(candidates.mean()))
+                    work.append(blocks.router_products + float(candidates.mean()))
                     spent.append(self._latency(scout, float(lam), kind, route))
         self.trainings += self.split.trainings
         slope = float(np.polyfit(work, spent, 1)[0]) if np.ptp(work) > 0 else 0.0

@@ -15,7 +15,7 @@ from blockxmc.tuning.protocol import described
 from blockxmc.tuning.result import BudgetResult, TuningResult
 
 if TYPE_CHECKING:
-    from blockxmc.model import BlockwiseClassifier
+    from blockxmc.classifier import BlockwiseClassifier
 
 
 def fit_tuned(
@@ -42,7 +42,7 @@ def fit_tuned(
     >>> abs(model.partition_.lam_ / result.speed_driven.lam - 1) < 1e-9
     True
     """
-    from blockxmc.model import BlockwiseClassifier  # here, so that the model may ask for quick_lambda
+    from blockxmc.classifier import BlockwiseClassifier  # here, so that the model may ask for quick_lambda
 
     learner: Learner = as_learner(base, DiSMEC)
     options = Partitioner() if partitioner is None else clone(partitioner)

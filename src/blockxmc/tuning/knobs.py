@@ -1,4 +1,4 @@
-"""The knobs of a model with shared weights: visited blocks, pruning, bits and neighbours against precision, time and size.
+"""The knobs of a model with shared weights: visited blocks, pruning, bits and neighbors against precision, time and size.
 
 Labels are trained once. Visiting another number of blocks is a matter of serving, and pruning harder one of dropping
 weights, so that a whole table of settings costs little more than one model. Another knob is another line in ``_settings``.
@@ -16,20 +16,21 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from blockxmc._linear import typical_length
-from blockxmc.blocks import Blocks
+from blockxmc._core.progress import Phase
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
-from blockxmc.packing import BITS
+from blockxmc.linear.one_vs_all import typical_length
+from blockxmc.linear.weights import LinearWeights
+from blockxmc.metrics.timing import _single_calls
 from blockxmc.partition import Partitioner
-from blockxmc.progress import Phase
-from blockxmc.scoring import PackedScorer
-from blockxmc.shared import TAUGHT_BLOCKS, visiting
-from blockxmc.timing import _single_calls
-from blockxmc.tuning.evaluation import Split, measure_blocks
+from blockxmc.serving.packed import PackedScorer
+from blockxmc.serving.packing import BITS
+from blockxmc.serving.routed import RoutedModel
+from blockxmc.training.shared.labels import NEGATIVE_BLOCKS, visiting
+from blockxmc.training.trials.grid import one_split
+from blockxmc.training.trials.split import Split, measure_blocks
 from blockxmc.tuning.limits import UNITS, NoSettingError, bound, checked_limits
-from blockxmc.tuning.protocol import Problem, one_split
-from blockxmc.weights import LinearWeights
+from blockxmc.tuning.protocol import Problem
 
 ROUTES = (1, 2, 4, 0.5, 0.7)
 PRUNES = (0.01, 0.05, 0.1, 0.2)
@@ -47,7 +48,7 @@ class Knobs:
     recall: float
     batch_us: float  # per row of a batch, CPU time of one thread
     latency_us: float  # a single call, median
-    size_mb: float  # router, weights and neighbours
+    size_mb: float  # router, weights and neighbors
     weight_bits: int = 16
     n_neighbors: int = 0  # 0 also where they were found to mislead
 
@@ -55,7 +56,7 @@ class Knobs:
         """The setting in words."""
         pruned = "" if self.prune is None else f", pruned at {self.prune:g}"
         bits = "" if self.weight_bits == 16 else f", weights of {self.weight_bits} bits"
-        asked = f", {self.n_neighbors} neighbours" if self.n_neighbors else ""
+        asked = f", {self.n_neighbors} neighbors" if self.n_neighbors else ""
         return f"route {self.route}{pruned}{bits}{asked}"
 
 
@@ -126,7 +127,7 @@ def tune_knobs(
     >>> [(knobs.route, knobs.prune) for knobs in result.settings]
     [(1, 0.1), (2, 0.1), (1, 0.2), (2, 0.2)]
     """
-    from blockxmc.model import BlockwiseClassifier, lean_dismec  # here, since the model asks tuning for its lambda
+    from blockxmc.classifier import BlockwiseClassifier, lean_dismec  # here, since the model asks tuning for its lambda
 
     if not weight_bits or not set(weight_bits) <= set(BITS):
         raise BlockXMCError(f"weight_bits must be some of {', '.join(map(str, BITS))}, got {list(weight_bits)}")
@@ -137,7 +138,9 @@ def tune_knobs(
     problem = Problem.of(
         X, Y, lean_dismec() if base is None else base, (1, 3, 5), partitioner, random_state, n_jobs, verbose
     )
-    split = Split(problem.task, problem.X, problem.Y, *one_split(problem, max_rows, sample=False))
+    split = Split(
+        problem.task, problem.X, problem.Y, *one_split(problem.n_rows, max_rows, seed=problem.task.seed, sample=False)
+    )
     model = BlockwiseClassifier(
         None,
         partitioner,
@@ -151,7 +154,7 @@ def tune_knobs(
     settings = tuple(_settings(model, problem.base, split, routes, prunes, *serving))
     chosen = _choose(settings, limits, tolerance)
     setting = problem.describe() | {"weights": "shared", "held_out_rows": split.X_held_out.shape[0]}
-    counts = model.partition_.n_blocks_, min(TAUGHT_BLOCKS, model.partition_.n_blocks_)
+    counts = model.partition_.n_blocks_, min(NEGATIVE_BLOCKS, model.partition_.n_blocks_)
     result = KnobsResult(settings, chosen, limits, float(tolerance), problem.task.ks, *counts, setting)
     problem.reporter.say(result.explain())
     return result
@@ -177,26 +180,26 @@ def _settings(
             raise BlockXMCError(f"levels of pruning must be numbers of at least 0, got {levels}")
         base = base.set_params(prune=levels[0])
     trainings = Trainings()
-    for level, bits, neighbours in product(levels, weight_bits, n_neighbors):
+    for level, bits, neighbors in product(levels, weight_bits, n_neighbors):
         trainings.rewind()
-        model.set_params(base=Remembered(base, level, trainings), weight_bits=bits, n_neighbors=neighbours)
+        model.set_params(base=Remembered(base, level, trainings), weight_bits=bits, n_neighbors=neighbors)
         model.fit(split.X, split.Y)
-        n_blocks, linear = model.partition_.n_blocks_, isinstance(model.blocks_.scorer, PackedScorer)
+        n_blocks, linear = model.partition_.n_blocks_, isinstance(model.model_.scorer, PackedScorer)
         for route in routes:
             if route <= n_blocks and (route >= 1 or linear):
                 most, mass = visiting(route)
-                blocks = replace(model.blocks_, route=min(most, n_blocks), mass=mass)
+                blocks = replace(model.model_, route=min(most, n_blocks), top_p=mass)
                 yield _measured(split, blocks, route=route, prune=level, weight_bits=bits)
 
 
-def _measured(split: Split, blocks: Blocks, **setting: Any) -> Knobs:
+def _measured(split: Split, blocks: RoutedModel, **setting: Any) -> Knobs:
     found, X = measure_blocks(split, blocks), split.X_held_out
     start = time.process_time()
     blocks.topk(X, max(split.task.ks), 1)
     batch = (time.process_time() - start) / max(X.shape[0], 1) * 1e6
     return Knobs(
         **setting,
-        n_neighbors=0 if blocks.neighbours is None else blocks.neighbours.count,
+        n_neighbors=0 if blocks.neighbors is None else blocks.neighbors.count,
         precision=tuple(found["precision"]),
         **{name: found[name] for name in ("candidates", "products", "recall")},
         batch_us=batch,

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from blockxmc.tuning import selection
+from blockxmc.training.trials import selection
 from blockxmc.tuning.limits import UNITS, bound
 
 F64 = NDArray[np.float64]

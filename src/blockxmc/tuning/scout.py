@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import metrics
-from blockxmc.scoring import Scorer
-from blockxmc.tuning.evaluation import FixedBlocks, Split
-from blockxmc.tuning.protocol import GRID_ONE_VS_ALL, default_grid
+from blockxmc.linear.weights import LinearWeights
+from blockxmc.serving.scorers import pack_scorer
+from blockxmc.training.trials.grid import GRID_ONE_VS_ALL, default_grid
+from blockxmc.training.trials.split import FixedBlocks, Split
 from blockxmc.tuning.result import Point
-from blockxmc.weights import LinearWeights
 
 _BISECTIONS = 14
 # The search ends where less than this share of the positives that could be captured is.
@@ -51,7 +51,7 @@ class Scout:
         """Router and candidates per held-out row."""
         clusters = self.blocks.partition.label_clusters_at(lam)
         empty = [_no_weights(len(labels)) for labels in clusters]
-        scorer = Scorer.pack(empty, clusters, n_features=self.split.X.shape[1], n_labels=self.split.Y.shape[1])
+        scorer = pack_scorer(empty, clusters, n_features=self.split.X.shape[1], n_labels=self.split.Y.shape[1])
         return self.blocks.router.products + float(scorer.n_candidates(self.visited(route)).mean())
 
     def recall(self, lam: float, route: int) -> float:

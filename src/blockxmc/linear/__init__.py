@@ -1,0 +1,1 @@
+"""One-vs-all linear training, and weights: what a solver hands over."""

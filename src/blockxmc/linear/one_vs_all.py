@@ -1,0 +1,82 @@
+"""One-vs-all training of linear classifiers on shared rows: the solver behind DiSMEC and the router."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import norm as row_lengths
+
+from blockxmc import _kernels
+from blockxmc._core.matrix import csr_args
+from blockxmc._core.progress import Phase, watched
+from blockxmc.errors import BlockXMCError
+from blockxmc.linear.weights import LinearWeights
+
+Loss = Literal["squared_hinge", "logistic"]
+
+
+def check_linear_params(C: float, tol: float, prune: float, bias: float | None) -> None:
+    """Refuse parameters for which the problem has no meaning."""
+    if not (np.isfinite(C) and C > 0):
+        raise BlockXMCError(f"C must be a positive number, got {C}")
+    if not (np.isfinite(tol) and tol > 0):
+        raise BlockXMCError(f"tol must be a positive number, got {tol}; 0.01 is usual")
+    if not (np.isfinite(prune) and prune >= 0):
+        raise BlockXMCError(f"prune must be 0 (keep every weight) or a positive number, got {prune}")
+    if bias is not None and not (np.isfinite(bias) and bias >= 0):
+        raise BlockXMCError(f"bias must be None (no bias) or a number that is not negative, got {bias}")
+
+
+def typical_length(X: sparse.csr_array) -> float:
+    """Median length of the rows that are not empty; exactly 1 where that is so but for rounding.
+
+    >>> typical_length(sparse.csr_array(np.array([[3, 4], [0, 0], [0, 5.0]])))
+    5.0
+    """
+    lengths = np.asarray(row_lengths(X, axis=1))
+    lengths = lengths[lengths > 0]
+    length = float(np.median(lengths)) if lengths.size else 1.0
+    return 1.0 if abs(length - 1) < 1e-3 else length
+
+
+def train_one_vs_all(
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    *,
+    loss: Loss,
+    C: float,
+    tol: float,
+    bias: float | None,
+    prune: float,
+    threads: int,
+    phase: Phase,
+    rows: sparse.csr_array | None = None,
+) -> LinearWeights:
+    """Minimise 1/2 |w|^2 + C sum_i loss(s_i w.x_i) for every column of Y, to LIBLINEAR's tolerance.
+
+    ``bias`` is the value of an additional constant feature, regularised like any other. Weights smaller than ``prune``
+    are dropped. ``rows`` (labels x n, a pattern) restricts each label to some of the rows, its positives among them.
+    """
+    positives = sparse.csc_array(Y)
+    positives.sort_indices()
+    if rows is not None and rows.shape != (Y.shape[1], Y.shape[0]):
+        raise BlockXMCError(f"rows must be labels x rows, {(Y.shape[1], Y.shape[0])}, got {rows.shape}")
+    members = (None, None) if rows is None else csr_args(rows)[:2]
+    indptr, indices, data, biases = watched(
+        _kernels.train_one_vs_all,
+        *csr_args(X),
+        X.shape[1],
+        np.ascontiguousarray(positives.indptr, np.int64),
+        np.ascontiguousarray(positives.indices, np.int32),
+        *members,
+        phase=phase,
+        loss=loss,
+        C=float(C),
+        tol=float(tol),
+        bias=float(bias or 0.0),
+        prune=float(prune),
+        threads=threads,
+    )
+    return LinearWeights(sparse.csr_array((data, indices, indptr), shape=(X.shape[1], Y.shape[1])), biases)

@@ -1,0 +1,190 @@
+"""From features to blocks: one linear classifier per block, and what to expect of it before any base is trained."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from blockxmc._core.matrix import as_csr, as_indicator, take_rows
+from blockxmc._core.progress import Phase, Reporter, Shifted
+from blockxmc.errors import BlockXMCError
+from blockxmc.linear.one_vs_all import Loss, check_linear_params, train_one_vs_all
+from blockxmc.linear.weights import LinearWeights
+from blockxmc.serving.scorer import Scorer
+from blockxmc.serving.scorers import pack_scorer
+
+I32 = NDArray[np.int32]
+F32 = NDArray[np.float32]
+_CHUNK = 4096  # rows whose scores of all blocks are held at a time
+PARAMS = ("C", "bias", "tol", "prune", "loss", "sample")
+GROUP = 64  # blocks that learn from the same rows where rows are sampled
+
+
+class Router:
+    """Finds the best blocks of a row: one-vs-all linear classifiers over the blocks.
+
+    Parameters
+    ----------
+    C, tol, prune, bias : as in :class:`blockxmc.DiSMEC`; without a bias by default, as in the paper.
+    loss : "logistic" (LIBLINEAR's ``-s 0``, the paper) or "squared_hinge" (``-s 2``; much faster with many blocks).
+    sample : None trains every block on all rows; a number trains it on its own rows, those of some other blocks and that
+        many random rows, wherever this is less work: what tells a block from thousands of others is told by few of
+        their rows, and the time no longer grows with rows times blocks.
+
+    >>> import numpy as np
+    >>> X = np.eye(4, dtype=np.float32)
+    >>> router = Router().fit(X, np.array([0, 0, 1, 1]))
+    >>> router.route(X, b=1)[0].ravel().tolist()
+    [0, 0, 1, 1]
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        bias: float | None = None,
+        tol: float = 0.01,
+        prune: float = 0.0,
+        loss: Loss = "logistic",
+        sample: int | None = None,
+    ) -> None:
+        check_linear_params(C, tol, prune, bias)
+        if sample is not None and sample < 1:
+            raise BlockXMCError(f"sample must be None (all rows) or a number of rows of at least 1, got {sample}")
+        if loss not in ("logistic", "squared_hinge"):
+            raise BlockXMCError(f"loss must be 'logistic' or 'squared_hinge', got {loss!r}")
+        self.C, self.bias, self.tol, self.prune = C, bias, tol, prune
+        self.loss: Loss = loss
+        self.sample = sample
+        self.n_blocks = 0
+        self.scorer: Scorer | None = None  # None where there is one block only: nothing to decide
+
+    def fit(
+        self,
+        X: Any,
+        blocks: Any,
+        *,
+        n_blocks: int | None = None,
+        mask: ArrayLike | None = None,
+        threads: int = 1,
+        reporter: Reporter | None = None,
+    ) -> Self:
+        """Learn to tell ``blocks`` from the features X.
+
+        ``blocks`` is one block number per row (negative: leave the row out) or a 0-1 matrix n x q in which a row may
+        belong to several blocks. Rows where ``mask`` is false are left out as well.
+        """
+        X, targets = as_csr(X), block_indicator(blocks, n_blocks)
+        if X.shape[0] != targets.shape[0]:
+            raise BlockXMCError(f"X has {X.shape[0]} rows, but blocks are given for {targets.shape[0]}")
+        self.n_blocks = int(targets.shape[1])
+        self.scorer = None
+        if self.n_blocks == 1:
+            return self
+        kept = np.ones(X.shape[0], bool) if mask is None else np.asarray(mask, bool)
+        if kept.shape != (X.shape[0],):
+            raise BlockXMCError(f"mask must hold one value per row ({X.shape[0]}), got shape {kept.shape}")
+        if not sparse.issparse(blocks):
+            kept = kept & (np.diff(targets.indptr) > 0)
+        if not kept.all():
+            X, targets = take_rows(X, np.flatnonzero(kept)), take_rows(targets, np.flatnonzero(kept))
+        with (reporter or Reporter()).phase("train router", self.n_blocks) as phase:
+            weights = self._train(X, targets, threads, phase)
+        self.scorer = pack_scorer([weights], [np.arange(self.n_blocks)], n_features=X.shape[1], n_labels=self.n_blocks)
+        return self
+
+    def _train(self, X: sparse.csr_array, targets: sparse.csr_array, threads: int, phase: Phase) -> LinearWeights:
+        options: Any = {name: getattr(self, name) for name in ("loss", "C", "tol", "bias", "prune")}
+        options["threads"] = threads
+        n_groups = -(-self.n_blocks // GROUP)
+        if self.sample is None or (self.sample * n_groups + targets.nnz) > X.shape[0] * n_groups:
+            return train_one_vs_all(X, targets, phase=phase, **options)
+        everywhere = np.random.default_rng(0).choice(X.shape[0], self.sample, replace=False)
+        by_block = sparse.csc_array(targets)
+        # Blocks next to each other are alike: a group takes every n_groups-th, so that its rows come from far and wide.
+        groups = [np.arange(first, self.n_blocks, n_groups) for first in range(n_groups)]
+        parts: list[LinearWeights] = []
+        for blocks in groups:
+            own = sparse.csc_array(by_block[:, blocks])
+            rows = np.union1d(everywhere, own.indices)
+            done = Shifted(phase, sum(part.n_labels for part in parts))
+            parts.append(train_one_vs_all(take_rows(X, rows), sparse.csr_array(own)[rows], phase=done, **options))
+        back = np.argsort(np.concatenate(groups))
+        coef = sparse.csc_array(sparse.hstack([part.coef for part in parts], format="csc"))[:, back]
+        return LinearWeights(sparse.csr_array(coef), np.concatenate([part.bias for part in parts])[back])
+
+    @classmethod
+    def from_weights(cls, weights: LinearWeights) -> Self:
+        """A router that was not learned here: one given column of weights per block."""
+        router = cls()
+        router.n_blocks = weights.n_labels
+        if router.n_blocks > 1:
+            n_features = weights.coef.shape[0]
+            ids = np.arange(router.n_blocks)
+            router.scorer = pack_scorer([weights], [ids], n_features=n_features, n_labels=router.n_blocks)
+        return router
+
+    @property
+    def products(self) -> int:
+        """Vector products per row: one per block, none where there is nothing to decide."""
+        return 0 if self.scorer is None else self.n_blocks
+
+    def route(self, X: Any, b: int, *, threads: int = 1) -> tuple[I32, F32]:
+        """The best b blocks of each row, best first, and their probabilities.
+
+        A block's margin z becomes sigma(z) (logistic) or exp(-max(0, 1 - z)^2) (squared hinge), divided by the sum
+        over all blocks.
+        """
+        X = as_csr(X)
+        n, b = X.shape[0], self._clipped(b)
+        if self.scorer is None:
+            return np.zeros((n, b), np.int32), np.ones((n, b), np.float32)
+        blocks, margins = self.scorer.topk(X, None, b, threads=threads)
+        likely = self._likelihood(margins)
+        total = np.empty((n, 1), np.float32)
+        for start in range(0, n, _CHUNK):
+            scores = self.scorer.scores(X[start : start + _CHUNK], None, threads=threads)
+            total[start : start + _CHUNK, 0] = self._likelihood(scores.data).reshape(-1, self.n_blocks).sum(axis=1)
+        shares = (likely / np.maximum(total, np.finfo(np.float32).tiny)).astype(np.float32)
+        return blocks.astype(np.int32), shares
+
+    def blocks(self, X: Any, b: int, *, threads: int = 1) -> I32:
+        """The best b blocks of each row without their probabilities."""
+        X, b = as_csr(X), self._clipped(b)
+        if self.scorer is None:
+            return np.zeros((X.shape[0], b), np.int32)
+        return self.scorer.topk(X, None, b, threads=threads)[0].astype(np.int32)
+
+    def _clipped(self, b: int) -> int:
+        if self.n_blocks == 0:
+            raise BlockXMCError("the router is not fitted yet: call fit first")
+        if b < 1:
+            raise BlockXMCError(f"at least one block must be visited, got b = {b}")
+        return min(b, self.n_blocks)
+
+    def _likelihood(self, margins: F32) -> F32:
+        if self.loss == "logistic":
+            return np.asarray(0.5 + 0.5 * np.tanh(0.5 * margins), np.float32)
+        return np.asarray(np.exp(-(np.maximum(0, 1 - margins) ** 2)), np.float32)
+
+    def unfitted(self) -> Router:
+        """A new router with the same parameters."""
+        return Router(**{name: getattr(self, name) for name in PARAMS})
+
+
+def block_indicator(blocks: Any, n_blocks: int | None) -> sparse.csr_array:
+    """Block numbers, or a 0-1 matrix already, as a 0-1 matrix of rows x blocks."""
+    if sparse.issparse(blocks):
+        return as_indicator(blocks)
+    numbers = np.asarray(blocks)
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+        raise BlockXMCError("blocks must be one whole number per row or a sparse 0-1 matrix")
+    q = max(int(numbers.max(initial=0)) + 1, n_blocks or 1)
+    if n_blocks is not None and q > n_blocks:
+        raise BlockXMCError(f"a row is assigned to block {q - 1}, but there are {n_blocks} blocks")
+    rows = np.flatnonzero(numbers >= 0)
+    return as_indicator(
+        sparse.coo_array((np.ones(rows.size, np.float32), (rows, numbers[rows])), shape=(numbers.size, q))
+    )

@@ -1,0 +1,230 @@
+"""Blocks whose weights score themselves (low-rank weights, any other classifier): rows are grouped by block, each group
+is scored densely in tiles, and the selection is the same as for packed weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from blockxmc import _kernels
+from blockxmc._core.base import TopK
+from blockxmc._core.matrix import csr_args, take_rows
+from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.linear.weights import LinearWeights, LowRankWeights, Weights
+from blockxmc.serving.scorer import I32, I64, Scorer, as_blocks, as_row, empty_topk
+
+# Scores held at once per thread: 16 MB.
+TILE_CELLS = 1 << 22
+
+
+class DenseScorer(Scorer):
+    """Blocks of any weights.
+
+    >>> from blockxmc.serving.scorers import pack_scorer
+    >>> low_rank = LowRankWeights(np.eye(2, dtype=np.float32), np.array([[1, 0], [0, 2]], np.float32))
+    >>> scorer = pack_scorer([low_rank], [np.array([3, 7])], n_features=2, n_labels=8)
+    >>> scorer.one([0, 1], [1.0, 1.0], None, 2)[0].tolist()
+    [7, 3]
+    """
+
+    def __init__(self, weights: list[Weights], label_ids: list[I32], n_features: int, n_labels: int) -> None:
+        self.n_features, self.n_labels, self.n_blocks = n_features, n_labels, len(weights)
+        self._weights, self._label_ids = weights, label_ids
+
+    @property
+    def label_clusters(self) -> list[I32]:
+        """Label ids of each block, ascending."""
+        return self._label_ids
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays that are known to be arrays."""
+        parts = [part for w in self._weights for part in _arrays_of(w).values()]
+        return sum(part.nbytes for part in [*parts, *self._label_ids])
+
+    def topk(self, X: sparse.csr_array, blocks: I32 | None, k: int, *, threads: int = 1) -> TopK:
+        """Best k candidates of each row: best first, ties to the lower label id, padded with -1 / -inf."""
+        visited = self._visited(X, blocks)
+        width = visited.shape[1]
+        labels, scores = empty_topk(X.shape[0] * max(width, 1), k)
+        labels.fill(-1)
+        scores.fill(-np.inf)
+
+        def keep(tile: tuple[int, I64, I64]) -> None:
+            block, rows, slots = tile
+            tile_labels, tile_scores = empty_topk(rows.size, k)
+            _kernels.dense_topk(self._block_scores(block, X, rows), self._label_ids[block], tile_labels, tile_scores)
+            labels[slots], scores[slots] = tile_labels, tile_scores
+
+        self._run(keep, visited, threads)
+        if width > 1:
+            return _best_distinct(labels.reshape(-1, width * k), scores.reshape(-1, width * k), k)
+        return labels, scores
+
+    def scores(self, X: sparse.csr_array, blocks: I32 | None, *, threads: int = 1) -> sparse.csr_array:
+        """Scores of all candidates of each row, by ascending label; explicit zeros are kept."""
+
+        def triplets(tile: tuple[int, I64, I64]) -> tuple[I64, I64, NDArray[np.float32]]:
+            block, rows, _ = tile
+            values = self._block_scores(block, X, rows)
+            ids = self._label_ids[block].astype(np.int64)
+            return np.repeat(rows, ids.size), np.tile(ids, rows.size), values.ravel()
+
+        none = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+        found = [none, *self._run(triplets, self._visited(X, blocks), threads)]
+        rows, ids, values = (np.concatenate(part) for part in zip(*found, strict=True))
+        order = np.lexsort((-values, ids, rows))
+        rows, ids, values = rows[order], ids[order], values[order]
+        first = np.ones(rows.size, bool)
+        first[1:] = (np.diff(rows) != 0) | (np.diff(ids) != 0)
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[first], minlength=X.shape[0]))])
+        return sparse.csr_array((values[first], ids[first], indptr), shape=(X.shape[0], self.n_labels))
+
+    def one(self, indices: ArrayLike, values: ArrayLike, blocks: ArrayLike | None, k: int) -> TopK:
+        """``topk`` of one sparse row; 1-d ``blocks`` and results."""
+        columns, data = as_row(indices, values)
+        row = sparse.csr_array((data, columns, [0, columns.size]), shape=(1, self.n_features))
+        labels, scores = self.topk(row, None if blocks is None else np.reshape(blocks, (1, -1)).astype(np.int32), k)
+        return labels[0], scores[0]
+
+    def n_candidates(self, blocks: I32 | None) -> I64:
+        """Number of distinct labels in the visited blocks of each row; for None one number that holds for all rows."""
+        visited = np.arange(self.n_blocks, dtype=np.int32)[None, :] if blocks is None else blocks
+        empty = np.zeros(0, np.int32)
+        unions = (np.unique(np.concatenate([empty, *(self._label_ids[b] for b in row if b >= 0)])) for row in visited)
+        return np.fromiter((union.size for union in unions), np.int64, len(visited))
+
+    def touched(self, X: sparse.csr_array, blocks: I32 | None, *, threads: int = 1) -> float:
+        """Mean number of weights that scoring a row reads, for linear and low-rank weights; others count nothing."""
+        total = 0.0
+        for block, rows, _ in self._tiles(self._visited(X, blocks)):
+            w, nnz = self._weights[block], np.diff(X.indptr)[rows]
+            if isinstance(w, LowRankWeights):
+                total += float(nnz.sum()) * w.W.shape[1] + rows.size * w.H.size
+            elif isinstance(w, LinearWeights):
+                seen = take_rows(X, rows) if w.features is None else take_rows(X, rows)[:, w.features]
+                total += float(np.diff(w.coef.indptr)[seen.indices].sum())
+        return total / max(X.shape[0], 1)
+
+    def state(self) -> dict[str, Any]:
+        """Nested dict of arrays and JSON values for the model directory."""
+        blocks = {}
+        for block, (w, ids) in enumerate(zip(self._weights, self._label_ids, strict=True)):
+            arrays = _arrays_of(w)
+            if not arrays:
+                raise BlockXMCError(f"the base cannot be saved: {type(w).__name__} is not a set of arrays; pickle it")
+            blocks[str(block)] = {"labels": ids, **arrays}
+        return {"kind": "dense", "n_features": self.n_features, "n_labels": self.n_labels, "blocks": blocks}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> DenseScorer:
+        """Take back what ``state`` gave."""
+        weights: list[Weights] = []
+        ids = []
+        for block in range(len(state["blocks"])):
+            arrays = dict(state["blocks"][str(block)])
+            ids.append(arrays.pop("labels"))
+            weights.append(LowRankWeights(**arrays) if "H" in arrays else _linear_from(arrays))
+        n_features, n_labels = int(state["n_features"]), int(state["n_labels"])
+        for block, (w, labels) in enumerate(zip(weights, ids, strict=True)):
+            _check_block(block, w, labels, n_features, n_labels)
+        return cls(weights, ids, n_features, n_labels)
+
+    def _visited(self, X: sparse.csr_array, blocks: I32 | None) -> I32:
+        if X.shape[1] != self.n_features:
+            raise BlockXMCError(f"X has {X.shape[1]} features, but the model was trained on {self.n_features}")
+        if blocks is None:
+            return np.tile(np.arange(self.n_blocks, dtype=np.int32), (X.shape[0], 1))
+        visited = as_blocks(blocks)
+        assert visited is not None
+        if visited.ndim != 2 or visited.shape[0] != X.shape[0]:
+            raise BlockXMCError("blocks must have one row per row of X")
+        if visited.size and (visited.min() < -1 or visited.max() >= self.n_blocks):
+            raise BlockXMCError("blocks must be block numbers, or -1 as padding")
+        return visited
+
+    def _tiles(self, visited: I32) -> Iterator[tuple[int, I64, I64]]:
+        """Block, rows and their places in the flattened ``visited``, at most TILE_CELLS scores at a time."""
+        flat = visited.ravel()
+        order = np.argsort(flat, kind="stable").astype(np.int64)
+        starts = np.searchsorted(flat[order], np.arange(self.n_blocks + 1))
+        for block, ids in enumerate(self._label_ids):
+            step = max(1, TILE_CELLS // max(ids.size, 1))
+            for start in range(starts[block], starts[block + 1] if ids.size else 0, step):
+                slots = order[start : min(start + step, starts[block + 1])]
+                yield block, slots // visited.shape[1], slots
+
+    def _run(self, work: Any, visited: I32, threads: int) -> list[Any]:
+        """Tiles are the unit of parallel work; a BLAS stays on one thread, so that sums do not depend on their number."""
+        foreign = not all(isinstance(w, LowRankWeights | LinearWeights) for w in self._weights)
+        with threadpool_limits(1, user_api="blas") if foreign and visited.shape[0] > 1 else nullcontext():
+            if threads == 1:
+                return [work(tile) for tile in self._tiles(visited)]
+            with ThreadPoolExecutor(threads) as pool:
+                return list(pool.map(work, self._tiles(visited)))
+
+    def _block_scores(self, block: int, X: sparse.csr_array, rows: I64) -> NDArray[np.float32]:
+        weights = self._weights[block]
+        some = X if rows.size == X.shape[0] and (np.diff(rows) == 1).all() else take_rows(X, rows)
+        if not isinstance(weights, LowRankWeights):
+            return np.ascontiguousarray(weights.scores(some), dtype=np.float32)
+        if weights.features is not None:
+            some = sparse.csr_array(some[:, weights.features])
+        out = np.empty((rows.size, weights.n_labels), np.float32)
+        W, H = (np.ascontiguousarray(part, dtype=np.float32) for part in (weights.W, weights.H))
+        _kernels.low_rank_scores(*csr_args(some), W, H, out)
+        return out if weights.bias is None else out + weights.bias
+
+
+def _best_distinct(labels: I64, scores: NDArray[np.float32], k: int) -> TopK:
+    """Best k distinct labels of each row (the higher score of a repeated label)."""
+    order = np.lexsort((-scores, labels), axis=1)
+    labels, scores = np.take_along_axis(labels, order, 1), np.take_along_axis(scores, order, 1)
+    repeated = np.zeros(labels.shape, bool)
+    repeated[:, 1:] = labels[:, 1:] == labels[:, :-1]
+    scores = np.where(repeated, -np.inf, scores)
+    labels = np.where(repeated, -1, labels)
+    order = np.lexsort((labels, -scores), axis=1)[:, :k]
+    return np.take_along_axis(labels, order, 1), np.take_along_axis(scores, order, 1)
+
+
+def _arrays_of(weights: Weights) -> dict[str, NDArray[Any]]:
+    """The arrays that make up linear or low-rank weights; nothing for others."""
+    if not isinstance(weights, (LowRankWeights, LinearWeights)):
+        return {}
+    features = {} if weights.features is None else {"features": weights.features}
+    if isinstance(weights, LowRankWeights):
+        bias = {} if weights.bias is None else {"bias": weights.bias}
+        return {"W": weights.W, "H": weights.H, **bias, **features}
+    coef = {"indptr": weights.coef.indptr, "indices": weights.coef.indices, "data": weights.coef.data}
+    mass = {} if weights.mass is None else {"mass": weights.mass}
+    return {**coef, "shape": np.array(weights.coef.shape, np.int64), "bias": weights.bias, **mass, **features}
+
+
+def _linear_from(arrays: dict[str, NDArray[Any]]) -> LinearWeights:
+    d, m = (int(n) for n in arrays["shape"])
+    try:
+        coef = sparse.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(d, m))
+        coef.check_format(full_check=True)
+    except ValueError as error:
+        raise ModelFormatError(f"the model is damaged: {error}; restore it or train again") from None
+    return LinearWeights(coef, arrays["bias"], arrays.get("mass"), arrays.get("features"))
+
+
+def _check_block(block: int, w: Weights, labels: I32, n_features: int, n_labels: int) -> None:
+    """Shapes and label ids of a restored block; the weights themselves are not read."""
+    assert isinstance(w, (LowRankWeights, LinearWeights))
+    inputs = (w.W if isinstance(w, LowRankWeights) else w.coef).shape[0]
+    expected = n_features
+    if w.features is not None:
+        expected = w.features.size if (np.diff(w.features, prepend=-1, append=n_features) > 0).all() else -1
+    ascend = labels.shape == (w.n_labels,) and (np.diff(labels, prepend=-1, append=n_labels) > 0).all()
+    if inputs != expected or labels.dtype != np.int32 or not ascend:
+        raise ModelFormatError(f"the model is damaged: block {block} has wrong shapes or labels; train again")

@@ -1,0 +1,112 @@
+"""Linear weights packed for serving: blocks of labels in one arena, scored by compiled loops."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from blockxmc import _kernels
+from blockxmc._core.base import TopK
+from blockxmc._core.matrix import csr_args
+from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.serving.scorer import I32, I64, Scorer, as_blocks, as_ids, as_row, empty_topk
+
+# The flat arrays of a packed scorer (what they mean: chunk.hpp).
+ARRAYS = {
+    "block_ptr": np.int64,
+    "offsets": np.int64,
+    "labels": np.int32,
+    "bias": np.float32,
+    "mass": np.float32,
+    "keys": np.int32,
+    "buckets": np.uint32,
+    "rows": np.uint32,
+    "arena": np.uint32,
+    "scale": np.float32,
+}
+OPTIONAL = ("mass", "scale")  # scale is there where weights have 8 bits
+
+
+class PackedScorer(Scorer):
+    """Linear weights in one arena; all work is done by the compiled model."""
+
+    def __init__(self, arrays: dict[str, NDArray[Any]], n_features: int, n_labels: int, bits: int) -> None:
+        self.n_features, self.n_labels, self.n_blocks = n_features, n_labels, arrays["block_ptr"].size - 1
+        self._arrays, self.bits = arrays, bits
+        optional: dict[str, Any] = dict.fromkeys(OPTIONAL)
+        self._model = _kernels.PackedModel(**(optional | arrays), n_labels=n_labels, bits=bits)
+
+    def topk(self, X: sparse.csr_array, blocks: I32 | None, k: int, *, threads: int = 1) -> TopK:
+        """Best k candidates of each row: best first, ties to the lower label id, padded with -1 / -inf."""
+        labels, scores = empty_topk(X.shape[0], k)
+        self._model.topk(*self._args(X), as_blocks(blocks), labels, scores, threads)
+        return labels, scores
+
+    def scores(self, X: sparse.csr_array, blocks: I32 | None, *, threads: int = 1) -> sparse.csr_array:
+        """Scores of all candidates of each row, by ascending label; explicit zeros are kept."""
+        return self._matrix(X, self._model.scores(*self._args(X), as_blocks(blocks), threads))
+
+    def one(self, indices: ArrayLike, values: ArrayLike, blocks: ArrayLike | None, k: int) -> TopK:
+        """``topk`` of one sparse row, without validation or threads; fastest with int32 and float32 arrays."""
+        try:
+            return self._model.one(indices, values, blocks, k)  # type: ignore[arg-type]
+        except TypeError:
+            return self._model.one(*as_row(indices, values), None if blocks is None else as_ids(blocks), k)
+
+    def n_candidates(self, blocks: I32 | None) -> I64:
+        """Number of distinct labels in the visited blocks of each row; for None one number that holds for all rows."""
+        return self._model.candidates(as_blocks(blocks), 1)
+
+    def touched(self, X: sparse.csr_array, blocks: I32 | None, *, threads: int = 1) -> float:
+        """Mean number of stored weights that scoring a row reads (zeros of dense rows and padding too)."""
+        counts = self._model.touched(*self._args(X), as_blocks(blocks), threads)
+        return float(counts.mean()) if counts.size else 0.0
+
+    @property
+    def label_clusters(self) -> list[I32]:
+        """Label ids of each block, ascending."""
+        ends = self._arrays["offsets"][self._arrays["block_ptr"], 0]
+        return [self._arrays["labels"][a:b] for a, b in pairwise(ends)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self._arrays.values())
+
+    def state(self) -> dict[str, Any]:
+        """Nested dict of arrays and JSON values for the model directory."""
+        facts = {"n_features": self.n_features, "n_labels": self.n_labels, "bits": self.bits}
+        return {"kind": "packed", **facts, **self._arrays}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> PackedScorer:
+        """Take back what ``state`` gave. Pointers are checked now, a block when it is first visited."""
+        arrays = {name: state[name] for name in ARRAYS if name not in OPTIONAL or name in state}
+        for name, array in arrays.items():
+            if array.dtype != ARRAYS[name]:
+                raise ModelFormatError(
+                    f"the model's array {name!r} has type {array.dtype}, not {ARRAYS[name].__name__}"
+                )
+        # Models of format 1 say whether weights are halved, or nothing.
+        bits = int(state.get("bits", 16 if state.get("half") else 32))
+        return cls(arrays, int(state["n_features"]), int(state["n_labels"]), bits)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.state()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(vars(self.restored(state)))
+
+    def _matrix(self, X: sparse.csr_array, found: tuple[I64, I32, NDArray[np.float32]]) -> sparse.csr_array:
+        """What a kernel found of the rows of X."""
+        indptr, labels, values = found
+        return sparse.csr_array((values, labels, indptr), shape=(X.shape[0], self.n_labels))
+
+    def _args(self, X: sparse.csr_array) -> tuple[I64, I32, NDArray[np.float32]]:
+        if X.shape[1] != self.n_features:
+            raise BlockXMCError(f"X has {X.shape[1]} features, but the model was trained on {self.n_features}")
+        return csr_args(X)

@@ -1,0 +1,73 @@
+"""A second look at the few labels that score best: the same terms, weighed together.
+
+A score adds up what speaks for a label, each term at one weight for all labels. That finds the likely labels among
+thousands, but does not order them well: a rare label's margin says less the higher it is, and neighbors say more where the
+router is unsure. So the first few labels of a row are put in order by a curve of the second degree through these terms,
+fitted on held-out rows so that right labels come before wrong ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockxmc import _kernels
+from blockxmc.errors import ModelFormatError
+
+F32 = NDArray[np.float32]
+
+# A label's own score, the logarithm of its blocks' probability, what its neighbors say, and how common it is.
+N_TERMS = 4
+PRODUCTS = np.triu_indices(N_TERMS)
+
+
+@dataclass(frozen=True)
+class Reranker:
+    """What each of the ``first`` labels of a row gains: a polynomial of its terms (reranker.hpp has the formula).
+
+    ``curve`` holds the lower and upper bounds of the terms, then the weights of the terms and of their products.
+    """
+
+    curve: F32
+    log_positives: F32  # of each label
+    first: int
+
+    def gains(self, terms: F32) -> F32:
+        """What labels with these ``terms`` (... x N_TERMS) gain; for models that are served, the kernel says it."""
+        low, high, linear, squares = np.split(self.curve, np.cumsum([N_TERMS, N_TERMS, N_TERMS]))
+        held = np.clip(terms, low, high)
+        return np.asarray(held @ linear + (held[..., PRODUCTS[0]] * held[..., PRODUCTS[1]]) @ squares)
+
+    @cached_property
+    def kernel(self) -> _kernels.Reranker:
+        """What the compiled model takes beside the router."""
+        return _kernels.Reranker(self.curve, self.log_positives, self.first)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied and sent to other processes: all but the compiled view, which is made anew."""
+        return {name: value for name, value in vars(self).items() if name != "kernel"}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.curve.nbytes + self.log_positives.nbytes
+
+    def state(self) -> dict[str, Any]:
+        """Nested dict of arrays and JSON values for the model directory."""
+        return {"curve": self.curve, "log_positives": self.log_positives, "first": self.first}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Take back what ``state`` gave."""
+        try:
+            look = cls(state["curve"], state["log_positives"], int(state["first"]))
+            intact = look.curve.dtype == look.log_positives.dtype == np.float32
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ModelFormatError(f"the model's second look is incomplete or has wrong types: {error}") from None
+        if not intact:
+            raise ModelFormatError("the model's second look has wrong types")
+        return look

@@ -1,0 +1,194 @@
+"""The routed model: router, scorer and what is added to their scores, as one thing that answers rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from blockxmc import _kernels
+from blockxmc._core.base import TopK
+from blockxmc._core.matrix import flat_positions
+from blockxmc.errors import BlockXMCError
+from blockxmc.serving.neighbors import Neighbors
+from blockxmc.serving.reranker import Reranker
+from blockxmc.serving.routed_scorer import RoutedScorer
+from blockxmc.serving.scorer import Scorer
+from blockxmc.serving.scorers import restore_scorer
+
+F32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class RoutedModel:
+    """Router and weights of one partition: a row visits ``route`` blocks and is scored on their labels.
+
+    With a ``top_p`` below 1 it visits fewer: as many, best first, as have that share of the probability of all ``route``.
+
+    ``slope`` is how much a block's log-probability counts in the scores of its labels; ``calibration`` (scale, shift)
+    turns scores into probabilities, ``sigmoid(scale * score + shift)``. Without it scores are the base's margins.
+    ``neighbors`` are training rows whose labels gain where they are most like the row; ``reranker`` puts the labels that
+    score best in order.
+    """
+
+    router: Scorer | None  # blocks are its labels; None where there is one block only: nothing to decide
+    scorer: Scorer
+    route: int
+    slope: float = 0.0
+    calibration: tuple[float, float] | None = None
+    top_p: float = 1.0
+    offset: sparse.csr_array | None = None  # features x blocks (or x 1 for all): added to all scores of a row alike
+    neighbors: Neighbors | None = None
+    reranker: Reranker | None = None
+
+    def __post_init__(self) -> None:
+        if self.offset is not None and self.offset.shape[1] > 1 and self.route > 1:
+            raise BlockXMCError(
+                "naive Bayes scores of different blocks cannot be compared: use route=1, or weights 'shared' or 'global'"
+            )
+
+    @cached_property
+    def _routed(self) -> RoutedScorer | None:
+        """None where there is one block only: nothing to route."""
+        if self.router is None:
+            return None
+        neighbors = None if self.neighbors is None else self.neighbors.kernel
+        reranker = None if self.reranker is None else self.reranker.kernel
+        return RoutedScorer(self.router, self.scorer, self.route, self.slope, self.top_p, neighbors, reranker)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied and sent to other processes: all but what is made anew."""
+        return {name: value for name, value in vars(self).items() if name != "_routed"}
+
+    def topk(self, X: sparse.csr_array, k: int, threads: int) -> TopK:
+        """Best k labels of each row."""
+        if self._routed is None:
+            labels, scores = self.scorer.topk(X, None, k, threads=threads)
+        else:
+            labels, scores = self._routed.topk(X, k, threads=threads)
+        if self.offset is not None:
+            scores = scores + self._offset_of(X, threads)[:, None]
+        return self._answers(labels, scores)
+
+    def one(self, indices: ArrayLike, values: ArrayLike, k: int) -> TopK:
+        """Best k labels of one sparse row, without validation or threads."""
+        if self._routed is None:
+            labels, scores = self.scorer.one(indices, values, None, k)
+        else:
+            labels, scores = self._routed.one(indices, values, k)
+        if self.offset is not None:
+            row = np.asarray(values, np.float32), np.asarray(indices, np.int32), np.array([0, len(np.asarray(indices))])
+            scores = scores + self._offset_of(sparse.csr_array(row, shape=(1, self.scorer.n_features)), 1)
+        return self._answers(labels, scores)
+
+    def scores(self, X: sparse.csr_array, threads: int) -> sparse.csr_array:
+        """Scores of all candidates of each row."""
+        if self._routed is None:
+            found = self.scorer.scores(X, None, threads=threads)
+        else:
+            found = self._routed.scores(X, threads=threads)
+        if self.offset is not None:
+            found.data = found.data + np.repeat(self._offset_of(X, threads), np.diff(found.indptr))
+        if self.calibration is not None:
+            _kernels.calibrate_scores(found.data, *self.calibration)
+        return found
+
+    def gains(self, X: sparse.csr_array, candidates: sparse.csr_array, threads: int) -> F32:
+        """What each of the candidates (rows x labels, a pattern with sorted labels) gains from the row's neighbors."""
+        out = np.zeros(candidates.nnz, np.float32)
+        visited = self.visited(X, threads)
+        if self.neighbors is not None and visited is not None:
+            gains = self.neighbors.gains(X, visited, threads)
+            wanted, there = (flat_positions(matrix) for matrix in (gains, candidates))
+            places = np.minimum(np.searchsorted(there, wanted), max(there.size - 1, 0))
+            listed = there[places] == wanted if there.size else np.zeros(wanted.size, bool)
+            out[places[listed]] = gains.data[listed]
+        return out
+
+    def _offset_of(self, X: sparse.csr_array, threads: int) -> F32:
+        """What all labels of a row gain alike, in the block the row is sent to."""
+        assert self.offset is not None
+        added = np.asarray((X @ self.offset).toarray(), np.float32)
+        if self.offset.shape[1] == 1:
+            return added[:, 0]
+        visited = self.visited(X, threads)
+        return added[:, 0] if visited is None else np.take_along_axis(added, visited[:, :1], axis=1)[:, 0]
+
+    def _answers(self, labels: NDArray[np.int64], scores: F32) -> TopK:
+        if self.calibration is not None:
+            width = labels.shape[-1]
+            _kernels.calibrate_topk(labels.reshape(-1, width), scores.reshape(-1, width), *self.calibration)
+        return labels, scores
+
+    def visited(self, X: sparse.csr_array, threads: int) -> NDArray[np.int32] | None:
+        """The blocks each row is sent to, best first; None: the only one."""
+        return None if self._routed is None else self._routed.visits(X, threads=threads)[0]
+
+    def work(self, visited: NDArray[np.int32] | None) -> tuple[float, float]:
+        """Mean number of candidates and of vector products of rows that visit these blocks (None: the only one)."""
+        candidates = float(self.scorer.n_candidates(visited).mean())
+        neighbors = 0.0 if self.neighbors is None else float(self.neighbors.rows.n_candidates(visited).mean())
+        return candidates, self.router_products + candidates + neighbors
+
+    def cost(self, X: sparse.csr_array, threads: int) -> dict[str, float]:
+        """Mean number of candidates, vector products and touched weights per row, as these rows are routed."""
+        visited = self.visited(X, threads)
+        candidates, products = self.work(visited) if X.shape[0] else (0.0, float(self.router_products))
+        n_labels = self.scorer.n_labels
+        touched = self.scorer.touched(X, visited) if X.shape[0] else 0.0
+        # What the full classifier would touch is not known without training it: an average label is assumed to
+        # cost in the full model what it costs here.
+        full = touched / max(candidates, 1e-12) * n_labels
+        touched += 0.0 if self.router is None else self.router.touched(X, None)
+        if self.neighbors is not None:
+            touched += self.neighbors.rows.touched(self.neighbors.compared(X, threads), visited)
+        return {
+            "candidates": candidates,
+            "products": products,
+            "speedup_paper": n_labels / max(candidates, 1e-12),
+            "speedup": n_labels / max(products, 1e-12),
+            "speedup_flops": full / max(touched, 1e-12),
+        }
+
+    @property
+    def router_products(self) -> int:
+        """Vector products that routing a row takes: one per block, none where there is nothing to decide."""
+        return 0 if self.router is None else self.router.n_labels
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        parts = (self.router, self.scorer, self.neighbors, self.reranker)
+        return sum(part.nbytes for part in parts if part is not None)
+
+    def state(self) -> dict[str, Any]:
+        """Nested dict of arrays for the model directory."""
+        return {
+            "router": None if self.router is None else self.router.state(),
+            "scorer": self.scorer.state(),
+            "route": self.route,
+            "slope": self.slope,
+            "top_p": self.top_p,
+            "calibration": None if self.calibration is None else list(self.calibration),
+            "offset": self.offset,
+            "neighbors": None if self.neighbors is None else self.neighbors.state(),
+            "reranker": None if self.reranker is None else self.reranker.state(),
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> RoutedModel:
+        """Take back what ``state`` gave."""
+        router = None if state["router"] is None else restore_scorer(state["router"])
+        scorer = restore_scorer(state["scorer"])
+        scale_shift = state["calibration"]
+        calibration = None if scale_shift is None else (float(scale_shift[0]), float(scale_shift[1]))
+        how: Any = {"slope": float(state["slope"]), "top_p": float(state["top_p"]), "offset": state["offset"]}
+        if state["neighbors"] is not None:
+            how["neighbors"] = Neighbors.from_state(state["neighbors"])
+        if state["reranker"] is not None:
+            how["reranker"] = Reranker.from_state(state["reranker"])
+        return cls(router, scorer, int(state["route"]), calibration=calibration, **how)

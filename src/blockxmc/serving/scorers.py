@@ -1,0 +1,96 @@
+"""Scorers from trained weights, and from the arrays of a model directory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.linear.weights import LinearWeights, Weights
+from blockxmc.serving.dense import DenseScorer
+from blockxmc.serving.packed import PackedScorer
+from blockxmc.serving.packing import by_label, joined, pack_linear
+from blockxmc.serving.scorer import I32, Scorer
+
+
+def pack_scorer(
+    weights: Sequence[Weights],
+    label_ids: Sequence[NDArray[Any]],
+    *,
+    n_features: int,
+    n_labels: int,
+    bits: int = 32,
+    threads: int = 1,
+) -> Scorer:
+    """Pack the weights of each block; ``label_ids[l]`` are the global ids of block l's labels, ascending.
+
+    Linear weights are kept as floats (32 ``bits``), as the upper halves of floats, rounded (16), or as integers with
+    one scale per label, its largest weight over 127 (8).
+    """
+    clusters = _checked_ids(label_ids, n_labels)
+    if len(clusters) != len(weights):
+        raise BlockXMCError(f"{len(weights)} blocks of weights, but {len(clusters)} sets of label ids")
+    for block, (w, ids) in enumerate(zip(weights, clusters, strict=True)):
+        if ids.shape != (w.n_labels,):
+            raise BlockXMCError(f"block {block} has weights of {w.n_labels} labels, but {ids.size} label ids")
+    linear = [w for w in weights if isinstance(w, LinearWeights)]
+    if len(linear) < len(weights):
+        return DenseScorer(list(weights), clusters, n_features, n_labels)
+    arrays = pack_linear(by_label(linear, n_features), None, clusters, n_features, bits, threads)
+    arrays["bias"] = joined([w.bias for w in linear], np.float32)
+    if any(w.mass is not None for w in linear):
+        zeros = np.zeros(max(w.n_labels for w in linear), np.float32)
+        arrays["mass"] = joined([zeros[: w.n_labels] if w.mass is None else w.mass for w in linear], np.float32)
+    return PackedScorer(arrays, n_features, n_labels, bits)
+
+
+def pack_shared_scorer(
+    weights: LinearWeights,
+    label_ids: Sequence[NDArray[Any]],
+    frequent: NDArray[Any],
+    *,
+    n_features: int,
+    n_labels: int,
+    bits: int = 32,
+    threads: int = 1,
+) -> PackedScorer:
+    """Pack one vector per label, which all its blocks share.
+
+    Where there are ``frequent`` labels, theirs stand in one more block, the last; in its other blocks a frequent label
+    is an empty name: no weights, and a score that never counts.
+    """
+    if weights.n_labels != n_labels:
+        raise BlockXMCError(f"weights of {weights.n_labels} labels, but there are {n_labels}")
+    blocks = _checked_ids([*label_ids, *([frequent] if frequent.size else [])], n_labels)
+    rows = joined(blocks, np.int32)
+    name_only = np.zeros(rows.size, bool)
+    name_only[: rows.size - frequent.size] = np.isin(rows[: rows.size - frequent.size], frequent)
+    vectors = np.where(name_only, np.int32(-1), rows)
+    arrays = pack_linear(by_label([weights], n_features), vectors, blocks, n_features, bits, threads)
+    arrays["bias"] = np.where(name_only, -np.inf, weights.bias[rows]).astype(np.float32)
+    if weights.mass is not None:
+        arrays["mass"] = weights.mass[rows].astype(np.float32)
+    return PackedScorer(arrays, n_features, n_labels, bits)
+
+
+def restore_scorer(state: dict[str, Any]) -> Scorer:
+    """Take back what ``state`` gave; arrays may be read-only memory maps, which are read when first needed."""
+    kinds: dict[str, type[PackedScorer] | type[DenseScorer]] = {"packed": PackedScorer, "dense": DenseScorer}
+    kind = kinds.get(state.get("kind", ""))
+    if kind is None:
+        raise ModelFormatError(f"the model has blocks of an unknown kind: {state.get('kind')!r}")
+    try:
+        return kind.restored(state)
+    except (KeyError, TypeError) as error:
+        raise ModelFormatError(f"the model's blocks are incomplete or have wrong types: {error}") from None
+
+
+def _checked_ids(label_ids: Sequence[NDArray[Any]], n_labels: int) -> list[I32]:
+    clusters = [np.ascontiguousarray(ids, dtype=np.int32) for ids in label_ids]
+    for block, ids in enumerate(clusters):
+        if ids.size and (ids[0] < 0 or ids[-1] >= n_labels or (np.diff(ids) <= 0).any()):
+            raise BlockXMCError(f"label ids of block {block} must ascend within 0..{n_labels - 1}")
+    return clusters

@@ -1,0 +1,108 @@
+"""The paper's training: the labels of each block on the rows of the block; and global weights, trained on all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from blockxmc._core.progress import Phase, Reporter
+from blockxmc.learners._learner import Job, Learner
+from blockxmc.linear.weights import Ids, LinearWeights, Weights
+
+
+def train_blocks(
+    learner: Learner,
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    assignment: NDArray[np.integer],
+    label_clusters: Sequence[Ids],
+    reporter: Reporter,
+    *,
+    threads: int,
+    seed: int,
+) -> list[Weights]:
+    """Per-block weights: the labels of each block trained on the rows of the block only (the paper's way)."""
+    rows_of = _group_rows(assignment, len(label_clusters))
+    row_sizes = np.diff(X.indptr)
+    costs = [int(row_sizes[rows].sum()) * len(labels) for rows, labels in zip(rows_of, label_clusters, strict=True)]
+    order = np.argsort(costs)[::-1]  # largest first, so that no worker is left with a giant at the end
+    results: list[Weights | None] = [None] * len(label_clusters)
+    # Many blocks: one thread per block. Few blocks: all threads inside each.
+    inner = 1 if len(label_clusters) >= 2 * threads else threads
+
+    def train(block: int, phase: Phase) -> None:
+        job = learner._job(inner, phase, seed + block)
+        results[block] = train_block(learner, X, Y, rows_of[block], label_clusters[block], job)
+
+    if inner > 1 or threads == 1:
+        for done, block in enumerate(order):
+            title = f"train block {done + 1}/{len(order)}"
+            with reporter.phase(title, len(label_clusters[block])) as phase:
+                train(int(block), phase)
+    else:
+        silent = _Silent()
+        with (
+            reporter.phase("train blocks", len(order)) as phase,
+            threadpool_limits(1),
+            ThreadPoolExecutor(threads) as pool,
+        ):
+            futures = [pool.submit(train, int(block), silent) for block in order]
+            try:
+                for done, future in enumerate(as_completed(futures)):
+                    future.result()
+                    phase.update(done + 1)
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+    return [weights for weights in results if weights is not None]
+
+
+def train_block(
+    learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, rows: NDArray[np.intp], labels: Ids, job: Job
+) -> Weights:
+    """Weights of ``labels`` from ``rows``; the learner sees only the features that occur in these rows."""
+    own = X[rows]
+    features, columns = np.unique(own.indices, return_inverse=True)
+    if features.size == 0:  # no row has a feature: learners want to see at least one
+        features = np.zeros(1, features.dtype)
+    own = sparse.csr_array((own.data, columns.astype(np.int32), own.indptr), shape=(rows.size, features.size))
+    if len(labels) == 0:
+        nothing = sparse.csr_array(np.zeros((0, 0), np.float32))
+        return LinearWeights(nothing, np.zeros(0, np.float32), features=np.zeros(0, np.int32))
+    return learner._train(own, sparse.csr_array(Y[rows][:, labels]), job).on_features(features.astype(np.int32))
+
+
+def train_global(
+    learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter, *, threads: int, seed: int
+) -> Any:
+    """Global weights: every label trained on all rows; split over blocks, which then only choose candidates."""
+    with reporter.phase("train all labels", Y.shape[1]) as phase:
+        return learner._train(X, Y, learner._job(threads, phase, seed))
+
+
+def _group_rows(assignment: NDArray[np.integer], n_blocks: int) -> list[NDArray[np.intp]]:
+    """Rows of each block, ascending."""
+    order = np.argsort(assignment, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(assignment, minlength=n_blocks))[:-1])
+
+
+class _Silent:
+    def update(self, done: int) -> None: ...
+
+
+def offset_terms(weights: Sequence[Weights], n_features: int) -> sparse.csr_array | None:
+    """The terms that blocks (or one scorer of all labels) add to all their labels alike, features x blocks."""
+    columns = []
+    for w in weights:
+        values = getattr(w, "offset", None)
+        if values is None:
+            return None
+        rows = np.arange(n_features) if w.features is None else w.features  # type: ignore[attr-defined]
+        columns.append(sparse.csc_array((values, (rows, np.zeros(rows.size, int))), shape=(n_features, 1)))
+    return sparse.csr_array(sparse.hstack(columns, format="csr", dtype=np.float32)) if columns else None

@@ -1,0 +1,1 @@
+"""The default beyond the paper: one vector per label, shared by all its blocks."""

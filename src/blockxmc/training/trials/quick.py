@@ -1,0 +1,100 @@
+"""``lam="auto"`` of per-block and global weights: the paper's rule on one split of a sample, for less than a training."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+
+from blockxmc._core.progress import Reporter
+from blockxmc.errors import BlockXMCError
+from blockxmc.learners._learner import Learner
+from blockxmc.partition import Partitioner
+from blockxmc.training.trials import selection
+from blockxmc.training.trials.grid import FOLD_TOL, blocks_of_sample, default_grid, grid_size, loosened, one_split
+from blockxmc.training.trials.split import FixedBlocks, Split, Task
+
+# A sample of this share of the rows, within these bounds: training on it with and without blocks costs less than one
+# training on all rows.
+SHARE = 0.25
+LEAST, MOST = 2000, 20000
+# Points that may be lost: half of what the paper allows, since in a sample rare labels count for less than they will.
+TOLERANCE = 1.0
+# Fewer rows say too little about a point of precision.
+ENOUGH = 500
+
+
+def sample_split(n_rows: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Training rows and held-out rows of the sample."""
+    return one_split(n_rows, int(np.clip(n_rows * SHARE, LEAST, MOST)), seed=seed, sample=True)
+
+
+def partition_at_quick_lambda(
+    X: sparse.csr_array, Y: sparse.csr_array, partitioner: Partitioner, task: Task, *, weights: str, route: int
+) -> Partitioner:
+    """Partition all rows, and cut the label clusters at the largest lambda that keeps precision on a sample.
+
+    With few rows, with the cost objective (whose lambda does not scale as the paper's) or where one block is all there
+    is, the partition stays at the lambda it read off its own path.
+    """
+    whole = partitioner._fit(X, Y, task.reporter)
+    if X.shape[0] < ENOUGH or whole.objective != "quadratic" or whole.n_blocks_ == 1:
+        return whole
+    try:
+        chosen, text = _largest_lambda(X, Y, whole, task, weights, route)
+    except BlockXMCError as error:  # a sample may lack what all rows have, labels to begin with
+        task.reporter.say(f"lam stays where the path puts it: a sample of the rows cannot be evaluated ({error})")
+        return whole
+    task.reporter.say(text)
+    final = whole
+    if chosen > whole.lam_:
+        fixed = {"init": whole.assignment_, "max_iter": 0, "n_blocks": "auto", "lam": chosen}
+        final = clone(partitioner).set_params(**fixed)._fit(X, Y, Reporter())
+    final.choice_ = whole.choice_ | {
+        "text": f"{whole.choice_['text']}. {text}",
+        "lam": {
+            "value": chosen,
+            "rule": f"the largest that keeps precision within {TOLERANCE:g} point of the base on held-out rows",
+        },
+    }
+    return final
+
+
+def quick_task(learner: Learner, partitioner: Partitioner, *, seed: int, threads: int, reporter: Reporter) -> Task:
+    """What trial models are made with: the learner, solved less tightly."""
+    return Task(loosened(learner, FOLD_TOL), clone(partitioner), (1, 3, 5), seed, threads, reporter)
+
+
+def _largest_lambda(
+    X: sparse.csr_array, Y: sparse.csr_array, whole: Partitioner, task: Task, weights: str, route: int
+) -> tuple[float, str]:
+    """The speed-driven lambda (in the scale of all rows) by one split of a sample, and what was found."""
+    given = not isinstance(task.partitioner.init, str)
+    if given:
+        task.partitioner.set_params(init=whole.assignment_)
+    n_rows, q = X.shape[0], whole.n_blocks_
+    train, held_out = sample_split(n_rows, task.seed)
+    split = Split(task, X, Y, train, held_out)
+    own_q = q if given else blocks_of_sample(q, train.size, n_rows)
+    lams = default_grid(whole.path(), grid_size(task.learner), low=whole.lam_)
+    of_sample = lams * (q / n_rows) * (train.size / own_q)
+    blocks, precision, candidates = FixedBlocks(split, own_q, float(of_sample[0])), [], []
+    with task.reporter.phase("lambda on a sample", lams.size + 1) as phase:
+        for done, lam in enumerate(of_sample):
+            found = blocks.measure(float(lam), weights, route)
+            precision.append(found["precision"])
+            candidates.append(found["candidates"])
+            phase.update(done + 1)
+        base = split.full_precision()
+    run = selection.first_run(selection.feasible([base], [precision], TOLERANCE)[0])
+    worst = selection.largest_loss([base], [precision])
+    at = selection.last_argmax(-worst) if run is None else run[1]
+    kept = f"loses {worst[at]:.2f} points of P@k at most"
+    if run is None:
+        kept += f" (no lambda loses less than {TOLERANCE:g})"
+    text = (
+        f"On held-out rows of a sample of {train.size + held_out.size:,} rows, lam {lams[at]:.4g} {kept}, "
+        f"with {candidates[at]:.1f} of {Y.shape[1]:,} labels scored per row"
+    )
+    return float(lams[at]), text
