@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from partition_twins import best_blocks, objective, random_problem, ranked
 from scipy import sparse
@@ -68,6 +68,7 @@ def test_f_never_rises_and_is_what_it_says(problem, q, lam, kind, tie, init, max
 
 
 @settings(max_examples=60)
+@example(problem=random_problem(seed=17, n=17, m=3, label_rate=0.15), q=3, lam=1.7)  # a block dies at the start
 @given(problem=problems, q=st.integers(1, 6), lam=st.sampled_from([0.07, 0.3, 0.9, 1.7]))
 def test_the_end_is_a_fixed_point_of_both_half_steps(problem, q, lam):
     X, Y = problem

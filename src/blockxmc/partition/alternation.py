@@ -73,13 +73,14 @@ class Alternation:
         """Alternate until no row moves, f falls by less than ``tol``, or ``max_iter`` rounds are done."""
         n_iter = 0
         for n_iter in range(1, max_iter + 1):
-            before, f = self.assignment, self.trace[-1]
+            before, f, had_orphans = self.assignment, self.trace[-1], self._has_orphans
             self._instance_step()
             phase.update(n_iter)
             if self.assignment is before:
                 break
             self._label_step()
-            if f - self.trace[-1] < tol and not self._has_orphans:
+            # Rows that found a block only now may change its labels at the same f, and others then move to it.
+            if f - self.trace[-1] < tol and not (had_orphans or self._has_orphans):
                 break
         if self._has_orphans:
             self._house_orphans()
