@@ -23,8 +23,8 @@ from blockxmc.serving.packing import BITS
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.serving.scorers import pack_scorer
 from blockxmc.training.per_block import offset_terms, train_blocks, train_global
-from blockxmc.training.shared.fit import fit_shared
-from blockxmc.training.shared.labels import partition_for_shared
+from blockxmc.training.shared.blocks import partition_for_shared
+from blockxmc.training.shared.fit import Request, fit_shared
 from blockxmc.training.trials.quick import partition_at_quick_lambda, quick_task
 
 # Training rows on which the work per row is measured.
@@ -138,8 +138,8 @@ class BlockwiseClassifier(RoutedEstimator):
                 partition = partition_for_shared(X, Y, partitioner, reporter, **options)
             else:
                 partition = partitioner._fit(X, Y, reporter)
-            options |= {"bits": self._bits(16), "n_neighbors": self.n_neighbors}
-            blocks, cost = fit_shared(learner, X, Y, partition, self.route, reporter, **options)
+            request = Request(learner, self.route, self.n_neighbors, self._bits(16), **options)
+            blocks, cost = fit_shared(request, X, Y, partition, reporter)
             visited = f"{blocks.route} blocks" if blocks.top_p == 1 else f"up to {blocks.route} blocks"
             scores = f"{visited} visited, whose probabilities count {blocks.slope:.2g}"
             if blocks.neighbors is not None:

@@ -211,7 +211,7 @@ def _typed(command: list[str], options: list[str]) -> str:
 
 
 def _show_knobs(result: KnobsResult, command: list[str], as_json: bool) -> None:
-    from blockxmc.serving.neighbors import USUAL_NEIGHBORS
+    from blockxmc.serving.neighbors import DEFAULT_NEIGHBORS
 
     chosen = result.chosen
     options = ["--weights", "shared", "--route", str(chosen.route)]
@@ -219,7 +219,7 @@ def _show_knobs(result: KnobsResult, command: list[str], as_json: bool) -> None:
         options += ["--param", f"base__prune={chosen.prune:g}"]
     if chosen.weight_bits != 16:
         options += ["--param", f"weight_bits={chosen.weight_bits}"]
-    if chosen.n_neighbors != USUAL_NEIGHBORS:
+    if chosen.n_neighbors != DEFAULT_NEIGHBORS:
         options += ["--param", f"n_neighbors={chosen.n_neighbors}"]
     line = _typed(command, [*options, "--blocks", str(result.n_blocks)])
     if as_json:

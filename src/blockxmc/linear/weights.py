@@ -71,20 +71,6 @@ class LinearWeights:
         own = features if self.features is None else features[self.features]
         return replace(self, features=own)
 
-    def adjusted(self, factors: F32, other: LinearWeights, share: float) -> LinearWeights:
-        """Weights whose scores are ``(score + 1) * factor - 1``, a factor for each label, plus a share of another's.
-
-        >>> w = LinearWeights(sparse.csr_array(np.eye(2, dtype=np.float32)), np.zeros(2, np.float32))
-        >>> x = sparse.csr_array(np.array([[3, 4]], np.float32))
-        >>> w.adjusted(np.array([1, 2], np.float32), w, 0.5).scores(x).tolist()
-        [[4.5, 11.0]]
-        """
-        coef = self.coef.copy()
-        coef.data *= factors[coef.indices]
-        mass = None if self.mass is None else self.mass * factors
-        coef = sparse.csr_array(coef + np.float32(share) * other.coef) if share else coef
-        return replace(self, coef=coef, bias=(self.bias + 1) * factors - 1 + np.float32(share) * other.bias, mass=mass)
-
     def split(self, label_sets: Iterable[Ids]) -> Iterator[LinearWeights]:
         """The weights of each label set, each holding only the features it uses."""
         by_label = csr_args(sparse.csr_array(self.coef.T))

@@ -6,6 +6,7 @@ fewer than k labels has misses in the rest. Rows without labels count 0 in P@k a
 mean over no row at all is 0.
 """
 
+from blockxmc.metrics.calibration import calibration_error
 from blockxmc.metrics.candidates import candidate_counts, candidate_recall, precision_ceiling, speedups
 from blockxmc.metrics.ranking import (
     coverage_at_k,
@@ -21,6 +22,7 @@ from blockxmc.metrics.summary import TopKScorer, evaluate, precision_by_frequenc
 
 __all__ = [
     "TopKScorer",
+    "calibration_error",
     "candidate_counts",
     "candidate_recall",
     "coverage_at_k",

@@ -24,7 +24,7 @@ from blockxmc.serving.packing import pack_linear
 from blockxmc.serving.scorers import restore_scorer
 
 # Neighbors that are asked where nothing else is said: fewer are a matter of chance, more are less alike.
-USUAL_NEIGHBORS = 10
+DEFAULT_NEIGHBORS = 10
 # Features of a row that are compared, the largest: the others would cost memory and time that they are not worth.
 MOST_FEATURES = 24
 # Models from before the rows that ask were cut as well compare all of theirs.
@@ -61,7 +61,7 @@ class Neighbors:
         assignment: NDArray[np.integer],
         n_blocks: int,
         *,
-        count: int = USUAL_NEIGHBORS,
+        count: int = DEFAULT_NEIGHBORS,
         among: NDArray[np.bool_] | None = None,
         bits: int = 16,
         threads: int = 1,

@@ -12,7 +12,6 @@ from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc._core.base import TopK
-from blockxmc._core.matrix import flat_positions
 from blockxmc.errors import BlockXMCError
 from blockxmc.serving.neighbors import Neighbors
 from blockxmc.serving.reranker import Reranker
@@ -97,18 +96,6 @@ class RoutedModel:
             _kernels.calibrate_scores(found.data, *self.calibration)
         return found
 
-    def gains(self, X: sparse.csr_array, candidates: sparse.csr_array, threads: int) -> F32:
-        """What each of the candidates (rows x labels, a pattern with sorted labels) gains from the row's neighbors."""
-        out = np.zeros(candidates.nnz, np.float32)
-        visited = self.visited(X, threads)
-        if self.neighbors is not None and visited is not None:
-            gains = self.neighbors.gains(X, visited, threads)
-            wanted, there = (flat_positions(matrix) for matrix in (gains, candidates))
-            places = np.minimum(np.searchsorted(there, wanted), max(there.size - 1, 0))
-            listed = there[places] == wanted if there.size else np.zeros(wanted.size, bool)
-            out[places[listed]] = gains.data[listed]
-        return out
-
     def _offset_of(self, X: sparse.csr_array, threads: int) -> F32:
         """What all labels of a row gain alike, in the block the row is sent to."""
         assert self.offset is not None
@@ -127,6 +114,13 @@ class RoutedModel:
     def visited(self, X: sparse.csr_array, threads: int) -> NDArray[np.int32] | None:
         """The blocks each row is sent to, best first; None: the only one."""
         return None if self._routed is None else self._routed.visits(X, threads=threads)[0]
+
+    def visits(self, X: sparse.csr_array, threads: int) -> tuple[NDArray[np.int32], F32]:
+        """The blocks each row is sent to (-1: none), best first, and their probabilities before they are normalised."""
+        if self._routed is None:
+            raise BlockXMCError("a model of one block routes no rows")
+        blocks, weights = self._routed.visits(X, threads=threads)
+        return blocks, np.ones(blocks.shape, np.float32) if weights is None else weights
 
     def work(self, visited: NDArray[np.int32] | None) -> tuple[float, float]:
         """Mean number of candidates and of vector products of rows that visit these blocks (None: the only one)."""

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blockxmc._core.matrix import csr_args
 from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights, Weights
 from blockxmc.serving.dense import DenseScorer
 from blockxmc.serving.packed import PackedScorer
@@ -48,12 +50,11 @@ def pack_scorer(
 
 
 def pack_shared_scorer(
-    weights: LinearWeights,
+    weights: LabelVectors,
     label_ids: Sequence[NDArray[Any]],
     frequent: NDArray[Any],
     *,
     n_features: int,
-    n_labels: int,
     bits: int = 32,
     threads: int = 1,
 ) -> PackedScorer:
@@ -62,14 +63,15 @@ def pack_shared_scorer(
     Where there are ``frequent`` labels, theirs stand in one more block, the last; in its other blocks a frequent label
     is an empty name: no weights, and a score that never counts.
     """
-    if weights.n_labels != n_labels:
-        raise BlockXMCError(f"weights of {weights.n_labels} labels, but there are {n_labels}")
+    if weights.vectors.shape[1] != n_features:
+        raise BlockXMCError(f"weights on {weights.vectors.shape[1]} features, but there are {n_features}")
+    n_labels = weights.n_labels
     blocks = _checked_ids([*label_ids, *([frequent] if frequent.size else [])], n_labels)
     rows = joined(blocks, np.int32)
     name_only = np.zeros(rows.size, bool)
     name_only[: rows.size - frequent.size] = np.isin(rows[: rows.size - frequent.size], frequent)
     vectors = np.where(name_only, np.int32(-1), rows)
-    arrays = pack_linear(by_label([weights], n_features), vectors, blocks, n_features, bits, threads)
+    arrays = pack_linear(csr_args(weights.vectors), vectors, blocks, n_features, bits, threads)
     arrays["bias"] = np.where(name_only, -np.inf, weights.bias[rows]).astype(np.float32)
     if weights.mass is not None:
         arrays["mass"] = weights.mass[rows].astype(np.float32)

@@ -26,7 +26,8 @@ from blockxmc.partition import Partitioner
 from blockxmc.serving.packed import PackedScorer
 from blockxmc.serving.packing import BITS
 from blockxmc.serving.routed import RoutedModel
-from blockxmc.training.shared.labels import NEGATIVE_BLOCKS, visiting
+from blockxmc.training.shared.blocks import visiting
+from blockxmc.training.shared.settings import SETTINGS
 from blockxmc.training.trials.grid import one_split
 from blockxmc.training.trials.split import Split, measure_blocks
 from blockxmc.tuning.limits import UNITS, NoSettingError, bound, checked_limits
@@ -154,7 +155,7 @@ def tune_knobs(
     settings = tuple(_settings(model, problem.base, split, routes, prunes, *serving))
     chosen = _choose(settings, limits, tolerance)
     setting = problem.describe() | {"weights": "shared", "held_out_rows": split.X_held_out.shape[0]}
-    counts = model.partition_.n_blocks_, min(NEGATIVE_BLOCKS, model.partition_.n_blocks_)
+    counts = model.partition_.n_blocks_, min(SETTINGS.negative_blocks, model.partition_.n_blocks_)
     result = KnobsResult(settings, chosen, limits, float(tolerance), problem.task.ks, *counts, setting)
     problem.reporter.say(result.explain())
     return result

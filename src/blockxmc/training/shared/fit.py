@@ -1,12 +1,12 @@
-"""From a partition to a served model with shared weights: router, labels, merging.
+"""From a partition to a served model with shared weights, in one straight line.
 
-Some rows are held out while router and labels learn, show how to merge block probabilities into the scores and what a
-score means, and then teach the labels that missed them most. Nothing is trained twice but those.
+Some rows are held out while router and labels learn. One trial model shows what the held-out rows say about scores; then
+the labels that missed them most are trained again, and everything is packed once.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,186 +18,262 @@ from blockxmc._core.matrix import take_rows
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
-from blockxmc.linear.weights import LinearWeights
+from blockxmc.linear.vectors import LabelVectors
 from blockxmc.partition import Partitioner
-from blockxmc.partition.ranking import Ranking
-from blockxmc.routing import assess_routing
-from blockxmc.serving.neighbors import USUAL_NEIGHBORS, Neighbors
+from blockxmc.routing import Router, assess_routing
+from blockxmc.serving.neighbors import Neighbors
 from blockxmc.serving.routed import RoutedModel
-from blockxmc.training.shared.labels import (
-    NEGATIVE_BLOCKS,
+from blockxmc.training.shared.blocks import (
+    clusters_without,
     cover_all_labels,
+    holds,
     make_router,
-    mean_weights,
-    outside_violations,
-    pack_shared,
-    train_shared,
     visiting,
     visits_of,
-    with_labels,
 )
-from blockxmc.training.shared.mix import UNCALIBRATED, Mix, fit_calibration, fit_merging, fit_top_p, mixed, rarity_of
-
-# With fewer rows nothing is held out.
-MIN_ROWS = 200
-# One row in twenty is held out, but no more than the one and, where a fifth of the rows allows, no fewer than the other.
-SHARE, MOST, LEAST = 20, 4096, 512
-# A label that has lost more than this part of its positives to the held-out rows learns again with them.
-LOST = 0.1
+from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
+from blockxmc.training.shared.centroids import label_centroids
+from blockxmc.training.shared.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced
+from blockxmc.training.shared.mix import UNCALIBRATED, Fitted, fit_calibration, fit_held_out
+from blockxmc.training.shared.settings import SETTINGS, Settings
 
 
-def fit_shared(
-    learner: Learner,
-    X: sparse.csr_array,
-    Y: sparse.csr_array,
-    partition: Partitioner,
-    route: float | str,
-    reporter: Reporter,
-    *,
-    threads: int,
-    seed: int,
-    bits: int = 16,
-    n_neighbors: int | str = "auto",
-) -> tuple[RoutedModel, dict[str, float]]:
-    """Router and labels of one partition, and what its training and the held-out rows say about it.
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a shared training.
 
     ``route`` is a number of blocks to visit, a share of the router's probability to reach, or ``"auto"``; ``n_neighbors``
     how many training rows like it a row asks, unless held-out rows say that they mislead.
     """
-    options: Any = {"threads": threads, "seed": seed}
-    sizes: Any = {"n_features": X.shape[1], "n_labels": Y.shape[1], "bits": bits, "threads": threads}
-    assignment = partition.assignment_
-    clusters = cover_all_labels(Y, assignment, partition.label_clusters_)
-    held_out = held_out_rows(X.shape[0], seed)
-    router = make_router(X).fit(
-        X, assignment, n_blocks=len(clusters), mask=~held_out, threads=threads, reporter=reporter
-    )
-    routed = router.blocks(X, max(NEGATIVE_BLOCKS, 1), threads=threads)
-    taught = routed[:, :NEGATIVE_BLOCKS]
-    visits = visits_of(assignment, taught, len(clusters), ~held_out)
-    shown = sparse.csr_array(sparse.diags_array((~held_out).astype(np.float32)) @ Y)
-    shown.eliminate_zeros()
-    shared = train_shared(learner, X, shown, visits, clusters, reporter, **options)
-    cost = {
-        "trained_pairs": shared.share_of_pairs,
-        "outside_violations": outside_violations(shared, X, shown, visits, clusters),
-    }
-    weights = shared.weights
-    linear = isinstance(weights, LinearWeights)
-    most, top_p = visiting(route, linear)
-    blocks = RoutedModel(router.scorer, pack_shared(weights, clusters, **sizes), min(most, len(clusters)), top_p=top_p)
-    if not held_out.any():
-        cost |= _too_few_rows(X, Y, assignment, clusters, blocks.route, threads)
-        return replace(blocks, calibration=UNCALIBRATED), cost
 
-    rows = np.flatnonzero(held_out)
-    new = take_rows(X, rows), take_rows(Y, rows)
-    asked = neighbors_asked(n_neighbors, linear) if router.scorer is not None else 0
-    packing: Any = {"count": asked, "bits": min(bits, 16), "threads": threads}
-    rarity, mix = rarity_of(Y), Mix()
-    if isinstance(weights, LinearWeights):
-        means = mean_weights(X, shown, weights, reporter, threads=threads)
-        others = Neighbors.pack(X, Y, assignment, blocks.scorer.n_blocks, among=~held_out, **packing) if asked else None
-        blocks = replace(blocks, neighbors=others)
-        mix, look = fit_merging(blocks, pack_shared(means, clusters, **sizes), Y, *new, threads)
-        trained = mixed(weights, means, rarity, mix)
-        blocks = replace(blocks, slope=mix.slope, scorer=pack_shared(trained, clusters, **sizes))
-        blocks = replace(blocks, neighbors=replace(others, weight=mix.nearest) if others and mix.nearest else None)
-        if router.scorer is not None:
-            blocks = replace(blocks, reranker=look)
-            if route == "auto":
-                blocks = replace(blocks, top_p=fit_top_p(blocks, *new, threads))
-        if bits < 32:
-            cost["lost_to_rounding"] = _lost_to_rounding(blocks, trained, clusters, *new, threads)
-        del means, trained  # large models do not fit into memory many times over
-    blocks = replace(blocks, calibration=fit_calibration(blocks, *new, threads))
-    # A block lists the labels of its own rows: with those of the held-out rows they would find more than new rows do.
-    cost["candidate_recall"] = _recall(blocks, *new, clusters_without(partition, Y, held_out, threads), threads)
-    cost["router_accuracy"] = float((routed[rows, 0] == assignment[rows]).mean())
-
-    labels = robbed_labels(Y, held_out)
-    if labels.size:
-        visits = visits_of(assignment, taught, len(clusters))
-        again = train_shared(learner, X, Y, visits, clusters, reporter, labels=labels, **options)
-        weights = with_labels(weights, labels, again.weights)
-    if isinstance(weights, LinearWeights):
-        weights = mixed(weights, mean_weights(X, Y, weights, reporter, threads=threads), rarity, mix)
-    if blocks.neighbors is not None:
-        everyone = Neighbors.pack(X, Y, assignment, blocks.scorer.n_blocks, **packing)
-        blocks = replace(blocks, neighbors=replace(everyone, weight=mix.nearest))
-    return replace(blocks, scorer=pack_shared(weights, clusters, **sizes)), cost
+    learner: Learner
+    route: float | str = "auto"
+    n_neighbors: int | str = "auto"
+    bits: int = 16
+    seed: int = 0
+    threads: int = 1
+    settings: Settings = SETTINGS
 
 
-def neighbors_asked(n_neighbors: int | str, linear: bool) -> int:
+def fit_shared(
+    request: Request, X: sparse.csr_array, Y: sparse.csr_array, partition: Partitioner, reporter: Reporter
+) -> tuple[RoutedModel, dict[str, float]]:
+    """Router and labels of one partition, and what its training and the held-out rows say about it."""
+    training = Training(request, X, Y, partition, reporter)
+    router = training.train_router()
+    weights, cost = training.train_labels()
+    if not training.held_out.any():
+        model = training.uncalibrated(router, weights)
+        return model, cost | training.assess_routing(model.route)
+    trial = training.trial(router, weights)
+    fitted, promised = training.fit_held_out(trial, weights)
+    weights = training.train_again(weights)
+    return training.pack(trial, weights, fitted), cost | promised
+
+
+class Training:
+    """The steps of a shared training; each is called once, in the order they stand here."""
+
+    def __init__(
+        self,
+        request: Request,
+        X: sparse.csr_array,
+        Y: sparse.csr_array,
+        partition: Partitioner,
+        reporter: Reporter,
+    ) -> None:
+        self.request, self.settings, self.threads = request, request.settings, request.threads
+        self.X, self.Y, self.partition, self.reporter = X, Y, partition, reporter
+        self.clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_)
+        self.held_out = held_out_rows(X.shape[0], request.seed, request.settings)
+        self.positives = np.bincount(Y.indices, minlength=Y.shape[1])
+        self.trainer = LabelTrainer(
+            request.learner, X, self.clusters, reporter, request.threads, request.seed, request.settings
+        )
+
+    def train_router(self) -> Router:
+        """On the rows that are not held out; then all rows are routed, to find their negative blocks."""
+        n_blocks, assignment = len(self.clusters), self.partition.assignment_
+        router = make_router(self.X, self.settings)
+        options: Any = {"threads": self.threads, "reporter": self.reporter}
+        router.fit(self.X, assignment, n_blocks=n_blocks, mask=~self.held_out, **options)
+        with self.reporter.phase("route rows"):
+            routed = router.blocks(self.X, max(self.settings.negative_blocks, 1), threads=self.threads)
+        self.best_blocks = routed[:, 0]
+        self.negative_blocks = routed[:, : self.settings.negative_blocks]
+        return router
+
+    def train_labels(self) -> tuple[SharedWeights, dict[str, float]]:
+        """On the rows that are not held out."""
+        self.shown = sparse.csr_array(sparse.diags_array((~self.held_out).astype(np.float32)) @ self.Y)
+        self.shown.eliminate_zeros()
+        visits = self._visits(~self.held_out)
+        weights, pairs = self.trainer.train(self.shown, visits, "train labels")
+        with self.reporter.phase("check negatives"):
+            outside = outside_violations(weights, self.X, self.shown, visits, self.clusters)
+        return weights, {"trained_pairs": pairs, "outside_violations": outside}
+
+    def uncalibrated(self, router: Router, weights: SharedWeights) -> RoutedModel:
+        """The model where rows are too few to hold any out."""
+        return replace(self._routed(router, weights), calibration=UNCALIBRATED)
+
+    def assess_routing(self, route: int) -> dict[str, float]:
+        """What to expect where no row was held out: a router of its own is fitted to tell."""
+        if self.X.shape[0] < 2:
+            return {"candidate_recall": 1.0, "router_accuracy": 1.0}
+        router = make_router(self.X, self.settings)
+        data = self.X, self.Y, self.partition.assignment_, self.clusters
+        found = assess_routing(*data, route, router=router, threads=self.threads)
+        return {key: found[key] for key in ("candidate_recall", "router_accuracy")}
+
+    def trial(self, router: Router, weights: SharedWeights) -> RoutedModel:
+        """A model that does not know the held-out rows."""
+        model = self._routed(router, weights)
+        linear = isinstance(weights, LabelVectors)
+        self.asked = neighbors_asked(self.request.n_neighbors, linear, self.settings) if router.scorer else 0
+        return replace(model, neighbors=self._neighbors(model, ~self.held_out)) if self.asked else model
+
+    def fit_held_out(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
+        """What the held-out rows say about scores, and what new rows can expect."""
+        rows = np.flatnonzero(self.held_out)
+        X, Y = take_rows(self.X, rows), take_rows(self.Y, rows)
+        promised = {"router_accuracy": float((self.best_blocks[rows] == self.partition.assignment_[rows]).mean())}
+        with self.reporter.phase("fit on held-out rows"):
+            if isinstance(weights, LabelVectors):
+                fitted, expected = self._fit_mix(trial, weights, X, Y)
+                promised |= expected
+            else:
+                fitted = self._only_calibrated(trial, X, Y)
+        model = replace(trial, top_p=fitted.top_p)
+        # A block lists the labels of its own rows: with those of the held-out rows they would find more than new rows do.
+        clusters = clusters_without(self.partition, self.Y, self.held_out, self.threads)
+        promised["candidate_recall"] = _recall(model, X, Y, clusters, self.threads)
+        return fitted, promised
+
+    def train_again(self, weights: SharedWeights) -> SharedWeights:
+        """The labels of whose positives too many were held out learn from all rows."""
+        labels = labels_short_of_rows(self.Y, self.held_out, self.settings)
+        if not labels.size:
+            return weights
+        again = self.trainer.train_some(self.Y, self._visits(None), labels, "train labels again")
+        return replaced(weights, labels, again)
+
+    def pack(self, trial: RoutedModel, weights: SharedWeights, fitted: Fitted) -> RoutedModel:
+        """The model that is served."""
+        mix = fitted.mix
+        if isinstance(weights, LabelVectors):
+            centroids = self._centroids(self.Y, weights)
+            weights = weights.adjusted(1 + np.float32(mix.stretch) * rarity_of(self.positives), centroids, mix.centroid)
+        model = replace(
+            trial,
+            scorer=self._pack(weights),
+            slope=mix.slope,
+            top_p=fitted.top_p,
+            calibration=fitted.calibration,
+            reranker=fitted.reranker,
+            neighbors=None,
+        )
+        if not (self.asked and mix.neighbors):
+            return model
+        return replace(model, neighbors=replace(self._neighbors(model, None), weight=mix.neighbors))
+
+    def _visits(self, rows: NDArray[np.bool_] | None) -> sparse.csr_array:
+        return visits_of(self.partition.assignment_, self.negative_blocks, len(self.clusters), rows)
+
+    def _routed(self, router: Router, weights: SharedWeights) -> RoutedModel:
+        most, top_p = visiting(self.request.route, isinstance(weights, LabelVectors), self.settings)
+        return RoutedModel(router.scorer, self._pack(weights), min(most, len(self.clusters)), top_p=top_p)
+
+    def _pack(self, weights: SharedWeights) -> Any:
+        with self.reporter.phase("pack"):
+            options: Any = {"bits": self.request.bits, "threads": self.threads, "settings": self.settings}
+            return pack_shared(weights, self.clusters, n_features=self.X.shape[1], **options)
+
+    def _neighbors(self, model: RoutedModel, among: NDArray[np.bool_] | None) -> Neighbors:
+        options: Any = {"count": self.asked, "bits": min(self.request.bits, 16), "threads": self.threads}
+        n_blocks = model.scorer.n_blocks
+        with self.reporter.phase("pack neighbors"):
+            return Neighbors.pack(self.X, self.Y, self.partition.assignment_, n_blocks, among=among, **options)
+
+    def _centroids(self, Y: sparse.csr_array, weights: LabelVectors) -> sparse.csr_array:
+        options: Any = {"prune": self.settings.centroid_prune, "threads": self.threads}
+        return label_centroids(self.X, Y, weights.vectors, self.reporter, **options)
+
+    def _fit_mix(
+        self, trial: RoutedModel, weights: LabelVectors, X: sparse.csr_array, Y: sparse.csr_array
+    ) -> tuple[Fitted, dict[str, float]]:
+        """Mix, reranker, top_p and calibration from the candidates of the held-out rows."""
+        routed, auto = trial.router is not None, self.request.route == "auto"
+        centroids = self._centroids(self.shown, weights)
+        rows = HeldOut(trial, holds(self.clusters, self.Y.shape[1]), centroids, self.positives, self.settings)
+        top_ps = sorted({*self.settings.top_ps, trial.top_p}) if routed and auto else [trial.top_p]
+        seen = rows.candidates(X, Y, top_ps, self.threads)
+        fitted, expected = fit_held_out(seen, rows.log_positives, self.settings, top_p=trial.top_p, routed=routed)
+        if self.request.bits < 32:
+            labels = rows.labels
+            exact = weights.few_scores(X, labels, self.threads)
+            expected["lost_to_rounding"] = _lost_to_rounding(seen[fitted.top_p], exact, fitted)
+        return fitted, expected
+
+    def _only_calibrated(self, trial: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array) -> Fitted:
+        """Weights that are no vectors are not mixed."""
+        labels, scores = trial.topk(X, min(self.settings.calibrated, Y.shape[1]), self.threads)
+        rows = np.repeat(np.arange(X.shape[0]), labels.shape[1])
+        right = np.asarray(Y[rows, np.maximum(labels, 0).ravel()]).reshape(labels.shape) > 0
+        return Fitted(Mix(), None, trial.top_p, fit_calibration(scores, right & (labels >= 0)))
+
+
+def neighbors_asked(n_neighbors: int | str, linear: bool, settings: Settings = SETTINGS) -> int:
     """How many training rows like it a row asks: some, where nothing is said and the base is linear.
 
     >>> neighbors_asked("auto", linear=True), neighbors_asked("auto", linear=False), neighbors_asked(3, linear=True)
     (10, 0, 3)
     """
     if n_neighbors == "auto":
-        return USUAL_NEIGHBORS if linear else 0
+        return settings.n_neighbors if linear else 0
     if n_neighbors and not linear:
         raise BlockXMCError(f"n_neighbors={n_neighbors} needs a linear base: use 0")
     return int(n_neighbors)
 
 
-def held_out_rows(n: int, seed: int) -> NDArray[np.bool_]:
-    """Which of n rows are kept from training until merging is fitted.
+def held_out_rows(n: int, seed: int, settings: Settings = SETTINGS) -> NDArray[np.bool_]:
+    """Which of n rows are kept from training until scores are fitted.
 
     >>> int(held_out_rows(20_000, 0).sum()), int(held_out_rows(100, 0).sum())
     (1000, 0)
     """
     out = np.zeros(n, bool)
-    if n >= MIN_ROWS:
-        size = min(max(n // SHARE, min(n // 5, LEAST)), MOST)
+    if n >= settings.least_rows:
+        least = min(n // 5, settings.held_out_least)
+        size = min(max(n // settings.held_out_one_in, least), settings.held_out_most)
         out[np.random.default_rng(seed).permutation(n)[:size]] = True
     return out
 
 
-def clusters_without(
-    partition: Partitioner, Y: sparse.csr_array, held_out: NDArray[np.bool_], threads: int
-) -> list[NDArray[np.int64]]:
-    """The label clusters as they would be without the held-out rows."""
-    shown = sparse.csr_array(Y[~held_out])
-    ranking = Ranking.of(shown, partition.assignment_[~held_out], partition.n_blocks_, threads=threads)
-    lists = ranking.clusters(partition.lam_ * (1 - held_out.mean()), partition.objective)[0].sorted_lists()
-    return cover_all_labels(shown, partition.assignment_[~held_out], lists)
-
-
-def robbed_labels(Y: sparse.csr_array, held_out: NDArray[np.bool_]) -> NDArray[np.intp]:
+def labels_short_of_rows(
+    Y: sparse.csr_array, held_out: NDArray[np.bool_], settings: Settings = SETTINGS
+) -> NDArray[np.intp]:
     """Labels of whose positives too many are held out.
 
     >>> Y = sparse.csr_array(np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]]))
-    >>> robbed_labels(Y, np.array([True, False, False])).tolist()
+    >>> labels_short_of_rows(Y, np.array([True, False, False])).tolist()
     [0, 1]
     """
     in_held_out = np.repeat(held_out, np.diff(Y.indptr))
     lost = np.bincount(Y.indices[in_held_out], minlength=Y.shape[1])
-    return np.flatnonzero(lost > LOST * np.bincount(Y.indices, minlength=Y.shape[1]))
+    return np.flatnonzero(lost > settings.lost * np.bincount(Y.indices, minlength=Y.shape[1]))
 
 
-def _recall(blocks: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array, clusters: Any, threads: int) -> float:
+def _recall(model: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array, clusters: Any, threads: int) -> float:
     """Share of the labels that the visited blocks list."""
-    visited = blocks.visited(X, threads)
-    # The block of the frequent labels comes first where there is one: it is visited by all and lists nothing.
-    return 1.0 if visited is None else metrics.candidate_recall(Y, (visited[:, -blocks.route :], clusters))
+    visited = model.visited(X, threads)
+    # The block of the frequent labels comes first where there is one: all rows visit it, and it lists nothing.
+    return 1.0 if visited is None else metrics.candidate_recall(Y, (visited[:, -model.route :], clusters))
 
 
-def _lost_to_rounding(
-    rounded: RoutedModel, weights: Any, clusters: Any, X: sparse.csr_array, Y: sparse.csr_array, threads: int
-) -> float:
-    """Points of the mean of P@1, P@3 and P@5 that full precision would gain."""
-    full = pack_shared(weights, clusters, n_features=X.shape[1], n_labels=Y.shape[1], bits=32, threads=threads)
-    answers = (blocks.topk(X, 5, threads)[0] for blocks in (rounded, replace(rounded, scorer=full)))
-    lost, kept = (np.mean([metrics.precision_at_k(Y, labels, k) for k in (1, 3, 5)]) for labels in answers)
+def _lost_to_rounding(rounded: Candidates, margins: Any, fitted: Fitted) -> float:
+    """Points of the mean of P@1, P@3 and P@5 that full precision of the weights would gain."""
+    terms = rounded.terms
+    exact = replace(terms, margin=np.where(terms.margin > -np.inf, margins, -np.inf).astype(np.float32))
+    kept, lost = (Candidates(each, rounded.right).hits(fitted.mix, fitted.reranker).mean() for each in (exact, terms))
     return 100 * float(kept - lost)
-
-
-def _too_few_rows(
-    X: sparse.csr_array, Y: sparse.csr_array, assignment: Any, clusters: Any, route: int, threads: int
-) -> dict[str, float]:
-    """What to expect where no row was held out: a router of its own is fitted to tell."""
-    if X.shape[0] < 2:
-        return {"candidate_recall": 1.0, "router_accuracy": 1.0}
-    found = assess_routing(X, Y, assignment, clusters, route, router=make_router(X), threads=threads)
-    return {key: found[key] for key in ("candidate_recall", "router_accuracy")}

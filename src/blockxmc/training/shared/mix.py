@@ -1,14 +1,4 @@
-"""What a label's score is made of, and what it means: fitted on held-out rows.
-
-    score = (margin + 1) * (1 + stretch / n ** 0.25) - 1 + likeness * cos + slope * log(p) + nearest * share
-
-n is how many training rows carry the label, cos the cosine of the row to the mean of those rows, p the summed probability
-of the visited blocks that list the label, share that of the row's neighbors which carry it. Regularisation holds back the
-margins of labels with few positives, which stretching makes up for (a margin of -1, where the hinge says no, stays what it
-is); the mean row knows words that too few positives could not teach the margin to tell apart. Both are linear in the row
-and vanish in the weights that are served. Neighbors know what no one direction per label can say. The labels that score
-best are then looked at a second time (reranker.py).
-"""
+"""What held-out rows say: how to mix a score, whether neighbors help, how many blocks to visit, what a score means."""
 
 from __future__ import annotations
 
@@ -17,234 +7,152 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from blockxmc._core.matrix import flat_positions
-from blockxmc.linear.weights import F32, LinearWeights
+from blockxmc import metrics
+from blockxmc.linear.weights import F32
 from blockxmc.serving.reranker import Reranker
-from blockxmc.serving.routed import RoutedModel
-from blockxmc.serving.scorer import Scorer
-from blockxmc.training.shared.reranker import fit_reranker, log_positives_of
+from blockxmc.training.shared.candidates import Candidates, Mix
+from blockxmc.training.shared.reranker import fit_reranker
+from blockxmc.training.shared.settings import Settings
 
-SLOPES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
-STRETCHES = (0.0, 0.5, 1.0)
-LIKENESSES = (0.0, 0.5, 1.0)
-# Of a row's candidates those that this slope ranks highest are ranked by all settings.
-MIDDLE_SLOPE, LOOKED_AT = 0.2, 32
-# A difference in mean P@k (0..1) is taken for chance below this over the root of the number of rows.
-NOISE = 0.05
-# What is usual is left only for what makes held-out rows better by so many standard errors: less is mostly chance.
-CLEARLY = 2.0
-# Shares of the router's probability at which a row may stop to visit blocks.
-TOP_PS = (0.5, 0.6, 0.7, 0.8, 0.9)
-# Labels of a row, the best, that show what a score means.
-CALIBRATED = 10
 # Where nothing is held out, a margin of 0 means even odds.
 UNCALIBRATED = (2.0, 0.0)
+# What held-out rows promise is measured by parts: each part is judged by what the others have fitted.
+FOLDS = 5
 
 
 @dataclass(frozen=True)
-class Mix:
-    """How much counts beside a label's margin in its score."""
+class Fitted:
+    """All that is fitted on held-out rows."""
 
-    slope: float = 0.0  # of the logarithm of the probability of its blocks
-    stretch: float = 0.0  # for being rare
-    likeness: float = 0.0  # to the mean of its positives
-    nearest: float = 0.0  # for being carried by the training rows most like the row
+    mix: Mix
+    reranker: Reranker | None
+    top_p: float
+    calibration: tuple[float, float]
 
 
-def rarity_of(Y: sparse.csr_array) -> F32:
-    """How much stretch each label gets: ``n ** -0.25`` for n positives.
+class Fitter:
+    """Fits a score mix and a reranker to candidates of held-out rows."""
 
-    >>> rarity_of(sparse.csr_array([[1, 0], [0, 0]])).tolist()
-    [1.0, 1.0]
+    def __init__(self, candidates: Candidates, log_positives: F32, settings: Settings, *, rerank: bool = True) -> None:
+        self.candidates, self.settings, self.rerank = candidates, settings, rerank
+        self.log_positives = log_positives
+        self._hits: dict[float, NDArray[np.float64]] = {}
+        self._tried = np.array(list(product(settings.slopes, settings.stretches, settings.centroid_weights)))
+
+    def fit(self, neighbors: float, rows: NDArray[np.bool_] | None = None) -> tuple[Mix, Reranker | None]:
+        """What ranks the labels of these rows best (None: all), if neighbors count so much."""
+        mix = self.mix(neighbors, rows)
+        return mix, self.reranker(mix, rows)
+
+    def mix(self, neighbors: float, rows: NDArray[np.bool_] | None = None) -> Mix:
+        """A mean of the mixes tried, in which those that rank nearly as well as the best count nearly as much.
+
+        A thousand rows tell mixes that are alike apart by chance as often as by merit: the mean is steadier than the best.
+        """
+        hits = self._hits_of_all(neighbors)
+        quality = hits.mean(axis=1) if rows is None else hits[:, rows].mean(axis=1)
+        n_rows = hits.shape[1] if rows is None else int(rows.sum())
+        votes = np.exp((quality - quality.max()) * np.sqrt(n_rows) / self.settings.noise)
+        slope, stretch, centroid = (votes @ self._tried / votes.sum()).tolist()
+        return Mix(slope if slope >= self.settings.slopes[1] / 2 else 0.0, stretch, centroid, neighbors)
+
+    def reranker(self, mix: Mix, rows: NDArray[np.bool_] | None = None) -> Reranker | None:
+        """What puts the best candidates in order if scores are mixed like this."""
+        if not self.rerank:
+            return None
+        seen = self.candidates if rows is None else self.candidates.of_rows(rows)
+        terms, scores = seen.terms.for_reranker(mix), seen.terms.scores(mix)
+        return fit_reranker(terms, scores, seen.right, self.log_positives, self.settings)
+
+    def _hits_of_all(self, neighbors: float) -> NDArray[np.float64]:
+        """Mean of P@1, P@3 and P@5 of each row under each mix tried, mixes x rows."""
+        if neighbors not in self._hits:
+            mixes = (Mix(slope, stretch, centroid, neighbors) for slope, stretch, centroid in self._tried.tolist())
+            self._hits[neighbors] = np.stack([self.candidates.hits(mix).mean(axis=1) for mix in mixes])
+        return self._hits[neighbors]
+
+
+def fit_held_out(
+    seen: dict[float, Candidates], log_positives: F32, settings: Settings, *, top_p: float, routed: bool
+) -> tuple[Fitted, dict[str, float]]:
+    """Mix, reranker, top_p and calibration, and what to expect of them on new rows.
+
+    ``seen`` has the candidates at each top_p that may be chosen; ``top_p`` is kept unless another is clearly better.
     """
-    return np.asarray(np.maximum(np.bincount(Y.indices, minlength=Y.shape[1]), 1) ** -0.25, np.float32)
+    fitter = Fitter(seen[top_p], log_positives, settings, rerank=routed)
+    neighbors = _neighbors_count(fitter, settings)
+    mix, reranker = fitter.fit(neighbors)
+    top_p = _best_top_p(seen, mix, reranker, top_p, settings)
+    fitted = Fitted(mix, reranker, top_p, fit_calibration(*seen[top_p].ranked(mix, reranker, settings.calibrated)))
+    return fitted, expected(replace_candidates(fitter, seen[top_p]), neighbors)
 
 
-def mixed(weights: LinearWeights, means: LinearWeights, rarity: F32, mix: Mix) -> LinearWeights:
-    """Weights whose scores are those of the mix, but for the blocks' part in it."""
-    return weights.adjusted(1 + np.float32(mix.stretch) * rarity, means, mix.likeness)
+def replace_candidates(fitter: Fitter, candidates: Candidates) -> Fitter:
+    """The same fitter for candidates at another top_p; what it knows already stays where they are the same."""
+    if candidates is fitter.candidates:
+        return fitter
+    return Fitter(candidates, fitter.log_positives, fitter.settings, rerank=fitter.rerank)
 
 
-def fit_merging(
-    blocks: RoutedModel,
-    means: Scorer,
-    counted: sparse.csr_array,
-    X: sparse.csr_array,
-    Y: sparse.csr_array,
-    threads: int,
-) -> tuple[Mix, Reranker | None]:
-    """What ranks the labels of these rows best, among the candidates that ``blocks`` finds for them.
+def expected(fitter: Fitter, neighbors: float) -> dict[str, float]:
+    """P@k and calibration error that new rows can expect: each part of the rows is judged by what the others have fitted.
 
-    The rows must be new to router, scorer, neighbors and ``means``, which scores a label by its mean row; ``counted`` has
-    the labels of all training rows. What neighbors weigh already does not matter.
+    Rows that are judged by what they have fitted themselves look up to a point too good (docs/results/optimism.md).
     """
-    log_positives = log_positives_of(counted)
-    seen = _Candidates.of(blocks, means, rarity_of(counted), log_positives, X, Y, threads)
-    if blocks.neighbors is None:
-        mix = _mix(seen)
-        return mix, seen.reranker(mix, log_positives)
-    # Neighbors count as much as margins do, or where they clearly mislead not at all: there is little in between.
-    mix = _mix(seen, nearest=1.0)
-    look, alone = seen.reranker(mix, log_positives), replace(mix, nearest=0.0)
-    if _clearly_better(seen.hits(alone, seen.reranker(alone, log_positives)), seen.hits(mix, look)):
-        mix = _mix(seen)
-        look = seen.reranker(mix, log_positives)
-    return mix, look
+    n_rows = fitter.candidates.n_rows
+    parts = np.arange(n_rows) % FOLDS
+    hits, found, right = np.zeros((n_rows, 3)), [], []
+    for part in range(FOLDS):
+        others, own = parts != part, parts == part
+        mix, reranker = fitter.fit(neighbors, others)
+        calibrated = fitter.candidates.of_rows(others).ranked(mix, reranker, fitter.settings.calibrated)
+        scale, shift = fit_calibration(*calibrated)
+        judged = fitter.candidates.of_rows(own)
+        hits[own] = judged.hits(mix, reranker)
+        scores, correct = judged.ranked(mix, reranker, 5)
+        listed = scores > -np.inf
+        found.append(1 / (1 + np.exp(-(scale * scores[listed] + shift))))
+        right.append(correct[listed])
+    values = {f"expected_P@{k}": float(value) for k, value in zip((1, 3, 5), hits.mean(axis=0), strict=True)}
+    error = metrics.calibration_error(np.concatenate(right), np.concatenate(found))
+    return values | {"expected_calibration_error": error}
 
 
-def fit_top_p(blocks: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> float:
-    """The share of the router's probability that ranks the labels of new rows best; that of ``blocks`` if hardly better."""
-    hits = {}
-    for top_p in sorted({*TOP_PS, blocks.top_p}):
-        labels, _ = replace(blocks, top_p=top_p).topk(X, 5, threads)
-        rows = np.repeat(np.arange(X.shape[0]), labels.shape[1])
-        right = _is_right(Y, rows, np.maximum(labels, 0).ravel()).reshape(labels.shape) & (labels >= 0)
-        hits[top_p] = _hits(right)
-    best = max(hits, key=lambda top_p: hits[top_p].mean())
-    return best if _clearly_better(hits[best], hits[blocks.top_p]) else blocks.top_p
-
-
-def fit_calibration(blocks: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> tuple[float, float]:
+def fit_calibration(scores: F32, right: NDArray[np.bool_]) -> tuple[float, float]:
     """Scale and shift of the logistic curve from a label's score to the chance that it is right, for new rows.
 
-    It is fitted to the first labels of each row: those that are answers, and near enough to the line between yes and no.
+    ``scores`` are those of the first labels of each row (-inf: none): the answers, and near enough to the line between
+    yes and no.
     """
-    labels, scores = replace(blocks, calibration=None).topk(X, min(CALIBRATED, Y.shape[1]), threads)
-    rows, places = np.nonzero((labels >= 0) & _listed(scores))
-    right = _is_right(Y, rows, labels[rows, places])
-    if right.all() or not right.any():
+    listed = scores > -np.inf
+    if right[listed].all() or not right[listed].any():
         return UNCALIBRATED
-    curve = LogisticRegression(C=1e6).fit(scores[rows, places, None].astype(np.float64), right)
+    curve = LogisticRegression(C=1e6).fit(scores[listed][:, None].astype(np.float64), right[listed])
     return float(max(curve.coef_[0, 0], 1e-3)), float(curve.intercept_[0])
 
 
-def _mix(seen: _Candidates, nearest: float = 0.0) -> Mix:
-    """How much blocks, rarity and likeness count, if neighbors count so much.
-
-    A mean of the mixes tried, in which those that rank nearly as well as the best count nearly as much: a thousand
-    rows tell neighboring mixes apart by chance as often as by merit, and the mean is steadier than the best.
-    """
-    tried = np.array(list(product(SLOPES, STRETCHES, LIKENESSES)))
-    quality = np.array([seen.precision(replace(Mix(*each), nearest=nearest)).mean() for each in tried])
-    votes = np.exp((quality - quality.max()) / _chance(seen.right.shape[0]))
-    slope, stretch, likeness = (votes @ tried / votes.sum()).tolist()
-    return Mix(slope if slope >= SLOPES[1] / 2 else 0.0, stretch, likeness, nearest)
+def _neighbors_count(fitter: Fitter, settings: Settings) -> float:
+    """1 where neighbors count as much as margins do, 0 where they clearly mislead: there is little in between."""
+    if not fitter.candidates.terms.neighbors.any():
+        return 0.0
+    mix, reranker = fitter.fit(1.0)
+    alone = replace(mix, neighbors=0.0)
+    without = fitter.candidates.hits(alone, fitter.reranker(alone))
+    return 0.0 if _clearly_better(without, fitter.candidates.hits(mix, reranker), settings) else 1.0
 
 
-def _chance(n_rows: int) -> float:
-    """Differences in mean P@k (0..1) that so many rows show by chance."""
-    return float(NOISE / np.sqrt(n_rows))
+def _best_top_p(
+    seen: dict[float, Candidates], mix: Mix, reranker: Reranker | None, usual: float, settings: Settings
+) -> float:
+    """The top_p that ranks the labels of new rows best; the usual one if no other is clearly better."""
+    hits = {top_p: candidates.hits(mix, reranker) for top_p, candidates in sorted(seen.items())}
+    best = max(hits, key=lambda top_p: hits[top_p].mean())
+    return best if _clearly_better(hits[best], hits[usual], settings) else usual
 
 
-@dataclass(frozen=True)
-class _Terms:
-    """What makes up the scores of some pairs of row and label."""
-
-    margin: F32
-    rarity: F32
-    likeness: F32
-    block: F32
-    nearest: F32
-    log_positives: F32
-
-    def own(self, mix: Mix) -> F32:
-        """What the label's weights will say."""
-        out: F32 = (self.margin + 1) * (1 + np.float32(mix.stretch) * self.rarity) - 1
-        out += np.float32(mix.likeness) * self.likeness
-        return out
-
-    def scores(self, mix: Mix) -> F32:
-        out: F32 = self.own(mix) + np.float32(mix.slope) * self.block
-        out += np.float32(mix.nearest) * self.nearest
-        return out
-
-    def looked_at(self, mix: Mix) -> F32:
-        """What a second look sees: ... x N_TERMS."""
-        return np.stack(
-            [self.own(mix), self.block, np.float32(mix.nearest) * self.nearest, self.log_positives], axis=-1
-        )
-
-
-@dataclass(frozen=True)
-class _Candidates:
-    """The few candidates of each row that may be its best."""
-
-    terms: _Terms  # rows x few; margin -inf where a row has no so many candidates
-    right: NDArray[np.bool_]  # rows x few
-
-    @classmethod
-    def of(
-        cls,
-        blocks: RoutedModel,
-        means: Scorer,
-        rarity: F32,
-        log_positives: F32,
-        X: sparse.csr_array,
-        Y: sparse.csr_array,
-        threads: int,
-    ) -> _Candidates:
-        alone = replace(blocks, neighbors=None)
-        margins = alone.scores(X, threads)
-        labels, _ = replace(alone, slope=MIDDLE_SLOPE).topk(X, min(LOOKED_AT, Y.shape[1]), threads)
-        rows, there = np.arange(X.shape[0]), labels >= 0
-        places = np.searchsorted(flat_positions(margins), (rows[:, None] * Y.shape[1] + labels)[there])
-
-        def of_few(values: F32, elsewhere: float = 0.0) -> F32:
-            out = np.full(labels.shape, elsewhere, np.float32)
-            out[there] = values[places]
-            return out
-
-        terms = _Terms(
-            margin=of_few(margins.data, -np.inf),
-            rarity=of_few(rarity[margins.indices]),
-            likeness=of_few(replace(alone, scorer=means).scores(X, threads).data),
-            block=of_few(replace(alone, slope=1.0).scores(X, threads).data - margins.data),
-            nearest=of_few(blocks.gains(X, margins, threads)),
-            log_positives=of_few(log_positives[margins.indices]),
-        )
-        right = np.zeros(labels.shape, bool)
-        right[there] = _is_right(Y, np.nonzero(there)[0], labels[there])
-        return cls(terms, right)
-
-    def reranker(self, mix: Mix, log_positives: F32) -> Reranker | None:
-        """What puts the best of them in order if scores are made up like this."""
-        scores = self.terms.scores(mix)
-        seen = self.terms.looked_at(mix)
-        return fit_reranker(seen, np.where(_listed(scores), scores, -np.inf), self.right, log_positives)
-
-    def hits(self, mix: Mix, look: Reranker | None = None) -> NDArray[np.float64]:
-        """P@1, P@3 and P@5 of each row if scores are made up like this and, with a look, the best are looked at again."""
-        scores = self.terms.scores(mix)
-        best = np.argsort(-scores, axis=1)[:, : 5 if look is None else look.first]
-        if look is not None:
-            terms = np.take_along_axis(self.terms.looked_at(mix), best[..., None], axis=1)
-            again = np.take_along_axis(scores, best, axis=1) + look.gains(terms)
-            best = np.take_along_axis(best, np.argsort(-again, axis=1)[:, :5], axis=1)
-        return _hits(np.take_along_axis(self.right, best, axis=1))
-
-    def precision(self, mix: Mix) -> NDArray[np.float64]:
-        """P@1, P@3 and P@5 of all rows."""
-        return np.asarray(self.hits(mix).mean(axis=0))
-
-
-def _hits(right: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """P@1, P@3 and P@5 of each row, of whose best five ``right`` says which are its labels."""
-    return np.stack([right[:, :k].sum(axis=1) / k for k in (1, 3, 5)], axis=1)
-
-
-def _clearly_better(some: NDArray[np.float64], others: NDArray[np.float64]) -> bool:
+def _clearly_better(some: NDArray[np.float64], others: NDArray[np.float64], settings: Settings) -> bool:
     """Whether rows are served better by some answers than by others, by more than chance; by the mean of their hits."""
     change = (some - others).mean(axis=1)
-    return bool(change.mean() > CLEARLY * change.std() / np.sqrt(change.size))
-
-
-def _listed(scores: F32) -> NDArray[np.bool_]:
-    """Not those of labels that no visited block lists: they lie far below all others and say nothing."""
-    return scores > -5e5
-
-
-def _is_right(Y: sparse.csr_array, rows: NDArray[np.intp], labels: NDArray[np.integer]) -> NDArray[np.bool_]:
-    return np.asarray(Y[rows, labels]).ravel() > 0
+    return bool(change.mean() > settings.clearly * change.std() / np.sqrt(change.size))

@@ -4,64 +4,48 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 from blockxmc.serving.reranker import N_TERMS, PRODUCTS, Reranker
+from blockxmc.training.shared.settings import Settings
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
-# Labels of a row that are looked at: what does not score among the first eight is hardly ever among the best five.
-FIRST = 8
-# With fewer held-out rows there is no second look: it would learn their whims.
-LEAST_ROWS = 500
-# Pull of the curve towards none, and of the old score's weight towards what it usually is.
-SHRINKAGE, USUAL_WEIGHT = 0.01, 4.0
-# Labels with fewer positives are held to have as many: to hold out a row changes such a label too much to tell.
-FEW_POSITIVES = 4
-# Terms are held within all but the outermost of those seen, where the curve would be guessing.
-OUTERMOST = 0.002
 
-
-def log_positives_of(Y: sparse.csr_array) -> F32:
-    """The logarithm of the number of positives of each label.
-
-    >>> np.exp(log_positives_of(sparse.csr_array(np.ones((5, 1))))).round().tolist()
-    [5.0]
-    """
-    return np.log(np.maximum(np.bincount(Y.indices, minlength=Y.shape[1]), FEW_POSITIVES)).astype(np.float32)
-
-
-def fit_reranker(terms: F32, scores: F32, right: NDArray[np.bool_], log_positives: F32) -> Reranker | None:
+def fit_reranker(
+    terms: F32, scores: F32, right: NDArray[np.bool_], log_positives: F32, settings: Settings
+) -> Reranker | None:
     """What puts the labels of these rows in the best order; None where there are too few rows to tell.
 
     ``terms`` (rows x candidates x N_TERMS) make up the ``scores`` (rows x candidates, -inf where there is none), and
     ``right`` says which candidates are labels of the row.
     """
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :FIRST]
+    best = np.argsort(-scores, axis=1, kind="stable")[:, : settings.reranked]
     scores, right = np.take_along_axis(scores, best, 1), np.take_along_axis(right, best, 1)
     seen = np.take_along_axis(terms, best[..., None], 1).astype(np.float64)
     there = scores > -np.inf
     telling = (right & there).any(axis=1) & (~right & there).any(axis=1)
-    if telling.sum() < LEAST_ROWS:
+    if telling.sum() < settings.reranker_least_rows:
         return None
     seen, scores, right, there = seen[telling], scores[telling], right[telling], there[telling]
-    low, high = np.quantile(seen[there], [OUTERMOST, 1 - OUTERMOST], axis=0)
+    outermost = settings.reranker_outermost
+    low, high = np.quantile(seen[there], [outermost, 1 - outermost], axis=0)
     seen = np.clip(seen, low, high)
     centre, spread = seen[there].mean(axis=0), _spread(seen[there])
     unit = (seen - centre) / spread
     products = unit[..., PRODUCTS[0]] * unit[..., PRODUCTS[1]]
     of_products = _spread(products[there])
     features = np.concatenate([unit, products / of_products, scores[..., None]], axis=-1)
-    weights = _order(np.where(there[..., None], features, 0.0), right, there)
+    weights = _order(np.where(there[..., None], features, 0.0), right, there, settings)
     linear, squares = np.split(weights[:-1] / weights[-1], [N_TERMS])
     # In the terms as they come, not centred and scaled.
     linear, squares = linear / spread, squares / of_products / (spread[PRODUCTS[0]] * spread[PRODUCTS[1]])
     np.subtract.at(linear, PRODUCTS[0], squares * centre[PRODUCTS[1]])
     np.subtract.at(linear, PRODUCTS[1], squares * centre[PRODUCTS[0]])
-    return Reranker(np.concatenate([low, high, linear, squares]).astype(np.float32), log_positives, FIRST)
+    curve = np.concatenate([low, high, linear, squares]).astype(np.float32)
+    return Reranker(curve, log_positives, settings.reranked)
 
 
 def _spread(values: F64) -> F64:
@@ -70,8 +54,8 @@ def _spread(values: F64) -> F64:
     return np.where(spread > 0, spread, 1.0)
 
 
-def _order(features: F64, right: NDArray[np.bool_], there: NDArray[np.bool_]) -> F64:
-    """Weights of the features, of which the last is the old score, that put right candidates before wrong ones.
+def _order(features: F64, right: NDArray[np.bool_], there: NDArray[np.bool_], settings: Settings) -> F64:
+    """Weights of the features, the last of which is the score so far, that put right candidates before wrong ones.
 
     Each right candidate of a row competes with all its wrong ones: ``log(1 + sum of exp(wrong - right))``, and a row with
     n right ones counts by the root of n.
@@ -81,7 +65,8 @@ def _order(features: F64, right: NDArray[np.bool_], there: NDArray[np.bool_]) ->
     share = right / np.sqrt(right.sum(axis=1, keepdims=True)) / n_rows
     flat = features.reshape(-1, n_features)
     usual = np.zeros(n_features)
-    usual[-1] = USUAL_WEIGHT
+    usual[-1] = settings.reranker_score_weight
+    shrinkage = settings.reranker_pull
 
     def loss(weights: F64) -> tuple[float, F64]:
         scores = (flat @ weights).reshape(n_rows, n_candidates)
@@ -90,8 +75,8 @@ def _order(features: F64, right: NDArray[np.bool_], there: NDArray[np.bool_]) ->
         pull = share / (1 + np.exp(-np.maximum(behind, -500)))
         push = pull.sum(axis=1, keepdims=True) * np.exp(np.where(wrong, scores, -np.inf) - against)
         away = weights - usual
-        value = (share * np.logaddexp(0, behind)).sum() + SHRINKAGE * (away @ away)
-        return float(value), flat.T @ (push - pull).ravel() + 2 * SHRINKAGE * away
+        value = (share * np.logaddexp(0, behind)).sum() + shrinkage * (away @ away)
+        return float(value), flat.T @ (push - pull).ravel() + 2 * shrinkage * away
 
     bounds = [(None, None)] * (n_features - 1) + [(1.0, None)]
     with threadpool_limits(1):  # the same sums for any number of threads

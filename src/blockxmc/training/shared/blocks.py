@@ -1,0 +1,146 @@
+"""The blocks of shared training: many and small, every label in at least one, and which blocks a row visits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blockxmc import _kernels
+from blockxmc._core.progress import Reporter
+from blockxmc.errors import BlockXMCError
+from blockxmc.linear.one_vs_all import typical_length
+from blockxmc.linear.weights import Ids
+from blockxmc.partition import Partitioner, choice
+from blockxmc.partition.ranking import Ranking
+from blockxmc.routing import Router
+from blockxmc.training.shared.settings import SETTINGS, Settings
+
+I32 = NDArray[np.int32]
+
+
+def visiting(route: float | str, linear: bool = True, settings: Settings = SETTINGS) -> tuple[int, float]:
+    """How many blocks a row may visit, and the share of the router's probability at which it stops.
+
+    >>> visiting(4), visiting(0.9), visiting("auto"), visiting("auto", linear=False)
+    ((4, 1.0), (16, 0.9), (16, 0.7), (4, 1.0))
+    """
+    if route == "auto":
+        return (settings.most_blocks, settings.top_p) if linear else (settings.usual_blocks, 1.0)
+    if float(route) >= 1:
+        return int(route), 1.0
+    if not linear:
+        raise BlockXMCError(
+            f"route={route} is a share of probability, which needs a linear base: give a number of blocks"
+        )
+    return settings.most_blocks, float(route)
+
+
+def partition_for_shared(
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    options: Partitioner,
+    reporter: Reporter,
+    *,
+    seed: int,
+    threads: int,
+    settings: Settings = SETTINGS,
+) -> Partitioner:
+    """Many small blocks that start from clusters of labels; lambda keeps nine tenths of the positives where it is open."""
+    n_blocks, lam = options.n_blocks, options.lam
+    if n_blocks in ("auto", "cost"):
+        visited = settings.usual_blocks
+        cheapest = choice.fewest_products(X, Y, None, "quadratic", seed=seed, threads=threads, visited=visited)
+        n_blocks = cheapest.n_blocks
+    start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)
+    start._fit(X, Y, reporter)
+    if lam == "auto":
+        lam = choice.lam_at_floor(start.ranking_, "quadratic", settings.captured_floor)
+    partition = Partitioner(start.n_blocks_, lam, init=start.assignment_, random_state=seed, n_jobs=threads)
+    partition._fit(X, Y, reporter)
+    # An array is how the start was handed over, not a choice of the user's to be remembered with the model.
+    partition.set_params(n_blocks=options.n_blocks, lam=options.lam, init="labels")
+    return partition
+
+
+def make_router(X: sparse.csr_array, settings: Settings = SETTINGS) -> Router:
+    """Squared hinge trains much faster than the paper's logistic loss when blocks are many; X says how long rows are."""
+    length = typical_length(X)
+    scaled = {"C": 1 / length**2, "bias": length, "prune": settings.router_prune / length}
+    return Router(loss="squared_hinge", tol=settings.router_tol, sample=settings.router_sample, **scaled)
+
+
+def cover_all_labels(Y: sparse.csr_array, assignment: I32, label_clusters: Sequence[Ids]) -> list[NDArray[np.int64]]:
+    """Give every label that lambda has cut from all blocks back to the block that holds most of its positives.
+
+    >>> Y = sparse.csr_array(np.array([[1, 1], [1, 0]], np.float32))
+    >>> [ids.tolist() for ids in cover_all_labels(Y, np.array([0, 1], np.int32), [np.array([0]), np.array([0])])]
+    [[0, 1], [0]]
+    """
+    covered = np.zeros(Y.shape[1], bool)
+    covered[np.concatenate([np.asarray(ids) for ids in label_clusters])] = True
+    nowhere_else = np.empty((assignment.size, 0), np.int32)
+    labels, homes = home_blocks(Y, visits_of(assignment, nowhere_else, len(label_clusters)))
+    lost = ~covered[labels]
+    if not lost.any():
+        return [np.asarray(ids, np.int64) for ids in label_clusters]
+    order = np.argsort(homes[lost], kind="stable")
+    ends = np.cumsum(np.bincount(homes[lost], minlength=len(label_clusters)))
+    extra = np.split(labels[lost][order], ends[:-1])
+    return [np.sort(np.concatenate([ids, more])) for ids, more in zip(label_clusters, extra, strict=True)]
+
+
+def clusters_without(
+    partition: Partitioner, Y: sparse.csr_array, held_out: NDArray[np.bool_], threads: int
+) -> list[NDArray[np.int64]]:
+    """The label clusters as they would be without the held-out rows."""
+    shown = sparse.csr_array(Y[~held_out])
+    ranking = Ranking.of(shown, partition.assignment_[~held_out], partition.n_blocks_, threads=threads)
+    lists = ranking.clusters(partition.lam_ * (1 - held_out.mean()), partition.objective)[0].sorted_lists()
+    return cover_all_labels(shown, partition.assignment_[~held_out], lists)
+
+
+def home_blocks(Y: sparse.csr_array, visits: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Labels with positives that visit a block, and the block most of them visit (ties to the lower block)."""
+    counts = sparse.csr_array(Y.T @ visits)
+    labels = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    order = np.lexsort((counts.indices, -counts.data, labels))
+    first = np.ones(labels.size, bool)
+    first[1:] = labels[1:] != labels[:-1]
+    return labels[first], counts.indices[order][first].astype(np.int64)
+
+
+def visits_of(assignment: I32, routed: I32, n_blocks: int, rows: NDArray[np.bool_] | None = None) -> sparse.csr_array:
+    """Rows x blocks: the block a row is assigned to and those it is routed to; nothing where ``rows`` is false."""
+    n, t = routed.shape
+    columns = np.column_stack([assignment, routed])
+    sizes = np.full(n, t + 1) if rows is None else np.where(rows, t + 1, 0)
+    blocks = columns.ravel() if rows is None else columns[rows].ravel()
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    out = sparse.csr_array((np.ones(blocks.size, np.float32), blocks, indptr), shape=(n, n_blocks))
+    out.sum_duplicates()
+    return out
+
+
+def holds(label_clusters: Sequence[Ids], n_labels: int) -> sparse.csr_array:
+    """Blocks x labels: which labels each block holds."""
+    indptr = np.concatenate([[0], np.cumsum([len(ids) for ids in label_clusters])])
+    ids = np.concatenate([np.asarray(cluster, np.int32) for cluster in label_clusters])
+    return sparse.csr_array((np.ones(ids.size, np.float32), ids, indptr), shape=(len(label_clusters), n_labels))
+
+
+def frequent_labels(label_clusters: Sequence[Ids], n_labels: int, settings: Settings = SETTINGS) -> NDArray[np.int64]:
+    """Labels that live in so many blocks that their weights are better kept once, in a block that every row visits.
+
+    Scoring a label for every row is cheap beside storing it a dozen times. The blocks still list it: where none of the
+    visited blocks does, it is scored, but stands far below all others.
+
+    >>> frequent_labels([np.array([0, i]) for i in range(1, 7)], 7).tolist()
+    [0]
+    """
+    counts = np.bincount(np.concatenate([np.asarray(ids, np.int64) for ids in label_clusters]), minlength=n_labels)
+    room = _kernels.MAX_CHUNK_LABELS
+    needed = np.partition(counts, -room - 1)[-room - 1] if n_labels > room else 0
+    return np.flatnonzero(counts > np.clip(needed, settings.few_blocks, settings.many_blocks))

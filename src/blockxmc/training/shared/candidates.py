@@ -1,0 +1,217 @@
+"""The few labels of each held-out row that may be its best, and what speaks for each of them.
+
+A trial model finds them once; score mix, reranker, top_p and calibration are then fitted on these tables, and no other
+trial model is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blockxmc._core.matrix import flat_positions
+from blockxmc.linear.vectors import LabelVectors
+from blockxmc.linear.weights import F32
+from blockxmc.serving.reranker import Reranker
+from blockxmc.serving.routed import RoutedModel
+from blockxmc.training.shared.settings import Settings
+
+
+@dataclass(frozen=True)
+class Mix:
+    """How much counts beside a label's margin in its score.
+
+        score = (margin + 1) * (1 + stretch / n ** 0.25) - 1 + centroid * cos + slope * log(p) + neighbors * share
+
+    n is how many training rows carry the label, cos the cosine of the row to the centroid of those rows, p the summed
+    probability of the visited blocks that list the label, share that of the row's neighbors which carry it.
+    Regularisation holds back the margins of labels with few positives, which stretching makes up for (a margin of -1,
+    where the hinge says no, stays what it is); the centroid knows words that too few positives could not teach the margin
+    to tell apart. Both are linear in the row and vanish in the weights that are served. Neighbors know what one direction
+    per label cannot say.
+    """
+
+    slope: float = 0.0  # of the logarithm of the probability of its blocks
+    stretch: float = 0.0  # for being rare
+    centroid: float = 0.0  # for being like the label's positives
+    neighbors: float = 0.0  # for being carried by the training rows most like the row
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What makes up the scores of some labels of each row (rows x few); margins are -inf where a label is no candidate."""
+
+    margin: F32
+    rarity: F32
+    centroid: F32
+    block: F32
+    neighbors: F32
+    log_positives: F32
+
+    def own(self, mix: Mix) -> F32:
+        """What the weights that are served will say of the label."""
+        out: F32 = (self.margin + 1) * (1 + np.float32(mix.stretch) * self.rarity) - 1
+        out += np.float32(mix.centroid) * self.centroid
+        return out
+
+    def scores(self, mix: Mix) -> F32:
+        """The whole score."""
+        out: F32 = self.own(mix) + np.float32(mix.slope) * self.block
+        out += np.float32(mix.neighbors) * self.neighbors
+        return out
+
+    def for_reranker(self, mix: Mix) -> F32:
+        """What the reranker sees: rows x few x N_TERMS."""
+        neighbors = np.float32(mix.neighbors) * self.neighbors
+        return np.stack([self.own(mix), self.block, neighbors, self.log_positives], axis=-1)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Terms of the candidates of some rows, and which of them are labels of the row."""
+
+    terms: Terms
+    right: NDArray[np.bool_]  # rows x few
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.right.shape[0])
+
+    def of_rows(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Candidates:
+        """Only these rows."""
+        return Candidates(Terms(**{name: part[rows] for name, part in vars(self.terms).items()}), self.right[rows])
+
+    def ranked(self, mix: Mix, reranker: Reranker | None, k: int) -> tuple[F32, NDArray[np.bool_]]:
+        """Scores of the best k of each row and whether they are right, best first."""
+        scores = self.terms.scores(mix)
+        best = np.argsort(-scores, axis=1, kind="stable")
+        if reranker is not None:
+            first, rest = best[:, : reranker.first], best[:, reranker.first :]
+            terms = np.take_along_axis(self.terms.for_reranker(mix), first[..., None], axis=1)
+            gained = np.take_along_axis(scores, first, axis=1) + reranker.gains(terms)
+            gained = np.where(np.isneginf(np.take_along_axis(scores, first, axis=1)), -np.inf, gained)
+            order = np.argsort(-gained, axis=1, kind="stable")
+            np.put_along_axis(scores, first, gained.astype(np.float32), axis=1)
+            best = np.concatenate([np.take_along_axis(first, order, axis=1), rest], axis=1)
+        best = best[:, :k]
+        found = np.take_along_axis(scores, best, axis=1)
+        return found, np.take_along_axis(self.right, best, axis=1) & (found > -np.inf)
+
+    def hits(self, mix: Mix, reranker: Reranker | None = None) -> NDArray[np.float64]:
+        """P@1, P@3 and P@5 of each row."""
+        right = self.ranked(mix, reranker, 5)[1]
+        return np.stack([right[:, :k].sum(axis=1) / k for k in (1, 3, 5)], axis=1)
+
+
+class HeldOut:
+    """Held-out rows seen through a trial model whose router, labels, centroids and neighbors do not know them."""
+
+    def __init__(
+        self,
+        trial: RoutedModel,
+        holds: sparse.csr_array,  # blocks x labels
+        centroids: sparse.csr_array,  # labels x features
+        positives: NDArray[np.integer],  # of each label
+        settings: Settings,
+    ) -> None:
+        self.trial, self.settings = trial, settings
+        self._blocks_of = LabelVectors(sparse.csr_array(holds.T), np.zeros(holds.shape[1], np.float32))
+        self._centroids = LabelVectors(centroids, np.zeros(centroids.shape[0], np.float32))
+        self._rarity = rarity_of(positives)
+        self.log_positives = log_positives_of(positives, settings)
+
+    def candidates(
+        self, X: sparse.csr_array, Y: sparse.csr_array, top_ps: Sequence[float], threads: int
+    ) -> dict[float, Candidates]:
+        """The same candidates of each row, those found at the largest top_p, as they stand at every top_p."""
+        few = min(self.settings.mixed_candidates, Y.shape[1])
+        widest = replace(self.trial, neighbors=None, slope=self.settings.middle_slope, top_p=max(top_ps))
+        labels, scores = widest.topk(X, few, threads)
+        self.labels = labels
+        there = labels >= 0
+        blocks = {top_p: self._block_terms(X, labels, top_p, threads) for top_p in top_ps}
+        widest_block = blocks[max(top_ps)][0]
+        listed = there & (widest_block > -np.inf)
+        with np.errstate(invalid="ignore"):
+            margin = np.where(listed, scores - np.float32(self.settings.middle_slope) * widest_block, -np.inf)
+        known = np.maximum(labels, 0)
+        terms = Terms(
+            margin=margin.astype(np.float32),
+            rarity=self._rarity[known],
+            centroid=self._centroids.few_scores(X, labels, threads),
+            block=np.zeros(labels.shape, np.float32),
+            neighbors=np.zeros(labels.shape, np.float32),
+            log_positives=self.log_positives[known],
+        )
+        rows = np.repeat(np.arange(X.shape[0]), few)
+        right = (np.asarray(Y[rows, known.ravel()]).reshape(labels.shape) > 0) & there
+        out = {}
+        for top_p, (block, visited) in blocks.items():
+            seen = block > -np.inf
+            own = replace(
+                terms,
+                margin=np.where(seen, terms.margin, -np.inf).astype(np.float32),
+                block=np.where(seen, block, 0).astype(np.float32),
+                neighbors=self._neighbor_terms(X, labels, visited, threads),
+            )
+            out[top_p] = Candidates(own, right)
+        return out
+
+    def _block_terms(
+        self, X: sparse.csr_array, labels: NDArray[np.int64], top_p: float, threads: int
+    ) -> tuple[F32, NDArray[np.int32] | None]:
+        """Log probability of the visited blocks that list each label (-inf: none does), and the visited blocks."""
+        model = replace(self.trial, neighbors=None, slope=1.0, top_p=top_p)
+        if model.router is None:
+            return np.zeros(labels.shape, np.float32), None
+        visited, weights = model.visits(X, threads)
+        # The block of the frequent labels comes first where there is one: all rows visit it, and it lists nothing.
+        own, p = visited[:, -model.route :], weights[:, -model.route :]
+        rows = np.repeat(np.arange(X.shape[0]), own.shape[1]).reshape(own.shape)
+        there = own >= 0
+        shape = (X.shape[0], self._blocks_of.vectors.shape[1])
+        probability = sparse.csr_array((p[there], (rows[there], own[there])), shape=shape)
+        total = self._blocks_of.few_scores(probability, labels, threads)
+        with np.errstate(divide="ignore"):
+            return np.log(total), visited
+
+    def _neighbor_terms(
+        self, X: sparse.csr_array, labels: NDArray[np.int64], visited: NDArray[np.int32] | None, threads: int
+    ) -> F32:
+        """What each label gains from the row's neighbors in the visited blocks."""
+        out = np.zeros(labels.shape, np.float32)
+        if self.trial.neighbors is None or visited is None:
+            return out
+        gains = self.trial.neighbors.gains(X, visited, threads)
+        there = flat_positions(gains)
+        if not there.size:
+            return out
+        wanted = np.arange(X.shape[0])[:, None] * np.int64(gains.shape[1]) + labels
+        places = np.minimum(np.searchsorted(there, wanted), there.size - 1)
+        found = (there[places] == wanted) & (labels >= 0)
+        out[found] = gains.data[places[found]]
+        return out
+
+
+def rarity_of(positives: NDArray[np.integer]) -> F32:
+    """How much stretch each label gets: ``n ** -0.25`` for n positives.
+
+    >>> rarity_of(np.array([1, 0, 16])).tolist()
+    [1.0, 1.0, 0.5]
+    """
+    return np.asarray(np.maximum(positives, 1) ** -0.25, np.float32)
+
+
+def log_positives_of(positives: NDArray[np.integer], settings: Settings) -> F32:
+    """The logarithm of the number of positives of each label, as the reranker sees it.
+
+    >>> from blockxmc.training.shared.settings import SETTINGS
+    >>> np.exp(log_positives_of(np.array([5]), SETTINGS)).round().tolist()
+    [5.0]
+    """
+    return np.asarray(np.log(np.maximum(positives, settings.reranker_few_positives)), np.float32)

@@ -1,0 +1,100 @@
+"""Every number that shapes the default model: what it does, and where it was measured.
+
+"Ablation" is docs/results/ablation.md: bench/ablation.py changes one number at a time and judges by rows that are held out
+of training sets. The words in quotes are in the names of its variants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The numbers of shared training; ``SETTINGS`` has the default."""
+
+    # ---- blocks ----
+    # Share of the positives that label clusters keep where lambda is left open (ablation: "positives captured").
+    captured_floor: float = 0.9
+    # Blocks that a row visits on average; counts in the choice of the number of blocks (ablation: "blocks visited").
+    usual_blocks: int = 4
+    # A row stops to visit blocks at this share of the router's probability (ablation: "blocks until") ...
+    top_p: float = 0.7
+    # ... or at one of these, where held-out rows are clearly served better.
+    top_ps: tuple[float, ...] = (0.5, 0.6, 0.7, 0.8, 0.9)
+    # ... and after so many blocks in any case (ablation: "most blocks").
+    most_blocks: int = 16
+    # A label in more than few_blocks is frequent: its weights are kept once for all blocks. Where frequent labels would not
+    # fit into one chunk, it takes more than many_blocks (ablation: "frequent beyond").
+    few_blocks: int = 4
+    many_blocks: int = 8
+
+    # ---- router ----
+    # Weights below this are dropped: the router only has to rank blocks (ablation: "router prune").
+    router_prune: float = 0.1
+    # How tightly the router is solved (ablation: "router tol").
+    router_tol: float = 0.1
+    # Random rows that show a block what is not its own, beside the rows of some other blocks (ablation: "router learns").
+    router_sample: int | None = 4096
+
+    # ---- labels ----
+    # Of the blocks that the router would send a row to, so many are its negative blocks: their labels learn from the row.
+    # Half of what serving visits is enough (ablation: "labels learn from").
+    negative_blocks: int = 2
+    # (label, row) pairs listed at a time while labels are trained: a quarter of a gigabyte; results do not depend on it.
+    pairs_at_a_time: int = 2**26
+    # Parts of a label's centroid, at unit length, that are smaller than this count only where the label has a weight anyway
+    # (ablation: "centroid prune").
+    centroid_prune: float = 0.1
+
+    # ---- held-out rows ----
+    # With fewer rows nothing is held out: a tenth of them could not tell two settings apart.
+    least_rows: int = 200
+    # One row in so many is held out, at most held_out_most and, where a fifth of the rows allows, at least held_out_least
+    # (ablation: "held out").
+    held_out_one_in: int = 20
+    held_out_most: int = 4096
+    held_out_least: int = 512
+    # A label that has lost more than this part of its positives to the held-out rows is trained again with them
+    # (ablation: "trained again").
+    lost: float = 0.1
+
+    # ---- score mix ----
+    # What is tried: weight of the blocks' log probability, stretch of rare labels, weight of the centroid (ablation: "block
+    # probabilities", "rare labels", "centroids").
+    slopes: tuple[float, ...] = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
+    stretches: tuple[float, ...] = (0.0, 0.5, 1.0)
+    centroid_weights: tuple[float, ...] = (0.0, 0.5, 1.0)
+    # All of these rank the same candidates of a row: the first few by the slope in the middle (ablation: "candidates
+    # mixed").
+    middle_slope: float = 0.2
+    mixed_candidates: int = 32
+    # A difference in mean P@k (0..1) is taken for chance below this over the root of the number of rows: two mixes that
+    # differ less count alike (ablation: "noise").
+    noise: float = 0.05
+    # The default is left only for what serves held-out rows better by so many standard errors: the usual two.
+    clearly: float = 2.0
+
+    # ---- neighbors ----
+    # Training rows that are asked for their labels (ablation: "neighbors").
+    n_neighbors: int = 10
+
+    # ---- reranker ----
+    # Labels of a row that are reranked (ablation: "reranker of").
+    reranked: int = 8
+    # With fewer telling rows there is no reranker: it would learn their chance (ablation: "reranker rows").
+    reranker_least_rows: int = 500
+    # Pull of the curve towards zero, and what the weight of the score itself is pulled to (ablation: "reranker pull").
+    reranker_pull: float = 0.01
+    reranker_score_weight: float = 4.0
+    # Labels with fewer positives count as if they had so many: one row more or less changes them too much to tell.
+    reranker_few_positives: int = 4
+    # Terms are held within all but this share of those seen on either side, where the curve would be guessing.
+    reranker_outermost: float = 0.002
+
+    # ---- calibration ----
+    # Labels of a row, the best, that show what a score means (ablation: "calibrated").
+    calibrated: int = 10
+
+
+SETTINGS = Settings()
