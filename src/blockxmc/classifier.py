@@ -23,6 +23,7 @@ from blockxmc.serving.packing import BITS
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.serving.scorers import pack_scorer
 from blockxmc.training.per_block import offset_terms, train_blocks, train_global
+from blockxmc.training.shared import settings
 from blockxmc.training.shared.blocks import partition_for_shared
 from blockxmc.training.shared.fit import Request, fit_shared
 from blockxmc.training.trials.quick import partition_at_quick_lambda, quick_task
@@ -130,31 +131,30 @@ class BlockwiseClassifier(RoutedEstimator):
 
     def _fit_shared(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
         """One vector per label for all blocks, block probabilities merged in, scores calibrated."""
-        partitions, members, costs = [], [], []
-        for number in range(self.n_partitions):
-            options: Any = {"threads": self._threads, "seed": (self.random_state or 0) + number}
-            partitioner = self._partitioner(number)
-            if self.partitioner is None and self.n_blocks != "paper":
-                partition = partition_for_shared(X, Y, partitioner, reporter, **options)
-            else:
-                partition = partitioner._fit(X, Y, reporter)
-            request = Request(learner, self.route, self.n_neighbors, self._bits(16), **options)
-            blocks, cost = fit_shared(request, X, Y, partition, reporter)
-            visited = f"{blocks.route} blocks" if blocks.top_p == 1 else f"up to {blocks.route} blocks"
-            scores = f"{visited} visited, whose probabilities count {blocks.slope:.2g}"
-            if blocks.neighbors is not None:
-                scores += f", and {blocks.neighbors.count} neighbors {blocks.neighbors.weight:.2g}"
-            if blocks.reranker is not None:
-                scores += f"; a second look at the first {blocks.reranker.first} labels"
-            if "lost_to_rounding" in cost:
-                scores += f"; weights of {self._bits(16)} bits cost {cost['lost_to_rounding']:.2f} points of precision"
-            reporter.say(_expectation(partition, cost, scores))
-            partitions.append(partition)
-            members.append(blocks)
-            costs.append(cost)
+        fitted = [self._fit_partition(learner, X, Y, number, reporter) for number in range(self.n_partitions)]
+        partitions, members, costs = zip(*fitted, strict=True)
         self.partition_ = partitions[0]
         self.model_ = members[0] if self.n_partitions == 1 else Ensemble(members)
         self.cost_ = {key: float(np.mean([cost[key] for cost in costs])) for key in costs[0]}
+
+    def _fit_partition(
+        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, number: int, reporter: Reporter
+    ) -> tuple[Partitioner, RoutedModel, dict[str, float]]:
+        """One partition with its own model."""
+        options: Any = {
+            "threads": self._threads,
+            "seed": (self.random_state or 0) + number,
+            "settings": settings.SETTINGS,
+        }
+        partitioner = self._partitioner(number)
+        if self.partitioner is None and self.n_blocks != "paper":
+            partition = partition_for_shared(X, Y, partitioner, reporter, **options)
+        else:
+            partition = partitioner._fit(X, Y, reporter)
+        request = Request(learner, self.route, self.n_neighbors, self._bits(16), **options)
+        model, cost = fit_shared(request, X, Y, partition, reporter)
+        reporter.say(_expectation(partition, cost, _described(model, self._bits(16), cost)))
+        return partition, model, cost
 
     def _fit_apart(
         self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, reporter: Reporter
@@ -263,6 +263,19 @@ class BlockwiseClassifier(RoutedEstimator):
 def lean_dismec() -> DiSMEC:
     """The default base of shared weights: held back, pruned and solved less tightly than DiSMEC's own defaults."""
     return DiSMEC(C=0.5, prune=0.1, tol=0.05, unit_rows=True)
+
+
+def _described(model: RoutedModel, bits: int, cost: dict[str, float]) -> str:
+    """How a model with shared weights scores, in words."""
+    visited = f"{model.route} blocks" if model.top_p == 1 else f"up to {model.route} blocks"
+    text = f"{visited} visited, whose probabilities count {model.slope:.2g}"
+    if model.neighbors is not None:
+        text += f"; {model.neighbors.count} neighbors count {model.neighbors.weight:.2g}"
+    if model.reranker is not None:
+        text += f"; the first {model.reranker.first} labels are reranked"
+    if "lost_to_rounding" in cost:
+        text += f"; weights of {bits} bits cost {cost['lost_to_rounding']:.2f} points of precision"
+    return text
 
 
 def _expectation(partition: Partitioner, held_out: dict[str, float], scores: str) -> str:

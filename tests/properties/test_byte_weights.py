@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scoring_twin import ByteWeights, TwinScorer
 
+from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.serving.routed_scorer import RoutedScorer
 from blockxmc.serving.scorers import pack_scorer, pack_shared_scorer
@@ -15,6 +16,10 @@ from blockxmc.serving.scorers import pack_scorer, pack_shared_scorer
 WIDTHS = (0, 1, 2, 3, 7, 255, 256, 257, 300)
 MAGNITUDES = (1e-45, 1e-40, 1e-38, 1e-30, 1.0, 1e4, 1e35)
 DENSITIES = (0.0, 0.01, 0.1, 0.3, 1.0)
+
+
+def vectors_of(weights):
+    return LabelVectors.joined([weights], np.arange(weights.n_labels))
 
 
 def random_block(rng, d, width, density, magnitudes, with_mass):
@@ -88,17 +93,17 @@ def test_shared_vectors_are_packed_like_the_weights_of_each_block(seed, bits, wi
     rng = np.random.default_rng(seed)
     whole = random_block(rng, 30, 80, rng.choice(DENSITIES), [1.0], with_mass)
     clusters = [np.flatnonzero(rng.random(80) < share) for share in (0.0, 0.1, 0.5, 1.0)]
-    common = np.flatnonzero(rng.random(80) < 0.1) if seed % 2 else np.zeros(0, int)
+    frequent = np.flatnonzero(rng.random(80) < 0.1) if seed % 2 else np.zeros(0, int)
     options = {"n_features": 30, "n_labels": 80, "bits": bits}
-    # In its blocks a common label has no weights and a score of -inf; a last block has its own.
+    # In its blocks a frequent label has no weights and a score of -inf; a last block has its own.
     keep = np.ones(80, np.float32)
-    keep[common] = 0
+    keep[frequent] = 0
     own = LinearWeights(
         sparse.csr_array(whole.coef * keep), np.where(keep > 0, whole.bias, -np.inf).astype(np.float32), whole.mass
     )
-    last = [common] if common.size else []
+    last = [frequent] if frequent.size else []
     expected = pack_scorer([*own.split(clusters), *whole.split(last)], [*clusters, *last], **options)
-    found = pack_shared_scorer(whole, clusters, common, threads=2, **options)
+    found = pack_shared_scorer(vectors_of(whole), clusters, frequent, n_features=30, bits=bits, threads=2)
     assert all(np.array_equal(found.state()[name], value) for name, value in expected.state().items())
 
 
@@ -107,8 +112,7 @@ def test_routed_calls_agree_bit_for_bit():
     X = sparse.random_array((300, 40), density=0.3, rng=rng, dtype=np.float32, format="csr")
     whole = random_block(rng, 40, 400, 0.1, [1.0], False)
     clusters = [np.sort(rng.choice(400, width, replace=False)) for width in (256, 257, 40, 0, 3)]
-    options = {"n_features": 40, "n_labels": 400, "bits": 8}
-    scorer = pack_shared_scorer(whole, clusters, np.zeros(0, int), **options)
+    scorer = pack_shared_scorer(vectors_of(whole), clusters, np.zeros(0, int), n_features=40, bits=8)
     router = pack_scorer([random_block(rng, 40, 5, 0.5, [1.0], False)], [np.arange(5)], n_features=40, n_labels=5)
     for slope in (0.0, 0.4):
         routed = RoutedScorer(router, scorer, 3, slope)

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from blockxmc._core.matrix import as_csr, as_indicator
 from blockxmc._core.progress import Reporter
-from blockxmc.linear.one_vs_all import train_one_vs_all
+from blockxmc.linear.one_vs_all import OneVsAll, train_one_vs_all
 
 
 def gradient(w, X, s, loss, C):
@@ -42,9 +42,8 @@ def test_gradient_is_small_where_training_stops(problem, loss, C, bias):
     X, Y, members, restricted = problem
     rows = sparse.csr_array(members.astype(np.float32)) if restricted else None
     with Reporter().phase("") as phase:
-        weights = train_one_vs_all(
-            as_csr(X), as_indicator(Y), loss=loss, C=C, tol=1e-3, bias=bias, prune=0, threads=1, phase=phase, rows=rows
-        )
+        solve = OneVsAll(loss, C, tol=1e-3, bias=bias, prune=0)
+        weights = train_one_vs_all(solve, as_csr(X), as_indicator(Y), threads=1, phase=phase, rows=rows)
     dense = X.astype(np.float64)
     w = weights.coef.toarray().astype(np.float64)
     if bias:

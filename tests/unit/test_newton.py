@@ -12,7 +12,7 @@ from blockxmc import _kernels
 from blockxmc._core.matrix import as_csr, as_indicator, csr_args
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
-from blockxmc.linear.one_vs_all import train_one_vs_all
+from blockxmc.linear.one_vs_all import OneVsAll, train_one_vs_all
 
 
 def make_text(n, d, q, seed, density=0.05):
@@ -30,9 +30,7 @@ def make_text(n, d, q, seed, density=0.05):
 
 def train(X, Y, loss="squared_hinge", C=1.0, tol=1e-6, bias=1.0, prune=0.0, threads=1, rows=None):
     with Reporter().phase("test") as phase:
-        return train_one_vs_all(
-            X, Y, loss=loss, C=C, tol=tol, bias=bias, prune=prune, threads=threads, phase=phase, rows=rows
-        )
+        return train_one_vs_all(OneVsAll(loss, C, tol, bias, prune), X, Y, threads=threads, phase=phase, rows=rows)
 
 
 def objective(w, X, s, loss, C):

@@ -16,7 +16,8 @@ from blockxmc import BlockwiseClassifier, load
 from blockxmc.errors import ModelFormatError
 from blockxmc.serving.reranker import N_TERMS, PRODUCTS, Reranker
 from blockxmc.training.shared import reranker
-from blockxmc.training.shared.reranker import fit_reranker, log_positives_of
+from blockxmc.training.shared.candidates import log_positives_of
+from blockxmc.training.shared.settings import SETTINGS
 
 
 def gain(look, terms):
@@ -26,9 +27,22 @@ def gain(look, terms):
     return t @ linear + (t[..., PRODUCTS[0]] * t[..., PRODUCTS[1]]) @ products
 
 
+def fit_reranker(*args):
+    return reranker.fit_reranker(*args, SETTINGS)
+
+
 def random_look(rng, n_labels, first):
     curve = np.concatenate([-rng.random(4) * 3, rng.random(4) * 3, rng.normal(size=14)]).astype(np.float32)
     return Reranker(curve, rng.random(n_labels).astype(np.float32) * 5, first)
+
+
+def neighbor_gains(model, X, candidates):
+    """What each candidate (in the order of the matrix) gains from the row's neighbors."""
+    if model.neighbors is None:
+        return np.zeros(candidates.nnz, np.float32)
+    gains = model.neighbors.gains(X, model.visited(X, 1), 1).toarray()
+    rows = np.repeat(np.arange(X.shape[0]), np.diff(candidates.indptr))
+    return gains[rows, candidates.indices]
 
 
 @cache
@@ -47,7 +61,7 @@ def test_the_first_labels_gain_what_the_formula_says_and_the_others_follow(seed,
     look = random_look(rng, 40, first)
     own = replace(blocks, slope=0.0, neighbors=None).scores(rows, 1)
     log_weight = replace(blocks, slope=1.0, neighbors=None).scores(rows, 1).data - own.data
-    scores, bonus = blocks.scores(rows, 1), blocks.gains(rows, own, 1)
+    scores, bonus = blocks.scores(rows, 1), neighbor_gains(blocks, rows, own)
     terms = np.stack([own.data, log_weight, bonus, look.log_positives[own.indices]], -1)
     expected = np.full((10, 40), -np.inf)
     for i, (a, b) in enumerate(zip(scores.indptr[:-1], scores.indptr[1:], strict=True)):
@@ -98,7 +112,7 @@ def test_the_fit_finds_what_a_sum_cannot_say():
     terms, scores, right, _ = planted()
     look = fit_reranker(terms, scores, right, np.zeros(5, np.float32))
     assert look is not None
-    assert look.first == reranker.FIRST
+    assert look.first == SETTINGS.reranked
     terms, scores, right, truth = planted(seed=1)
     first = np.argsort(-scores, axis=1)[:, : look.first]
     take = lambda values: np.take_along_axis(values, first, 1)  # noqa: E731
@@ -113,7 +127,7 @@ def test_a_score_that_is_right_already_stays_nearly_as_it_is():
     rng = np.random.default_rng(3)
     terms = rng.normal(size=(1500, 10, N_TERMS)).astype(np.float32)
     scores = terms[..., :3].sum(axis=-1)
-    right = rng.random(scores.shape) < 1 / (1 + np.exp(-reranker.USUAL_WEIGHT * (scores - 3)))
+    right = rng.random(scores.shape) < 1 / (1 + np.exp(-SETTINGS.reranker_score_weight * (scores - 3)))
     look = fit_reranker(terms, scores, right, np.zeros(5, np.float32))
     assert look is not None
     gains = gain(look, terms)
@@ -143,7 +157,7 @@ def test_a_term_that_never_varies_has_no_weight():
 
 
 def test_too_few_rows_teach_nothing():
-    terms, scores, right, _ = planted(reranker.LEAST_ROWS - 1)
+    terms, scores, right, _ = planted(SETTINGS.reranker_least_rows - 1)
     assert fit_reranker(terms, scores, right, np.zeros(5, np.float32)) is None
     # ... and rows whose candidates are all right or all wrong do not count.
     terms, scores, right, _ = planted()
@@ -162,12 +176,12 @@ def test_the_gradient_is_that_of_the_loss(monkeypatch):
     features = np.concatenate([terms, scores[..., None]], axis=-1).astype(np.float64)
     there = np.random.default_rng(0).random(right.shape) < 0.8
     telling = (right & there).any(axis=1) & (~right & there).any(axis=1)
-    reranker._order(features[telling], right[telling], there[telling])
+    reranker._order(features[telling], right[telling], there[telling], SETTINGS)
     value, slope = (lambda w, part=part: seen["loss"](w)[part] for part in (0, 1))
     for w in (seen["start"], np.random.default_rng(1).normal(size=5)):
         assert check_grad(value, slope, w) < 1e-5 * max(1, np.linalg.norm(slope(w)))
         # The loss in so many words.
-        expected = reranker.SHRINKAGE * ((w - seen["start"]) ** 2).sum()
+        expected = SETTINGS.reranker_pull * ((w - seen["start"]) ** 2).sum()
         for f, r, t in zip(features[telling], right[telling], there[telling], strict=True):
             s = f @ w
             each = [np.log1p(np.exp(s[t & ~r] - s[j]).sum()) for j in np.flatnonzero(t & r)]
@@ -180,7 +194,7 @@ def test_models_with_enough_rows_look_twice_and_keep_it(tmp_path):
     clf = BlockwiseClassifier(n_blocks=8).fit(X, Y)
     look = clf.model_.reranker
     assert look is not None
-    assert_array_equal(look.log_positives, log_positives_of(Y))
+    assert_array_equal(look.log_positives, log_positives_of(np.bincount(Y.indices, minlength=60), SETTINGS))
     assert clf.model_.nbytes > replace(clf.model_, reranker=None).nbytes
     clf.save(tmp_path / "model")
     back = load(tmp_path / "model")

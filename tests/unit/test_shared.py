@@ -23,6 +23,7 @@ from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
 from blockxmc.learners.sklearn_adapter import as_learner
+from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.partition import Partitioner
 from blockxmc.partition.ranking import Ranking
@@ -30,17 +31,24 @@ from blockxmc.serving import ensemble
 from blockxmc.serving.routed_scorer import RoutedScorer
 from blockxmc.serving.scorers import pack_scorer
 from blockxmc.training.shared import fit as shared_fit
-from blockxmc.training.shared import labels as shared_module
-from blockxmc.training.shared import mix as merging
-from blockxmc.training.shared.labels import (
-    cover_all_labels,
-    frequent_labels,
-    pack_shared,
-    train_shared,
-    visits_of,
-    with_labels,
-)
-from blockxmc.training.shared.mix import Mix
+from blockxmc.training.shared import settings
+from blockxmc.training.shared.blocks import clusters_without, cover_all_labels, frequent_labels, visits_of
+from blockxmc.training.shared.candidates import HeldOut, Mix
+from blockxmc.training.shared.labels import LabelTrainer, pack_shared, replaced, rows_of_labels
+from blockxmc.training.shared.mix import Fitter
+from blockxmc.training.shared.settings import SETTINGS
+
+
+def with_settings(monkeypatch, **changed):
+    monkeypatch.setattr(settings, "SETTINGS", replace(SETTINGS, **changed))
+
+
+def with_slope(monkeypatch, slope):
+    monkeypatch.setattr(Fitter, "mix", lambda self, neighbors, rows=None: Mix(slope, neighbors=neighbors))
+
+
+def vectors_of(weights):
+    return LabelVectors.joined([weights], np.arange(weights.n_labels))
 
 
 class Silent:
@@ -74,17 +82,17 @@ def naive_merge(router, weights, clusters, X, b, slope):
 
 @pytest.mark.parametrize("slope", [0.1, 0.5])
 @pytest.mark.parametrize("b", [1, 3])
-def test_merged_scores_against_the_definition(slope, b, monkeypatch):
-    monkeypatch.setattr(shared_module, "FEW_BLOCKS", 2)
+def test_merged_scores_against_the_definition(slope, b):
     rng = np.random.default_rng(0)
     X = sparse.random_array((30, 12), density=0.4, rng=rng, dtype=np.float32, format="csr")
     router, weights = random_weights(rng, 12, 6), random_weights(rng, 12, 20)
     clusters = random_clusters(rng, 6, 20, 5)
     packed_router = pack_scorer([router], [np.arange(6)], n_features=12, n_labels=6)
     expected = naive_merge(router, weights, clusters, X, b, slope)
-    for common in (True, False):
-        if common:
-            scorer = pack_shared(weights, clusters, n_features=12, n_labels=20, bits=32)
+    for frequent in (True, False):
+        if frequent:
+            few = replace(SETTINGS, few_blocks=2)
+            scorer = pack_shared(vectors_of(weights), clusters, n_features=12, bits=32, threads=1, settings=few)
             assert scorer.n_blocks == 7
         else:
             scorer = pack_scorer(list(weights.split(clusters)), clusters, n_features=12, n_labels=20)
@@ -101,7 +109,7 @@ def test_merged_batch_single_threads_and_candidates_agree_bit_for_bit():
     X = sparse.random_array((700, 15), density=0.3, rng=rng, dtype=np.float32, format="csr")
     router, weights = random_weights(rng, 15, 9), random_weights(rng, 15, 40)
     clusters = random_clusters(rng, 9, 40, 8)
-    packed = pack_shared(weights, clusters, n_features=15, n_labels=40)
+    packed = pack_shared(vectors_of(weights), clusters, n_features=15, bits=16, threads=1)
     routed = RoutedScorer(pack_scorer([router], [np.arange(9)], n_features=15, n_labels=9), packed, 3, 0.3)
     labels, scores = routed.topk(X, 5, threads=1)
     for mine, theirs in zip(routed.topk(X, 5, threads=2), (labels, scores), strict=True):
@@ -137,7 +145,7 @@ def test_labels_learn_from_the_union_of_their_rows():
     clusters = cover_all_labels(Y, assignment, [np.array([0, 2, 4]), np.array([1, 2]), np.array([3])])
     learner = DiSMEC(tol=1e-6, prune=0.0)
     visits = visits_of(assignment, routed, len(clusters))
-    found = train_shared(learner, X, Y, visits, clusters, Reporter(), threads=1, seed=0)
+    found, _ = LabelTrainer(learner, X, clusters, Reporter(), threads=1, seed=0).train(Y, visits, "labels")
     for label in range(Y.shape[1]):
         blocks = [block for block, ids in enumerate(clusters) if label in ids]
         rows = np.isin(assignment, blocks) | np.isin(routed, blocks).any(axis=1)
@@ -146,14 +154,14 @@ def test_labels_learn_from_the_union_of_their_rows():
         if not used.size:
             continue
         alone = learner._train(X[used], sparse.csr_array(Y[used][:, [label]]), Job(1, 0, Silent()))
-        theirs = found.weights.coef[:, [label]].toarray().ravel()
+        theirs = found.vectors[[label]].toarray().ravel()
         np.testing.assert_allclose(theirs, alone.coef.toarray().ravel(), atol=2e-3)
 
 
 def test_a_row_of_several_blocks_teaches_a_label_once():
     _, Y = blocky(n=60, n_labels=8)
     visits = visits_of((np.arange(60) % 2).astype(np.int32), (np.arange(60)[:, None] % 2).astype(np.int32) ^ 1, 2)
-    rows = shared_module._rows_of_labels(visits, sparse.csr_array(np.ones((2, 8), np.float32)), Y, 1)
+    rows = rows_of_labels(visits, sparse.csr_array(np.ones((2, 8), np.float32)), Y, 1)
     assert_array_equal(rows.toarray(), np.ones((8, 60)))
 
 
@@ -161,7 +169,7 @@ def test_batches_of_labels_change_nothing(monkeypatch):
     X, Y = blocky(n=120)
     base = DiSMEC(tol=1e-7, prune=0.0)
     once = BlockwiseClassifier(base, n_blocks=4).fit(X, Y).predict_topk(X)[1]
-    monkeypatch.setattr(shared_module, "PAIRS_AT_A_TIME", 100)
+    with_settings(monkeypatch, pairs_at_a_time=100)
     np.testing.assert_allclose(BlockwiseClassifier(base, n_blocks=4).fit(X, Y).predict_topk(X)[1], once, atol=2e-3)
 
 
@@ -174,9 +182,9 @@ def test_frequent_labels():
 def test_frequent_labels_fill_no_more_than_a_chunk_where_few_more_copies_prevent_it():
     room = _kernels.MAX_CHUNK_LABELS
     some, others = np.arange(room), np.arange(room, room + 10)
-    for copies, common in ((4, room), (6, room), (7, room), (8, room), (9, room + 10)):
+    for copies, frequent in ((4, room), (6, room), (7, room), (8, room), (9, room + 10)):
         found = frequent_labels([some] * 10 + [others] * copies, room + 10)
-        assert found.size == common
+        assert found.size == frequent
 
 
 @pytest.mark.parametrize(
@@ -229,12 +237,10 @@ def test_some_labels_can_be_trained_again(base):
     assignment = (np.arange(120) % 3).astype(np.int32)
     clusters = cover_all_labels(Y, assignment, [np.arange(14)] * 3)
     visits = visits_of(assignment, assignment[:, None], 3)
-    learner, options = as_learner(base, DiSMEC), {"threads": 1, "seed": 0}
-    whole = train_shared(learner, X, Y, visits, clusters, Reporter(), **options).weights
+    trainer = LabelTrainer(as_learner(base, DiSMEC), X, clusters, Reporter(), threads=1, seed=0)
+    whole, none = (trainer.train(labels, visits, "labels")[0] for labels in (Y, Y * 0))
     some = np.array([1, 5, 13])
-    none = train_shared(learner, X, Y * 0, visits, clusters, Reporter(), **options).weights
-    again = train_shared(learner, X, Y, visits, clusters, Reporter(), labels=some, **options).weights
-    mixed = with_labels(none, some, again).scores(X)
+    mixed = replaced(none, some, trainer.train_some(Y, visits, some, "again")).scores(X)
     others = np.setdiff1d(np.arange(14), some)
     np.testing.assert_allclose(mixed[:, some], whole.scores(X)[:, some], atol=2e-3)
     assert_array_equal(mixed[:, others], none.scores(X)[:, others])
@@ -249,24 +255,24 @@ def test_rows_left_out_visit_nothing():
 def test_held_out_rows_teach_no_label_before_merging(monkeypatch):
     X, Y = blocky(n=600, n_labels=20)
     seen = []
-    fit_merging = shared_fit.fit_merging
+    candidates = HeldOut.candidates
 
-    def spy(blocks, means, counted, new_X, new_Y, threads):
-        seen.append((blocks.scorer, new_X, blocks.neighbors))
-        return fit_merging(blocks, means, counted, new_X, new_Y, threads)
+    def spy(rows, new_X, new_Y, top_ps, threads):
+        seen.append((rows.trial.scorer, new_X, rows.trial.neighbors))
+        return candidates(rows, new_X, new_Y, top_ps, threads)
 
-    monkeypatch.setattr(shared_fit, "fit_merging", spy)
-    monkeypatch.setattr(merging, "_mix", lambda candidates, nearest=0.0: Mix(nearest=nearest))
-    monkeypatch.setattr(shared_fit, "LEAST", 20)
+    monkeypatch.setattr(HeldOut, "candidates", spy)
+    with_slope(monkeypatch, 0.0)
+    with_settings(monkeypatch, held_out_least=20)
     clf = BlockwiseClassifier(n_blocks=3).fit(X, Y)
-    held_out = shared_fit.held_out_rows(600, 0)
+    held_out = shared_fit.held_out_rows(600, 0, settings.SETTINGS)
     assert_array_equal(seen[0][1].toarray(), X[held_out].toarray())
     # They are nobody's neighbors either, until all is fitted.
     assert_array_equal(np.sort(np.concatenate(seen[0][2].rows.label_clusters)), np.flatnonzero(~held_out))
     assert_array_equal(np.sort(np.concatenate(clf.model_.neighbors.rows.label_clusters)), np.arange(600))
-    assert robbed(Y, held_out) == shared_fit.robbed_labels(Y, held_out).tolist()
-    # Labels that were robbed of few positives keep the weights that the held-out rows judged.
-    kept = np.setdiff1d(np.arange(20), robbed(Y, held_out))
+    assert short_of_rows(Y, held_out) == shared_fit.labels_short_of_rows(Y, held_out).tolist()
+    # Labels that lost few positives keep the weights that the held-out rows judged.
+    kept = np.setdiff1d(np.arange(20), short_of_rows(Y, held_out))
     assert kept.size
     before = seen[0][0].scores(X, None).toarray()[:, kept]
     assert_array_equal(clf.model_.scorer.scores(X, None).toarray()[:, kept], before)
@@ -290,7 +296,7 @@ def test_clusters_without_some_rows_are_those_of_the_others():
     X, Y = blocky(n=400, n_labels=30)
     partition = Partitioner(4, lam=1.0, init="labels", random_state=0).fit(X, Y)
     held_out = np.arange(400) % 4 == 0
-    found = shared_fit.clusters_without(partition, Y, held_out, 1)
+    found = clusters_without(partition, Y, held_out, 1)
     own = Ranking.of(Y[~held_out], partition.assignment_[~held_out], partition.n_blocks_)
     expected = own.clusters(0.75, "quadratic")[0].sorted_lists()
     for block, (labels, wanted) in enumerate(zip(found, expected, strict=True)):
@@ -298,7 +304,7 @@ def test_clusters_without_some_rows_are_those_of_the_others():
     assert_array_equal(np.unique(np.concatenate(found)), np.unique(Y[~held_out].indices))
 
 
-def robbed(Y, held_out):
+def short_of_rows(Y, held_out):
     dense = Y.toarray() > 0
     return [j for j in range(Y.shape[1]) if dense[held_out, j].sum() > 0.1 * dense[:, j].sum()]
 
@@ -365,12 +371,9 @@ def test_the_default_does_not_mind_how_long_rows_are(factor):
 
 def test_labels_that_lost_nothing_are_not_trained_again(monkeypatch):
     X, Y = blocky(n=400, n_labels=12)
-    monkeypatch.setattr(shared_fit, "LOST", 1.0)  # no label loses more than all it has
-    trained = []
-    train = shared_fit.train_shared
-    monkeypatch.setattr(shared_fit, "train_shared", lambda *a, **k: trained.append(k.get("labels")) or train(*a, **k))
+    with_settings(monkeypatch, lost=1.0)  # no label loses more than all it has
+    monkeypatch.setattr(LabelTrainer, "train_some", None)
     clf = BlockwiseClassifier(n_blocks=3).fit(X, Y)
-    assert trained == [None]
     assert clf.score(X, Y) > 0.5
 
 
@@ -449,11 +452,10 @@ def test_the_papers_weights_can_have_8_bits_too():
 @pytest.mark.parametrize("slope", [0.0, 0.3])
 def test_where_frequent_labels_are_kept_changes_no_answer(monkeypatch, slope):
     X, Y = blocky(n=400, n_labels=40)
-    monkeypatch.setattr(merging, "_mix", lambda candidates, nearest=0.0: Mix(slope, nearest=nearest))
+    with_slope(monkeypatch, slope)
     models = []
     for most in (1, 10**9):
-        monkeypatch.setattr(shared_module, "FEW_BLOCKS", most)
-        monkeypatch.setattr(shared_module, "MANY_BLOCKS", most)
+        with_settings(monkeypatch, few_blocks=most, many_blocks=most)
         models.append(BlockwiseClassifier(n_blocks=6, route=2, lam=0.01).fit(X, Y))
     apart, everywhere = models
     assert apart.model_.scorer.n_blocks == everywhere.model_.scorer.n_blocks + 1
@@ -469,10 +471,10 @@ def test_where_frequent_labels_are_kept_changes_no_answer(monkeypatch, slope):
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
 @pytest.mark.parametrize("slope", [0.0, 0.3])
-def test_where_more_labels_are_wanted_than_blocks_list_the_other_common_ones_come_last(monkeypatch, slope, n_jobs):
+def test_where_more_labels_are_wanted_than_blocks_list_the_other_frequent_ones_come_last(monkeypatch, slope, n_jobs):
     X, Y = blocky(n=400, n_labels=40)
-    monkeypatch.setattr(merging, "_mix", lambda candidates, nearest=0.0: Mix(slope, nearest=nearest))
-    monkeypatch.setattr(shared_module, "FEW_BLOCKS", 1)
+    with_slope(monkeypatch, slope)
+    with_settings(monkeypatch, few_blocks=1)
     blocks = BlockwiseClassifier(n_blocks=6, route=1, lam=0.01).fit(X, Y).model_
     blocks = replace(blocks, calibration=None)  # probabilities of the last ones are all 0
     candidates = blocks.scores(X, n_jobs)

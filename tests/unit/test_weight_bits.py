@@ -10,6 +10,7 @@ import blockxmc
 from blockxmc import BlockwiseClassifier, _kernels, metrics
 from blockxmc.data import load_demo
 from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.serving.scorers import pack_scorer, pack_shared_scorer, restore_scorer
 
@@ -72,9 +73,9 @@ def test_weights_that_8_bits_cannot_hold_are_refused():
     coef = sparse.csr_array(np.array([[1.0, np.inf]], np.float32))
     with pytest.raises(BlockXMCError, match="must be finite"):
         pack_scorer([LinearWeights(coef, np.zeros(2, np.float32))], [np.arange(2)], n_features=1, n_labels=2, bits=8)
-    finite = LinearWeights(sparse.csr_array(np.ones((1, 2), np.float32)), np.zeros(2, np.float32))
-    with pytest.raises(BlockXMCError, match="weights of 2 labels, but there are 3"):
-        pack_shared_scorer(finite, [np.arange(3)], np.zeros(0, int), n_features=1, n_labels=3)
+    finite = LabelVectors(sparse.csr_array(np.ones((2, 1), np.float32)), np.zeros(2, np.float32))
+    with pytest.raises(BlockXMCError, match="weights on 1 features, but there are 3"):
+        pack_shared_scorer(finite, [np.arange(2)], np.zeros(0, int), n_features=3)
     with pytest.raises(BlockXMCError, match="32, 16 or 8 bits, not 12"):
         pack_scorer([], [], n_features=1, n_labels=2, bits=12)
 

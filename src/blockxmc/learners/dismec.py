@@ -7,7 +7,7 @@ from typing import ClassVar
 from scipy import sparse
 
 from blockxmc.learners._learner import Job, Learner
-from blockxmc.linear.one_vs_all import check_linear_params, train_one_vs_all, typical_length
+from blockxmc.linear.one_vs_all import OneVsAll, train_one_vs_all, typical_length
 from blockxmc.linear.weights import LinearWeights
 
 
@@ -59,22 +59,18 @@ class DiSMEC(Learner):
         self.verbose = verbose
 
     def _check_params(self) -> None:
-        check_linear_params(self.C, self.tol, self.prune, self.bias)
+        OneVsAll("squared_hinge", self.C, self.tol, self.bias, self.prune)
 
     def _train(
         self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, rows: sparse.csr_array | None = None
     ) -> LinearWeights:
         """Weights of all labels; ``rows`` (labels x n, a pattern) restricts each label to some of the rows."""
         length = typical_length(X) if self.unit_rows else 1.0
-        return train_one_vs_all(
-            X,
-            Y,
-            loss="squared_hinge",
+        problem = OneVsAll(
+            "squared_hinge",
             C=self.C / length**2,
             tol=self.tol,
             bias=None if self.bias is None else self.bias * length,
             prune=self.prune / length,
-            threads=job.threads,
-            phase=job.phase,
-            rows=rows,
         )
+        return train_one_vs_all(problem, X, Y, threads=job.threads, phase=job.phase, rows=rows)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 from scipy import sparse
@@ -17,16 +18,31 @@ from blockxmc.linear.weights import LinearWeights
 Loss = Literal["squared_hinge", "logistic"]
 
 
-def check_linear_params(C: float, tol: float, prune: float, bias: float | None) -> None:
-    """Refuse parameters for which the problem has no meaning."""
-    if not (np.isfinite(C) and C > 0):
-        raise BlockXMCError(f"C must be a positive number, got {C}")
-    if not (np.isfinite(tol) and tol > 0):
-        raise BlockXMCError(f"tol must be a positive number, got {tol}; 0.01 is usual")
-    if not (np.isfinite(prune) and prune >= 0):
-        raise BlockXMCError(f"prune must be 0 (keep every weight) or a positive number, got {prune}")
-    if bias is not None and not (np.isfinite(bias) and bias >= 0):
-        raise BlockXMCError(f"bias must be None (no bias) or a number that is not negative, got {bias}")
+@dataclass(frozen=True)
+class OneVsAll:
+    """Minimise 1/2 |w|^2 + C sum_i loss(s_i w.x_i) for every label, to LIBLINEAR's tolerance.
+
+    ``bias`` is the value of an additional constant feature, regularised like any other. Weights smaller than ``prune``
+    are dropped.
+    """
+
+    loss: Loss
+    C: float
+    tol: float
+    bias: float | None
+    prune: float
+
+    def __post_init__(self) -> None:
+        if self.loss not in get_args(Loss):
+            raise BlockXMCError(f"loss must be 'logistic' or 'squared_hinge', got {self.loss!r}")
+        if not (np.isfinite(self.C) and self.C > 0):
+            raise BlockXMCError(f"C must be a positive number, got {self.C}")
+        if not (np.isfinite(self.tol) and self.tol > 0):
+            raise BlockXMCError(f"tol must be a positive number, got {self.tol}; 0.01 is usual")
+        if not (np.isfinite(self.prune) and self.prune >= 0):
+            raise BlockXMCError(f"prune must be 0 (keep every weight) or a positive number, got {self.prune}")
+        if self.bias is not None and not (np.isfinite(self.bias) and self.bias >= 0):
+            raise BlockXMCError(f"bias must be None (no bias), 0 or a positive number, got {self.bias}")
 
 
 def typical_length(X: sparse.csr_array) -> float:
@@ -42,22 +58,17 @@ def typical_length(X: sparse.csr_array) -> float:
 
 
 def train_one_vs_all(
+    problem: OneVsAll,
     X: sparse.csr_array,
     Y: sparse.csr_array,
     *,
-    loss: Loss,
-    C: float,
-    tol: float,
-    bias: float | None,
-    prune: float,
     threads: int,
     phase: Phase,
     rows: sparse.csr_array | None = None,
 ) -> LinearWeights:
-    """Minimise 1/2 |w|^2 + C sum_i loss(s_i w.x_i) for every column of Y, to LIBLINEAR's tolerance.
+    """Solve the problem for every column of Y.
 
-    ``bias`` is the value of an additional constant feature, regularised like any other. Weights smaller than ``prune``
-    are dropped. ``rows`` (labels x n, a pattern) restricts each label to some of the rows, its positives among them.
+    ``rows`` (labels x n, a pattern) restricts each label to some of the rows, its positives among them.
     """
     positives = sparse.csc_array(Y)
     positives.sort_indices()
@@ -72,11 +83,11 @@ def train_one_vs_all(
         np.ascontiguousarray(positives.indices, np.int32),
         *members,
         phase=phase,
-        loss=loss,
-        C=float(C),
-        tol=float(tol),
-        bias=float(bias or 0.0),
-        prune=float(prune),
+        loss=problem.loss,
+        C=float(problem.C),
+        tol=float(problem.tol),
+        bias=float(problem.bias or 0.0),
+        prune=float(problem.prune),
         threads=threads,
     )
     return LinearWeights(sparse.csr_array((data, indices, indptr), shape=(X.shape[1], Y.shape[1])), biases)

@@ -11,7 +11,7 @@ from scipy import sparse
 from blockxmc._core.matrix import as_csr, as_indicator, take_rows
 from blockxmc._core.progress import Phase, Reporter, Shifted
 from blockxmc.errors import BlockXMCError
-from blockxmc.linear.one_vs_all import Loss, check_linear_params, train_one_vs_all
+from blockxmc.linear.one_vs_all import Loss, OneVsAll, train_one_vs_all
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.serving.scorer import Scorer
 from blockxmc.serving.scorers import pack_scorer
@@ -50,11 +50,9 @@ class Router:
         loss: Loss = "logistic",
         sample: int | None = None,
     ) -> None:
-        check_linear_params(C, tol, prune, bias)
+        self._problem = OneVsAll(loss, C, tol, bias, prune)
         if sample is not None and sample < 1:
             raise BlockXMCError(f"sample must be None (all rows) or a number of rows of at least 1, got {sample}")
-        if loss not in ("logistic", "squared_hinge"):
-            raise BlockXMCError(f"loss must be 'logistic' or 'squared_hinge', got {loss!r}")
         self.C, self.bias, self.tol, self.prune = C, bias, tol, prune
         self.loss: Loss = loss
         self.sample = sample
@@ -96,11 +94,9 @@ class Router:
         return self
 
     def _train(self, X: sparse.csr_array, targets: sparse.csr_array, threads: int, phase: Phase) -> LinearWeights:
-        options: Any = {name: getattr(self, name) for name in ("loss", "C", "tol", "bias", "prune")}
-        options["threads"] = threads
         n_groups = -(-self.n_blocks // GROUP)
         if self.sample is None or (self.sample * n_groups + targets.nnz) > X.shape[0] * n_groups:
-            return train_one_vs_all(X, targets, phase=phase, **options)
+            return train_one_vs_all(self._problem, X, targets, threads=threads, phase=phase)
         everywhere = np.random.default_rng(0).choice(X.shape[0], self.sample, replace=False)
         by_block = sparse.csc_array(targets)
         # Blocks next to each other are alike: a group takes every n_groups-th, so that its rows come from far and wide.
@@ -110,7 +106,8 @@ class Router:
             own = sparse.csc_array(by_block[:, blocks])
             rows = np.union1d(everywhere, own.indices)
             done = Shifted(phase, sum(part.n_labels for part in parts))
-            parts.append(train_one_vs_all(take_rows(X, rows), sparse.csr_array(own)[rows], phase=done, **options))
+            own_rows = take_rows(X, rows), take_rows(sparse.csr_array(own), rows)
+            parts.append(train_one_vs_all(self._problem, *own_rows, threads=threads, phase=done))
         back = np.argsort(np.concatenate(groups))
         coef = sparse.csc_array(sparse.hstack([part.coef for part in parts], format="csc"))[:, back]
         return LinearWeights(sparse.csr_array(coef), np.concatenate([part.bias for part in parts])[back])

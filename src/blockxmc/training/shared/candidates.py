@@ -90,17 +90,11 @@ class Candidates:
         """Scores of the best k of each row and whether they are right, best first."""
         scores = self.terms.scores(mix)
         best = np.argsort(-scores, axis=1, kind="stable")
+        scores, right = np.take_along_axis(scores, best, axis=1), np.take_along_axis(self.right, best, axis=1)
         if reranker is not None:
-            first, rest = best[:, : reranker.first], best[:, reranker.first :]
-            terms = np.take_along_axis(self.terms.for_reranker(mix), first[..., None], axis=1)
-            gained = np.take_along_axis(scores, first, axis=1) + reranker.gains(terms)
-            gained = np.where(np.isneginf(np.take_along_axis(scores, first, axis=1)), -np.inf, gained)
-            order = np.argsort(-gained, axis=1, kind="stable")
-            np.put_along_axis(scores, first, gained.astype(np.float32), axis=1)
-            best = np.concatenate([np.take_along_axis(first, order, axis=1), rest], axis=1)
-        best = best[:, :k]
-        found = np.take_along_axis(scores, best, axis=1)
-        return found, np.take_along_axis(self.right, best, axis=1) & (found > -np.inf)
+            terms = np.take_along_axis(self.terms.for_reranker(mix), best[:, : reranker.first, None], axis=1)
+            scores, right = _reranked(scores, right, reranker.gains(terms))
+        return scores[:, :k], right[:, :k] & (scores[:, :k] > -np.inf)
 
     def hits(self, mix: Mix, reranker: Reranker | None = None) -> NDArray[np.float64]:
         """P@1, P@3 and P@5 of each row."""
@@ -196,6 +190,21 @@ class HeldOut:
         found = (there[places] == wanted) & (labels >= 0)
         out[found] = gains.data[places[found]]
         return out
+
+
+def _reranked(scores: F32, right: NDArray[np.bool_], gains: F32) -> tuple[F32, NDArray[np.bool_]]:
+    """Ranked candidates after the first have gained and are in order again; all others move along with the last of them."""
+    first = gains.shape[1]
+    there = scores[:, :first] > -np.inf
+    gained = np.where(there, scores[:, :first] + gains, -np.inf).astype(np.float32)
+    last = np.where(there, scores[:, :first], np.inf).min(axis=1, keepdims=True)
+    least = np.where(there, gained, np.inf).min(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        shift = np.where(np.isfinite(last), least - last, 0)
+    order = np.argsort(-gained, axis=1, kind="stable")
+    front, back = np.take_along_axis(gained, order, axis=1), scores[:, first:] + shift
+    again = np.take_along_axis(right[:, :first], order, axis=1)
+    return np.concatenate([front, back], axis=1).astype(np.float32), np.concatenate([again, right[:, first:]], axis=1)
 
 
 def rarity_of(positives: NDArray[np.integer]) -> F32:

@@ -1,0 +1,198 @@
+"""What a label's score is made of, and how that is chosen on held-out rows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import blocky
+from numpy.testing import assert_array_equal
+from scipy import sparse
+from sklearn.preprocessing import normalize
+
+from blockxmc import BlockwiseClassifier, metrics
+from blockxmc.serving.reranker import Reranker
+from blockxmc.training.shared import mix as mixing
+from blockxmc.training.shared import settings
+from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, Terms
+from blockxmc.training.shared.fit import Training, held_out_rows
+from blockxmc.training.shared.labels import LabelTrainer
+from blockxmc.training.shared.mix import Fitter, fit_calibration
+from blockxmc.training.shared.settings import SETTINGS
+
+
+def fitter(terms, right, **changed):
+    return Fitter(Candidates(terms, right), np.zeros(1, np.float32), replace(SETTINGS, **changed))
+
+
+def random_candidates(rng, n=40, few=12):
+    return Candidates(Terms(*(rng.random((n, few), np.float32) for _ in range(6))), rng.random((n, few)) < 0.3)
+
+
+def test_mixes_that_rank_alike_count_alike():
+    nothing = np.zeros((30, 4), np.float32)
+    mix = fitter(Terms(*[nothing] * 6), np.ones((30, 4), bool)).mix(0.0)
+    assert mix.slope == pytest.approx(np.mean(SETTINGS.slopes))
+    assert mix.stretch == pytest.approx(np.mean(SETTINGS.stretches))
+    assert mix.centroid == pytest.approx(np.mean(SETTINGS.centroid_weights))
+
+
+def test_served_scores_are_the_mix_of_margin_rarity_centroid_and_blocks(monkeypatch):
+    X, Y = blocky(n=400, n_labels=30)
+    X = sparse.csr_array(normalize(X)).astype(np.float32)
+    mix = Mix(slope=0.3, stretch=1.5, centroid=0.7)
+    monkeypatch.setattr(Fitter, "mix", lambda self, neighbors, rows=None: mix)
+    monkeypatch.setattr(settings, "SETTINGS", replace(SETTINGS, lost=1.0))
+    kept = {}
+    train = LabelTrainer.train
+    monkeypatch.setattr(LabelTrainer, "train", lambda *a: kept.setdefault("weights", train(*a)))
+    clf = BlockwiseClassifier(n_blocks=4, route=2).fit(X, Y)
+    weights = kept["weights"][0]
+    centroids = normalize((Y.T @ X).toarray())
+    centroids[(abs(centroids) < SETTINGS.centroid_prune) & (weights.vectors.toarray() == 0)] = 0
+    count = Y.sum(axis=0)
+    expected = (weights.scores(X) + 1) * (1 + 1.5 / np.maximum(count, 1) ** 0.25) - 1 + 0.7 * (X @ centroids.T)
+    # What the blocks add is the router's: it is left to the tests of scoring, which serve the mixed weights.
+    alone = clf.model_.scorer.scores(X, None).toarray()
+    assert clf.model_.slope == 0.3
+    np.testing.assert_allclose(alone[:, count > 0], expected[:, count > 0], rtol=2e-2, atol=2e-2)  # bfloat16
+
+
+@pytest.mark.parametrize("route", ["auto", 2])
+@pytest.mark.parametrize("rows", [600, 4000])  # with a reranker, and without
+def test_tables_of_candidates_say_what_the_model_answers(route, rows, monkeypatch):
+    """The oracle: a model packed from mixed weights answers the held-out rows as the tables rank them."""
+    X, Y = blocky(n=rows, n_labels=60, n_features=90, n_blocks=6)
+    monkeypatch.setattr(settings, "SETTINGS", replace(SETTINGS, lost=1.0, top_ps=(0.5, 0.9), mixed_candidates=60))
+    seen = {}
+    candidates, pack = HeldOut.candidates, Training.pack
+
+    def spy_candidates(self, X, Y, top_ps, threads):
+        seen["tables"] = candidates(self, X, Y, top_ps, threads)
+        seen["labels"] = self.labels
+        return seen["tables"]
+
+    def spy_pack(self, trial, weights, fitted):
+        seen["fitted"] = fitted
+        self.Y, self.positives = self.shown, self.positives  # centroids of the rows that the trial model knows
+        centroids = self._centroids(self.shown, weights)
+        monkeypatch.setattr(self, "_centroids", lambda *args: centroids)
+        neighbors = self._neighbors
+        monkeypatch.setattr(self, "_neighbors", lambda model, among: neighbors(model, ~self.held_out))
+        return pack(self, trial, weights, fitted)
+
+    monkeypatch.setattr(HeldOut, "candidates", spy_candidates)
+    monkeypatch.setattr(Training, "pack", spy_pack)
+    clf = BlockwiseClassifier(n_blocks=8, route=route, weight_bits=32).fit(X, Y)
+    assert (clf.model_.reranker is None) == (rows == 600)
+    fitted, new = seen["fitted"], sparse.csr_array(X[held_out_rows(rows, 0)])
+    for top_p, table in seen["tables"].items():
+        model = replace(clf.model_, top_p=top_p, calibration=None)
+        scores = model.topk(new, 10, 1)[1]
+        scores = np.where(scores < -1e5, -np.inf, scores)  # frequent labels that no visited block lists
+        found = table.ranked(fitted.mix, fitted.reranker, 10)[0]
+        close = np.isclose(found, scores, atol=0.02) | (found == scores)  # neighbors are kept in bfloat16
+        assert close.mean() > 0.98
+
+
+def test_rows_whose_rare_labels_are_held_back_ask_for_stretch():
+    """Margins of the rare label are half of what they should be: only a stretch ranks it first where it is right."""
+    margin = np.tile(np.array([[-0.3, -0.2], [-0.9, -0.3]], np.float32), (50, 1))
+    right = np.tile(np.array([[True, False], [False, True]]), (50, 1))
+    rarity = np.tile(np.array([[1.0, 0.1]], np.float32), (100, 1))
+    nothing = np.zeros_like(margin)
+    fit = fitter(Terms(margin, rarity, nothing, nothing, nothing, nothing), right)
+    assert fit.candidates.hits(Mix(stretch=2.0))[:, 0].mean() > fit.candidates.hits(Mix())[:, 0].mean()
+    assert fit.mix(0.0).stretch > 0.5
+
+
+def test_precision_of_a_mix_is_that_of_its_ranking():
+    seen = random_candidates(np.random.default_rng(0))
+    t, mix = seen.terms, Mix(0.4, 1.2, 0.6, 0.8)
+    scores = (t.margin + 1) * (1 + 1.2 * t.rarity) - 1 + 0.6 * t.centroid + 0.4 * t.block + 0.8 * t.neighbors
+    np.testing.assert_allclose(t.scores(mix), scores, rtol=1e-5)
+    order = np.argsort(-scores, axis=1)
+    expected = [metrics.precision_at_k(sparse.csr_array(seen.right), order, k) for k in (1, 3, 5)]
+    np.testing.assert_allclose(seen.hits(mix).mean(axis=0), expected)
+
+
+def test_hits_after_a_reranker_are_those_of_its_order():
+    rng = np.random.default_rng(0)
+    seen = random_candidates(rng)
+    mix, curve = Mix(0.4, 1.2, 0.6, 0.8), np.concatenate([np.zeros(4), np.ones(4), rng.normal(size=14) * 3])
+    reranker = Reranker(curve.astype(np.float32), np.zeros(1, np.float32), 6)
+    scores = seen.terms.scores(mix)
+    again = scores + reranker.gains(seen.terms.for_reranker(mix))
+    again[np.argsort(np.argsort(-scores, axis=1), axis=1) >= 6] = -np.inf
+    order = np.argsort(-again, axis=1)
+    expected = [metrics.precision_at_k(sparse.csr_array(seen.right), order, k) for k in (1, 3, 5)]
+    np.testing.assert_allclose(seen.hits(mix, reranker).mean(axis=0), expected)
+    assert (seen.hits(mix, reranker) != seen.hits(mix)).any()
+    found, _ = seen.ranked(mix, reranker, 12)
+    assert (np.diff(found, axis=1) <= 1e-6).all()  # scores fall, also behind those that were reranked
+
+
+def test_labels_that_are_no_candidates_come_last_and_are_never_right():
+    seen = random_candidates(np.random.default_rng(1), few=6)
+    terms = replace(seen.terms, margin=np.where(np.arange(6) < 2, seen.terms.margin, -np.inf).astype(np.float32))
+    reranker = Reranker(np.concatenate([np.zeros(4), np.ones(18)]).astype(np.float32), np.zeros(1, np.float32), 4)
+    for used in (None, reranker):
+        scores, right = Candidates(terms, np.ones((40, 6), bool)).ranked(Mix(), used, 6)
+        assert np.isfinite(scores[:, :2]).all()
+        assert np.isneginf(scores[:, 2:]).all()
+        assert_array_equal(right, np.tile(np.arange(6) < 2, (40, 1)))
+
+
+@pytest.mark.parametrize(("lost", "expected"), [(-0.1, 1.0), (0.019, 1.0), (0.021, 0.0), (0.2, 0.0)])
+def test_neighbors_count_unless_they_mislead(monkeypatch, lost, expected):
+    seen = random_candidates(np.random.default_rng(0), n=400)
+    # Every second row gains as much as the next one loses, and a little is lost on top.
+    swing = np.where(np.arange(400) % 2, 0.2, -0.2)[:, None]
+    hits = lambda self, mix, reranker=None: np.full((400, 3), 0.5) + (swing - lost) * (mix.neighbors > 0)  # noqa: E731
+    monkeypatch.setattr(Candidates, "hits", hits)
+    assert mixing._neighbors_count(fitter(seen.terms, seen.right), SETTINGS) == expected
+
+
+@pytest.mark.parametrize(
+    ("right", "expected"),
+    [
+        ((0.4, 0.5, 0.6, 0.7, 0.8), 0.9),
+        ((0.8, 0.7, 0.6, 0.5, 0.4), 0.5),
+        ((0.6, 0.65, 0.7, 0.71, 0.72), 0.7),
+        ((0.71, 0.72, 0.7, 0.6, 0.5), 0.7),
+    ],
+)
+def test_rows_visit_the_usual_share_unless_another_is_clearly_better(right, expected):
+    """So many of a hundred rows have a right label first, others than at other shares in every tenth row."""
+    nothing, seen = np.zeros((100, 1), np.float32), {}
+    for number, top_p in enumerate(SETTINGS.top_ps):
+        hit = np.arange(100) < 100 * right[number] - 10
+        hit[90:] = np.arange(10) % 2 == number % 2
+        seen[top_p] = Candidates(Terms(*[nothing] * 6), hit[:, None])
+    assert mixing._best_top_p(seen, Mix(), None, 0.7, SETTINGS) == expected
+
+
+def test_a_share_that_is_asked_for_is_kept():
+    X, Y = blocky(n=400, n_labels=30)
+    assert BlockwiseClassifier(n_blocks=5, route=0.65).fit(X, Y).model_.top_p == 0.65
+    assert BlockwiseClassifier(n_blocks=5).fit(X, Y).model_.top_p in SETTINGS.top_ps
+
+
+def test_calibration_finds_a_planted_curve():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(5000, 4)).astype(np.float32)
+    right = rng.random(scores.shape) < 1 / (1 + np.exp(-(1.5 * scores - 0.7)))
+    scores[:, 3] = -np.inf
+    scale, shift = fit_calibration(scores, right & (scores > -np.inf))
+    assert (scale, shift) == (pytest.approx(1.5, abs=0.1), pytest.approx(-0.7, abs=0.1))
+    assert fit_calibration(scores, np.zeros_like(right)) == mixing.UNCALIBRATED
+
+
+def test_what_is_promised_holds_on_new_rows():
+    X, Y = blocky(n=6000, n_labels=60, n_features=90, n_blocks=6)
+    clf = BlockwiseClassifier(n_blocks=8).fit(X[:4000], Y[:4000])
+    labels, scores = clf.predict_topk(X[4000:], 5)
+    for k in (1, 3, 5):
+        found = metrics.precision_at_k(Y[4000:], labels, k)
+        assert abs(found - clf.cost_[f"expected_P@{k}"]) < 0.03
+    right = np.take_along_axis(Y[4000:].toarray(), labels, axis=1) > 0
+    assert abs(metrics.calibration_error(right, scores) - clf.cost_["expected_calibration_error"]) < 0.02
