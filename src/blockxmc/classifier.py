@@ -63,7 +63,7 @@ class BlockwiseClassifier(RoutedEstimator):
         row. 0: none, and a smaller and faster model; ``"auto"``: 10 where the base is linear.
     n_partitions : several partitions, each with shared weights, answer together by the mean of their probabilities: a few
         tenths of a point more precise, as many times as costly to train and to store, and slower still to serve.
-    weight_bits : 32 keeps weights as floats, 16 in half precision, 8 as integers with one scale per label; ``"auto"``: 16
+    weight_bits : 32 keeps weights as floats, 16 as bfloat16, 8 as integers with one scale per label; ``"auto"``: 16
         with shared weights, else 32. With shared weights ``cost_["lost_to_rounding"]`` has the points of mean P@k that
         fewer than 32 bits cost on held-out rows.
     n_jobs : threads; None means all cores. Results do not depend on it.

@@ -1,4 +1,4 @@
-"""A second look at the best labels: the kernel against NumPy, the fit against planted truth, and what does not change."""
+"""The reranker: the kernel against NumPy, the fit against planted truth, and what does not change."""
 
 from dataclasses import replace
 from functools import cache
@@ -94,7 +94,7 @@ def test_few_labels_are_the_first_of_many():
 
 
 def planted(n=2000, seed=0):
-    """Scores that mislead for common labels: there the second term counts twice as much, and the first not at all."""
+    """Scores that mislead for frequent labels: there the second term counts twice as much, and the first not at all."""
     rng = np.random.default_rng(seed)
     terms = rng.normal(size=(n, 12, N_TERMS)).astype(np.float32)
     terms[..., 3] = np.where(rng.random((n, 12)) < 0.5, 1.0, 3.0)

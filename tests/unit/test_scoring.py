@@ -82,7 +82,7 @@ def test_agrees_with_the_twin(scorer, parts, X, blocks):
     np.testing.assert_allclose(scores, expected[1], rtol=1e-5)
 
 
-def test_half_precision_rounds_weights_to_the_nearest(rng, X):
+def test_bfloat16_rounds_weights_to_the_nearest(rng, X):
     coef = sparse.random_array((D, 70), density=0.1, dtype=np.float32, rng=rng, format="csr")
     coef.data = np.concatenate([[1 + 2**-8, 1 + 3 * 2**-8, -1 - 2**-8], rng.normal(size=coef.nnz - 3)]).astype(
         np.float32

@@ -1,9 +1,9 @@
-"""A second look at the few labels that score best: the same terms, weighed together.
+"""The reranker: puts the few labels that score best in order, by the same terms, weighed together.
 
 A score adds up what speaks for a label, each term at one weight for all labels. That finds the likely labels among
 thousands, but does not order them well: a rare label's margin says less the higher it is, and neighbors say more where the
-router is unsure. So the first few labels of a row are put in order by a curve of the second degree through these terms,
-fitted on held-out rows so that right labels come before wrong ones.
+router is unsure. So the first few labels of a row are put in order by a curve of the second degree through these terms. It
+is fitted on held-out rows (training/shared/reranker.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from blockxmc.errors import ModelFormatError
 
 F32 = NDArray[np.float32]
 
-# A label's own score, the logarithm of its blocks' probability, what its neighbors say, and how common it is.
+# A label's own score, the logarithm of its blocks' probability, what neighbors add, and how frequent it is.
 N_TERMS = 4
 PRODUCTS = np.triu_indices(N_TERMS)
 
@@ -64,10 +64,10 @@ class Reranker:
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Take back what ``state`` gave."""
         try:
-            look = cls(state["curve"], state["log_positives"], int(state["first"]))
-            intact = look.curve.dtype == look.log_positives.dtype == np.float32
+            reranker = cls(state["curve"], state["log_positives"], int(state["first"]))
+            intact = reranker.curve.dtype == reranker.log_positives.dtype == np.float32
         except (AttributeError, KeyError, TypeError) as error:
-            raise ModelFormatError(f"the model's second look is incomplete or has wrong types: {error}") from None
+            raise ModelFormatError(f"the model's reranker is incomplete or has wrong types: {error}") from None
         if not intact:
-            raise ModelFormatError("the model's second look has wrong types")
-        return look
+            raise ModelFormatError("the model's reranker has wrong types")
+        return reranker
