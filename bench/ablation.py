@@ -13,7 +13,7 @@ import argparse
 import json
 import tempfile
 import time
-from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -25,65 +25,110 @@ from blockxmc import BlockwiseClassifier, Partitioner, metrics
 from blockxmc._core.matrix import take_rows
 from blockxmc.classifier import lean_dismec
 from blockxmc.data import read_data_dir
-from blockxmc.training.shared import fit as shared_fit
-from blockxmc.training.shared import labels as shared
-from blockxmc.training.shared import mix as merging
-from blockxmc.training.shared import reranker
+from blockxmc.serving import neighbors
+from blockxmc.training.shared import settings
+
+NEVER = 10**9
 
 
 def lean(**changed):
     return lean_dismec().set_params(**changed)
 
 
-# Name -> parameters of the classifier, and what is put in place of parts of the library: (where, name, value).
+# Name -> parameters of the classifier, and settings of shared training that differ from the default's.
 VARIANTS = {
-    "default": ({}, []),
-    "labels learn from assigned rows only": ({}, [(shared_fit, "NEGATIVE_BLOCKS", 0)]),
-    "... from one routed block": ({}, [(shared_fit, "NEGATIVE_BLOCKS", 1)]),
-    "... from four": ({}, [(shared_fit, "NEGATIVE_BLOCKS", 4)]),
-    "block probabilities not merged": ({}, [(merging, "SLOPES", (0.0, 0.0))]),
-    "rare labels not stretched": ({}, [(merging, "STRETCHES", (0.0,))]),
-    "no likeness to label means": ({}, [(merging, "LIKENESSES", (0.0,))]),
-    "neither of the two": ({}, [(merging, "STRETCHES", (0.0,)), (merging, "LIKENESSES", (0.0,))]),
-    "no neighbors": ({"n_neighbors": 0}, []),
-    "five neighbors": ({"n_neighbors": 5}, []),
-    "twenty neighbors": ({"n_neighbors": 20}, []),
-    "no second look": ({}, [(reranker, "LEAST_ROWS", 10**9)]),
-    "neither neighbors nor a second look": ({"n_neighbors": 0}, [(reranker, "LEAST_ROWS", 10**9)]),
-    "second look at five labels": ({}, [(reranker, "FIRST", 5)]),
-    "second look at sixteen": ({}, [(reranker, "FIRST", 16)]),
-    "C = 1": ({"base": lean(C=1.0)}, []),
-    "C = 0.25": ({"base": lean(C=0.25)}, []),
-    "pruned at 0.05": ({"base": lean(prune=0.05)}, []),
-    "pruned at 0.2": ({"base": lean(prune=0.2)}, []),
-    "single precision": ({"weight_bits": 32}, []),
-    "weights of 8 bits": ({"weight_bits": 8}, []),
-    "router learns from all rows": ({}, [(shared, "ROUTER_SAMPLE", None)]),
-    "no common labels": ({}, [(shared, "FEW_BLOCKS", 10**9), (shared, "MANY_BLOCKS", 10**9)]),
-    "common beyond two blocks": ({}, [(shared, "FEW_BLOCKS", 2)]),
-    "common beyond eight blocks": ({}, [(shared, "FEW_BLOCKS", 8)]),
-    "80 % of the positives captured": ({}, [(shared, "CAPTURED_FLOOR", 0.8)]),
-    "all positives captured": ({}, [(shared, "CAPTURED_FLOOR", 1.0)]),
-    "start from clusters of rows": ({"partitioner": Partitioner(init="kmeans")}, []),
-    "cost objective": ({"partitioner": Partitioner(init="labels", objective="cost")}, []),
-    "two blocks visited": ({"route": 2}, []),
-    "four blocks visited": ({"route": 4}, []),
-    "eight blocks visited": ({"route": 8}, []),
-    "blocks until half of the probability": ({"route": 0.5}, []),
-    "blocks until seven tenths of it": ({"route": 0.7}, []),
-    "blocks until nine tenths of it": ({"route": 0.9}, []),
-    "two partitions": ({"n_partitions": 2}, []),
+    "default": ({}, {}),
+    # blocks
+    "80 % of the positives captured": ({}, {"captured_floor": 0.8}),
+    "all positives captured": ({}, {"captured_floor": 1.0}),
+    "number of blocks chosen for two visited": ({}, {"usual_blocks": 2}),
+    "number of blocks chosen for eight visited": ({}, {"usual_blocks": 8}),
+    "start from clusters of rows": ({"partitioner": Partitioner(init="kmeans")}, {}),
+    "cost objective": ({"partitioner": Partitioner(init="labels", objective="cost")}, {}),
+    "two blocks visited": ({"route": 2}, {}),
+    "four blocks visited": ({"route": 4}, {}),
+    "eight blocks visited": ({"route": 8}, {}),
+    "blocks until half of the probability": ({"route": 0.5}, {}),
+    "blocks until seven tenths of it": ({"route": 0.7}, {}),
+    "blocks until nine tenths of it": ({"route": 0.9}, {}),
+    "most blocks: 8": ({}, {"most_blocks": 8}),
+    "most blocks: 32": ({}, {"most_blocks": 32}),
+    "no frequent labels": ({}, {"few_blocks": NEVER, "many_blocks": NEVER}),
+    "frequent beyond two blocks": ({}, {"few_blocks": 2}),
+    "frequent beyond eight blocks": ({}, {"few_blocks": 8}),
+    "two partitions": ({"n_partitions": 2}, {}),
+    # router
+    "router prune 0.05": ({}, {"router_prune": 0.05}),
+    "router prune 0.2": ({}, {"router_prune": 0.2}),
+    "router tol 0.02": ({}, {"router_tol": 0.02}),
+    "router tol 0.5": ({}, {"router_tol": 0.5}),
+    "router learns from all rows": ({}, {"router_sample": None}),
+    "router learns from 1,024 other rows": ({}, {"router_sample": 1024}),
+    # labels
+    "labels learn from assigned rows only": ({}, {"negative_blocks": 0}),
+    "labels learn from one negative block": ({}, {"negative_blocks": 1}),
+    "labels learn from two negative blocks": ({}, {"negative_blocks": 2}),
+    "labels learn from four negative blocks": ({}, {"negative_blocks": 4}),
+    "C = 1": ({"base": lean(C=1.0)}, {}),
+    "C = 0.25": ({"base": lean(C=0.25)}, {}),
+    "pruned at 0.05": ({"base": lean(prune=0.05)}, {}),
+    "pruned at 0.2": ({"base": lean(prune=0.2)}, {}),
+    "solved to 0.02": ({"base": lean(tol=0.02)}, {}),
+    "solved to 0.2": ({"base": lean(tol=0.2)}, {}),
+    "float32 weights": ({"weight_bits": 32}, {}),
+    "weights of 8 bits": ({"weight_bits": 8}, {}),
+    "centroid prune 0.05": ({}, {"centroid_prune": 0.05}),
+    "centroid prune 0.2": ({}, {"centroid_prune": 0.2}),
+    # held-out rows
+    "held out: one in forty": ({}, {"held_out_one_in": 40, "held_out_least": 256}),
+    "held out: one in ten": ({}, {"held_out_one_in": 10}),
+    "trained again: labels that lost any row": ({}, {"lost": 0.0}),
+    "trained again: labels that lost a third": ({}, {"lost": 1 / 3}),
+    # score mix
+    "block probabilities not merged": ({}, {"slopes": (0.0, 0.0)}),
+    "rare labels not stretched": ({}, {"stretches": (0.0,)}),
+    "no centroids": ({}, {"centroid_weights": (0.0,)}),
+    "neither stretch nor centroids": ({}, {"stretches": (0.0,), "centroid_weights": (0.0,)}),
+    "candidates mixed: 16": ({}, {"mixed_candidates": 16}),
+    "candidates mixed: 64": ({}, {"mixed_candidates": 64}),
+    "candidates mixed by slope 0.5": ({}, {"middle_slope": 0.5}),
+    "noise 0.01: the best mix alone": ({}, {"noise": 0.01}),
+    "noise 0.2": ({}, {"noise": 0.2}),
+    "clearly better: one standard error": ({}, {"clearly": 1.0}),
+    # neighbors
+    "no neighbors": ({"n_neighbors": 0}, {}),
+    "five neighbors": ({"n_neighbors": 5}, {}),
+    "twenty neighbors": ({"n_neighbors": 20}, {}),
+    "neighbors compared by 12 features": ({}, {"MOST_FEATURES": 12}),
+    "neighbors compared by 48 features": ({}, {"MOST_FEATURES": 48}),
+    # reranker
+    "no reranker": ({}, {"reranker_least_rows": NEVER}),
+    "neither neighbors nor reranker": ({"n_neighbors": 0}, {"reranker_least_rows": NEVER}),
+    "reranker of five labels": ({}, {"reranked": 5}),
+    "reranker of sixteen labels": ({}, {"reranked": 16}),
+    "reranker rows: 100 are enough": ({}, {"reranker_least_rows": 100}),
+    "reranker pull 0.001": ({}, {"reranker_pull": 0.001}),
+    "reranker pull 0.1": ({}, {"reranker_pull": 0.1}),
+    "reranker pull towards a score weight of 2": ({}, {"reranker_score_weight": 2.0}),
+    "reranker counts positives from 1": ({}, {"reranker_few_positives": 1}),
+    "reranker bounds at 0.02": ({}, {"reranker_outermost": 0.02}),
+    # calibration
+    "calibrated on 5 labels": ({}, {"calibrated": 5}),
+    "calibrated on 20 labels": ({}, {"calibrated": 20}),
 }
 
 
-def measure(train, new, params, patches):
-    with ExitStack() as stack:
-        for place, name, value in patches:
-            stack.enter_context(patch.object(place, name, value))
+def measure(train, new, params, changed):
+    features = changed.get("MOST_FEATURES", neighbors.MOST_FEATURES)
+    own = {name: value for name, value in changed.items() if name != "MOST_FEATURES"}
+    with (
+        patch.object(settings, "SETTINGS", replace(settings.SETTINGS, **own)),
+        patch.object(neighbors, "MOST_FEATURES", features),
+    ):
         start = time.process_time()
         clf = BlockwiseClassifier(n_jobs=1, **params).fit(*train)
         seconds = time.process_time() - start
-    labels, _ = clf.predict_topk(new[0], 5)
+    labels, scores = clf.predict_topk(new[0], 5)
     times = []
     for _ in range(3):
         start = time.process_time()
@@ -92,8 +137,12 @@ def measure(train, new, params, patches):
     with tempfile.TemporaryDirectory() as folder:
         clf.save(Path(folder) / "model")
         size = sum(file.stat().st_size for file in (Path(folder) / "model").rglob("*") if file.is_file())
+    right = np.stack(
+        [np.asarray(new[1][np.arange(labels.shape[0]), np.maximum(best, 0)]).ravel() for best in labels.T], 1
+    )
     return {
         **{f"P@{k}": 100 * metrics.precision_at_k(new[1], labels, k) for k in (1, 3, 5)},
+        "calibration_error": metrics.calibration_error(right[labels >= 0], scores[labels >= 0]),
         "candidates": clf.cost_["candidates"],
         "train_cpu_s": seconds,
         "batch_us": 1e6 * min(times) / new[0].shape[0],
@@ -115,7 +164,17 @@ def split(folder):
 
 
 def table(found):
-    titles = ["variant", "P@1", "P@3", "P@5", "candidates", "training CPU s", "batch µs", "model MB"]
+    titles = [
+        "variant",
+        "P@1",
+        "P@3",
+        "P@5",
+        "calibration error",
+        "candidates",
+        "training CPU s",
+        "batch µs",
+        "model MB",
+    ]
     lines = ["# What each part of the default is worth", "", " ".join(__doc__.split("\n\n")[2].split()), ""]
     for data, rows in found.items():
         base = rows["default"]
@@ -123,6 +182,7 @@ def table(found):
         for name, row in rows.items():
             own = [f"{row[f'P@{k}']:.2f} ({row[f'P@{k}'] - base[f'P@{k}']:+.2f})" for k in (1, 3, 5)]
             others = [
+                f"{row['calibration_error']:.3f}",
                 f"{row['candidates']:,.0f}",
                 *(f"{row[key]:.1f}" for key in ("train_cpu_s", "batch_us", "model_mb")),
             ]
@@ -141,9 +201,9 @@ def main():
     for folder in options.folders:
         train, new = split(folder)
         rows = found.setdefault(folder.resolve().name, {})
-        for name, (params, patches) in VARIANTS.items():
+        for name, (params, changed) in VARIANTS.items():
             if name not in rows:
-                rows[name] = measure(train, new, params, patches)
+                rows[name] = measure(train, new, params, changed)
                 print(folder.name, name, {key: round(value, 2) for key, value in rows[name].items()}, flush=True)
                 store.write_text(json.dumps(found, indent=1) + "\n")
     (options.out / "ablation.md").write_text(table(found))
