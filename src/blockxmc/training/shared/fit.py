@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from threadpoolctl import threadpool_limits
 
 from blockxmc import metrics
 from blockxmc._core.matrix import take_rows
@@ -138,7 +139,8 @@ class Training:
         rows = np.flatnonzero(self.held_out)
         X, Y = take_rows(self.X, rows), take_rows(self.Y, rows)
         promised = {"router_accuracy": float((self.best_blocks[rows] == self.partition.assignment_[rows]).mean())}
-        with self.reporter.phase("fit on held-out rows"):
+        # One thread: sums must not depend on the number of threads, and these matrices are small.
+        with self.reporter.phase("fit on held-out rows"), threadpool_limits(1, user_api="blas"):
             if isinstance(weights, LabelVectors):
                 fitted, expected = self._fit_mix(trial, weights, X, Y)
                 promised |= expected

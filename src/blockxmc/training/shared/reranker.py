@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
 
 from blockxmc.serving.reranker import N_TERMS, PRODUCTS, Reranker
 from blockxmc.training.shared.settings import Settings
@@ -79,5 +78,4 @@ def _order(features: F64, right: NDArray[np.bool_], there: NDArray[np.bool_], se
         return float(value), flat.T @ (push - pull).ravel() + 2 * shrinkage * away
 
     bounds = [(None, None)] * (n_features - 1) + [(1.0, None)]
-    with threadpool_limits(1):  # the same sums for any number of threads
-        return np.asarray(minimize(loss, usual, jac=True, method="L-BFGS-B", bounds=bounds).x)
+    return np.asarray(minimize(loss, usual, jac=True, method="L-BFGS-B", bounds=bounds).x)
