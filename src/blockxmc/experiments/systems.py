@@ -18,6 +18,7 @@ from blockxmc.experiments.stopwatch import Spent, stopwatch
 if TYPE_CHECKING:
     from blockxmc._core.base import XMCEstimator
     from blockxmc.data import Dataset
+    from blockxmc.tuning import TuningResult
 
 KS = (1, 3, 5)
 # What a tuning cell holds beside the fields of its result.
@@ -33,41 +34,27 @@ def make_base(name: str, settings: Settings) -> Any:
 
 
 def tune(train: Dataset, base: Any, settings: Settings, cache: Path) -> dict[str, Any]:
-    """Lambda by cross-validation, as a dict of numbers; what is finished of a stopped one is in ``cache``."""
-    from blockxmc.tuning import tune_lambda
+    """Lambda by cross-validation, as a dict of numbers; an interrupted run goes on from ``cache``."""
+    from blockxmc.tuning import TrialOptions, tune_lambda
 
-    start = Spent.now()
-    result = tune_lambda(
-        train.X,
-        train.Y,
-        base,
-        n_blocks=settings.blocks,
-        tolerance=settings.tolerance,
-        folds=settings.folds,
-        random_state=settings.seed,
-        n_jobs=settings.n_threads,
-        cache=cache,
-    )
-    row: dict[str, Any] = result.to_dict()
-    return row | _spent("tune", Spent.now().since(start)) | {"explain": result.explain()}
+    shared = TrialOptions(random_state=settings.seed, n_jobs=settings.n_threads, cache=cache)
+    what: dict[str, Any] = {"n_blocks": settings.blocks, "tolerance": settings.tolerance, "folds": settings.folds}
+    return _tuning_row(lambda: tune_lambda(train.X, train.Y, base, options=shared, **what))
 
 
 def tune_quickly(train: Dataset, base: Any, n_blocks: int, settings: Settings) -> dict[str, Any]:
     """Lambda by one split of the training rows, as a dict of numbers."""
-    from blockxmc.tuning import quick_lambda
+    from blockxmc.tuning import TrialOptions, quick_lambda
 
+    shared = TrialOptions(random_state=settings.seed, n_jobs=settings.n_threads)
+    what: dict[str, Any] = {"n_blocks": n_blocks, "tolerance": settings.tolerance}
+    return _tuning_row(lambda: quick_lambda(train.X, train.Y, base, options=shared, **what))
+
+
+def _tuning_row(tuned: Callable[[], TuningResult]) -> dict[str, Any]:
     start = Spent.now()
-    result = quick_lambda(
-        train.X,
-        train.Y,
-        base,
-        n_blocks=n_blocks,
-        tolerance=settings.tolerance,
-        random_state=settings.seed,
-        n_jobs=settings.n_threads,
-    )
-    row: dict[str, Any] = result.to_dict()
-    return row | _spent("tune", Spent.now().since(start)) | {"explain": result.explain()}
+    result = tuned()
+    return result.to_dict() | _spent("tune", Spent.now().since(start)) | {"explain": result.explain()}
 
 
 def paper_blocks(train: Dataset, settings: Settings) -> dict[str, Any]:
