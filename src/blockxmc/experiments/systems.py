@@ -12,7 +12,7 @@ import numpy as np
 
 from blockxmc import metrics
 from blockxmc.experiments.published import propensity
-from blockxmc.experiments.settings import BASE_TITLES, Settings
+from blockxmc.experiments.settings import BASE_TITLES, KS, Settings
 from blockxmc.experiments.stopwatch import Spent, stopwatch
 
 if TYPE_CHECKING:
@@ -20,13 +20,12 @@ if TYPE_CHECKING:
     from blockxmc.data import Dataset
     from blockxmc.tuning import TuningResult
 
-KS = (1, 3, 5)
-# What a tuning cell holds beside the fields of its result.
+# What a tuning cell holds besides the fields of its result.
 _BESIDE = ("tune_seconds", "tune_cpu_seconds", "explain")
 
 
 def make_base(name: str, settings: Settings) -> Any:
-    """A base classifier as the settings want it."""
+    """A base classifier, with the rank of the settings."""
     import blockxmc
 
     base = getattr(blockxmc, BASE_TITLES[name].replace("-", "").replace(" ", ""))()
@@ -58,7 +57,7 @@ def _tuning_row(tuned: Callable[[], TuningResult]) -> dict[str, Any]:
 
 
 def paper_blocks(train: Dataset, settings: Settings) -> dict[str, Any]:
-    """The number of blocks by the paper's search, and what the search took."""
+    """The number of blocks by the paper's search, and the time it took."""
     from blockxmc.partition import Partitioner
 
     start = Spent.now()
@@ -68,7 +67,7 @@ def paper_blocks(train: Dataset, settings: Settings) -> dict[str, Any]:
 
 
 def as_published(name: str) -> Any:
-    """A system as its authors ran it: the data sets' own rows, their programs' settings."""
+    """A system as its authors ran it: on rows as the files have them, with their settings."""
     from blockxmc import PDSparse
     from blockxmc.baselines import LPSR, FastXML
 
@@ -87,7 +86,7 @@ def fit_tuned(tuning: dict[str, Any], train: Dataset, base: Any, choice: str, se
 
 
 def train_and_measure(fit: Callable[[], XMCEstimator], test: Dataset, data: str) -> dict[str, Any]:
-    """Train, and collect all that any table shows of the model."""
+    """Train a model, and collect what tables show of it."""
     from blockxmc.metrics.report import measure
     from blockxmc.partition import Partitioner
     from blockxmc.routing import Router
@@ -100,7 +99,7 @@ def train_and_measure(fit: Callable[[], XMCEstimator], test: Dataset, data: str)
     partition, routers = _total(parts["partition"]), _total(parts["router"])
     if parts["partition"]:
         row |= _spent("partition", partition)
-    if parts["router"]:  # the last one is kept; those before it assess what to expect
+    if parts["router"]:  # the last router is kept; earlier ones were fitted to be assessed
         row |= _spent("router", parts["router"][-1])
         row |= _spent("blocks", whole.since(partition).since(routers))
     a, b = propensity(data)
@@ -116,7 +115,7 @@ def _spent(part: str, spent: Spent) -> dict[str, Any]:
 
 
 def _hits(model: XMCEstimator, test: Dataset) -> dict[str, Any]:
-    """Where precision comes from: by label frequency, and by row (a digit per row: its right labels among the first k)."""
+    """Where precision comes from: by label frequency, and by row (a digit: right labels among the first k)."""
     labels, _ = model.predict_topk(test.X, max(KS))
     deciles = metrics.precision_by_frequency(test.Y, labels, max(KS), model.label_counts_)
     keys = labels + np.arange(test.n_rows)[:, None] * test.n_labels
