@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.base import clone
 from tiny_learner import TinyRidge
 
-from blockxmc import LEML, BlockwiseClassifier, NaiveBayes, Partitioner, PDSparse, metrics
+from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, Partitioner, PDSparse, metrics
 from blockxmc._core.progress import Reporter
 from blockxmc.data import make_synthetic
 from blockxmc.errors import BlockXMCError
@@ -17,7 +17,16 @@ from blockxmc.serving.scorers import pack_scorer
 from blockxmc.training.trials import selection
 from blockxmc.training.trials import split as evaluation
 from blockxmc.training.trials.split import FixedBlocks, Split, Task
-from blockxmc.tuning import TrialOptions, TuningResult, fit_tuned, quick_lambda, tune_lambda
+from blockxmc.tuning import (
+    Limits,
+    TrialOptions,
+    TuningResult,
+    fit_tuned,
+    quick_lambda,
+    tune_budget,
+    tune_knobs,
+    tune_lambda,
+)
 from blockxmc.tuning.result import Tried
 
 LAMS = (0.1, 0.5, 1.5, 4.0, 12.0)
@@ -347,3 +356,20 @@ def test_max_rows_bounds_the_held_out_rows_of_a_fold_and_the_rows_of_a_sample():
     assert folds.setting["held_out_rows"] == [50, 50]
     sample = quick_lambda(X, Y, NaiveBayes(), n_blocks=3, options=options)
     assert sample.setting["held_out_rows"] == [10]
+
+
+@pytest.mark.parametrize(
+    ("tuner", "extra", "usual"),
+    [
+        (tune_lambda, {"lams": [0.5], "folds": 2}, 0.1),
+        (quick_lambda, {}, 0.1),
+        (tune_budget, {"limits": Limits(products=20)}, 0.01),
+        (tune_knobs, {}, 0.01),
+    ],
+)
+def test_how_tightly_trials_are_solved(tuner, extra, usual):
+    X, Y = small()
+    for fold_tol, tol in (("auto", usual), (0.5, 0.5), (None, 0.01)):
+        result = tuner(X, Y, DiSMEC(tol=0.01), n_blocks=2, options=TrialOptions(fold_tol=fold_tol, n_jobs=1), **extra)
+        assert f"tol={tol}" in result.setting["evaluated_base"]
+        assert "tol=0.01" in result.setting["base"]

@@ -157,7 +157,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Run:
-    """What a request comes to: the data, the learner, and what all tuners take."""
+    """The data, the learner and the options that a request stands for."""
 
     dataset: Dataset
     learner: Any

@@ -326,7 +326,7 @@ MAKERS: dict[str, Callable[[Bench, Cell], dict[str, Any]]] = {
 
 # ---- which cells an experiment reads ----
 def compared(data: str, bases: Sequence[str]) -> list[Cell]:
-    """The systems of the paper's precision table, and label filters."""
+    """The systems of the paper's precision table, FastXML and label filters."""
     cells = []
     for base in bases:
         cells += [Cell(data, system, base) for system in ("full", "bp-accuracy", "bp-speed", "cbmlc")]

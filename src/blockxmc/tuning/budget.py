@@ -90,7 +90,7 @@ class Plan:
 
 
 class Search:
-    """One run of :func:`tune_budget`."""
+    """One run of :func:`tune_budget`: look at numbers of blocks, train the best of them, choose."""
 
     def __init__(
         self, problem: Problem, mode: str, limit: float, routes: list[int], kinds: list[str], n_blocks: int | str
@@ -103,14 +103,14 @@ class Search:
         }
         shared = problem.options
         details = self.setting | {"n_blocks": str(n_blocks), "ks": problem.task.ks, "max_rows": shared.max_rows}
-        # Microseconds of another time are no guide: they are measured again.
+        # Microseconds are measured again in every run.
         folder = None if mode == "latency_us" else shared.cache
         self.book = Notebook(folder, "budget", "" if folder is None else digest(problem.X, problem.Y, details))
         self.calibration: dict[str, float] | None = None
         self.trainings = 0
 
     def run(self) -> BudgetResult:
-        """Scout, train, choose."""
+        """The best setting that keeps to the limit."""
         for note in self.book.notes:
             self.problem.reporter.say(note)
         scouts = self._scouts()
@@ -163,19 +163,19 @@ class Search:
 
     def _plan(self, scout: Scout, budget: float) -> Plan:
         """The lambda at which each route keeps to the limit, and how good that looks before training."""
-        options: list[tuple[float, int, float]] = []  # promise, route, lambda
+        found: list[tuple[float, int, float]] = []  # promise, route, lambda
         for route in self._routes(scout):
             if self.mode == "recall":
                 lam = scout.largest_reaching(route, budget)
-                options += [] if lam is None else [(-scout.products(lam, route), route, lam)]
+                found += [] if lam is None else [(-scout.products(lam, route), route, lam)]
             else:
                 lam = scout.smallest_within(route, budget)
-                options += [] if lam is None else [(scout.recall(lam, route), route, lam)]
-        best = max(options, default=(-np.inf, 0, 0.0))
+                found += [] if lam is None else [(scout.recall(lam, route), route, lam)]
+        best = max(found, default=(-np.inf, 0, 0.0))
         if self.mode == "recall":  # products decide and are known: only the cheapest route needs a base
-            options = options and [best]
+            found = found and [best]
         steps = _STEPS_DOWN if self.mode == "recall" else _STEPS_UP
-        pairs = [(route, lam * step) for _, route, lam in options for step in steps]
+        pairs = [(route, lam * step) for _, route, lam in found for step in steps]
         return Plan(scout, tuple(pairs), best[0])
 
     def _evaluate(self, plans: list[Plan]) -> Iterator[Point]:
@@ -238,7 +238,7 @@ class Search:
 
     def _nearest(self, scouts: list[Scout]) -> Point:
         """The point closest to a limit that no setting keeps to."""
-        options = []
+        points = []
         for scout in scouts:
             routes = self._routes(scout)
             route, lam = (routes[-1], scout.low) if self.mode == "recall" else (routes[0], scout.high)
@@ -251,8 +251,8 @@ class Search:
             point = scout.point(float(lam), found, self.kinds[0], route)
             if self.mode == "latency_us":
                 point = replace(point, latency_us=self._latency(scout, float(lam), self.kinds[0], route))
-            options.append(point)
-        return min(options, key=self._distance)
+            points.append(point)
+        return min(points, key=self._distance)
 
     def _refusal(self, nearest: Point) -> str:
         return (

@@ -26,7 +26,7 @@ from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.shared.labels import NEGATIVE_BLOCKS, visiting
 from blockxmc.training.trials.split import Split, measure_model, single_call_us
 from blockxmc.tuning.limits import UNITS, Limits, NoSettingError, in_words
-from blockxmc.tuning.problem import Problem, TrialOptions
+from blockxmc.tuning.problem import TOLERANCE, Problem, TrialOptions
 from blockxmc.tuning.result import points_text
 
 # Routes to try: numbers of blocks, and shares of the router's probability. docs/results/ablation.md compares 2, 4, 8, 0.5,
@@ -123,7 +123,7 @@ class KnobsResult:
     tolerance: float
     ks: tuple[int, ...]
     n_blocks: int
-    negative_blocks: int  # a row is a negative of the labels in so many of the blocks it is routed to
+    negative_blocks: int  # a row is a negative in so many of the blocks it is routed to
     setting: dict[str, Any]
 
     def explain(self) -> str:
@@ -137,8 +137,8 @@ class KnobsResult:
         return (
             f"{first}, {points_text(chosen.precision)} with {chosen.products:.0f} products, {chosen.latency_us:.1f} µs and "
             f"{chosen.size_mb:.1f} MB (most precise: {best.describe()}, {points_text(best.precision)}, "
-            f"{best.latency_us:.1f} µs, {best.size_mb:.1f} MB). Labels were trained once, with {self.n_blocks} blocks and "
-            f"negatives from the first {self.negative_blocks} that a row is routed to, and served each way."
+            f"{best.latency_us:.1f} µs, {best.size_mb:.1f} MB). Labels were trained once ({self.n_blocks} blocks; a row is "
+            f"a negative in the first {self.negative_blocks} blocks it is routed to) and served each way."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def tune_knobs(
     base: Any = None,
     *,
     limits: Limits | None = None,
-    tolerance: float = 2.0,
+    tolerance: float = TOLERANCE,
     grid: KnobGrid | None = None,
     n_blocks: int | str = "auto",
     options: TrialOptions | None = None,

@@ -13,10 +13,13 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.training.trials.grid import FOLD_TOL, Rows, blocks_of_sample, default_grid, grid_size
 from blockxmc.training.trials.split import FixedBlocks, Split
 from blockxmc.tuning.cache import Notebook, digest
-from blockxmc.tuning.problem import Problem, TrialOptions
+from blockxmc.tuning.problem import TOLERANCE, Problem, TrialOptions
 from blockxmc.tuning.result import Tried, TuningResult
 
 F64 = NDArray[np.float64]
+# Folds of the cross-validation. Not measured.
+FOLDS = 5
+# How rows are assigned to blocks, as results and keys of caches say it.
 ASSIGNMENT = "fixed assignment at the smallest lambda"
 
 
@@ -27,8 +30,8 @@ def tune_lambda(
     *,
     n_blocks: int | str = "auto",
     lams: ArrayLike | None = None,
-    tolerance: float = 2.0,
-    folds: int = 5,
+    tolerance: float = TOLERANCE,
+    folds: int = FOLDS,
     options: TrialOptions | None = None,
 ) -> TuningResult:
     """Choose lambda by cross-validation, as the paper does.
