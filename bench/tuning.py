@@ -10,7 +10,7 @@ from sklearn.preprocessing import normalize
 
 from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, Partitioner, metrics
 from blockxmc._core.matrix import as_csr
-from blockxmc.tuning import tune_lambda
+from blockxmc.tuning import TrialOptions, tune_lambda
 
 BASES = {"dismec": DiSMEC(), "naive-bayes": NaiveBayes(), "leml": LEML(rank=50)}
 
@@ -58,7 +58,7 @@ def main():
     )
     for name in args.bases:
         base = BASES[name].set_params(n_jobs=1)
-        options = {"n_blocks": args.blocks, "folds": args.folds, "n_jobs": 1, "max_rows": None}
+        options = {"n_blocks": args.blocks, "folds": args.folds, "options": TrialOptions(n_jobs=1, max_rows=None)}
         seconds, result = timed(lambda base=base, o=options: tune_lambda(X, Y, base, **o))
         slow, table = timed(lambda base=base, r=result: naive(X, Y, base, r, args.folds))
         gap = np.abs(result.mean_precision - table).max()

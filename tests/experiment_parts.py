@@ -72,9 +72,9 @@ class Tuner:
             return BlockwiseClassifier(base, n_blocks=2, lam=lam, n_jobs=n_jobs).fit(X, Y)
 
         module = ModuleType("blockxmc.tuning")
-        module.__path__ = blockxmc.tuning.__path__  # what lies inside is there as ever
+        module.__path__ = blockxmc.tuning.__path__  # its modules can still be imported
         module.TuningResult, module.tune_lambda, module.fit_tuned = TuningResult, tune_lambda, fit_tuned
-        module.quick_lambda = quick_lambda
+        module.quick_lambda, module.TrialOptions = quick_lambda, blockxmc.tuning.TrialOptions
         monkeypatch.setitem(sys.modules, "blockxmc.tuning", module)
         return self
 

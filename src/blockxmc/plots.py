@@ -15,6 +15,9 @@ from blockxmc.errors import MissingExtraError
 if TYPE_CHECKING:
     from blockxmc.tuning import TuningResult
 
+# Rows shown of each block: all of a large data set would be a grey area.
+ROWS_PER_BLOCK = 400
+
 
 def _pyplot() -> Any:
     try:
@@ -31,12 +34,12 @@ def block_matrix(
     Y: sparse.csr_array,
     assignment: NDArray[np.integer],
     label_clusters: Sequence[NDArray[np.integer]],
-    rows_per_block: int = 400,
+    rows_per_block: int = ROWS_PER_BLOCK,
 ) -> tuple[sparse.csr_array, NDArray[np.intp], NDArray[np.intp]]:
-    """The label matrix with rows sorted by block and columns by where their label lives.
+    """The label matrix with rows sorted by block, and columns by the blocks that hold their label.
 
-    Returns the permuted matrix, the row offsets of the blocks and the label id of each column. A label that sits in
-    several label clusters stands between the places of its blocks, so popular labels end up in the middle.
+    Returns the permuted matrix, the row offsets of the blocks and the label id of each column. A label of several label
+    clusters stands between its blocks, so that frequent labels stand in the middle.
 
     >>> Y = sparse.csr_array(np.eye(2, dtype=np.float32)[[1, 0, 1]])
     >>> permuted, offsets, columns = block_matrix(Y, np.array([1, 0, 1]), [np.array([0]), np.array([1])])
@@ -59,7 +62,7 @@ def draw_blocks(
     assignment: NDArray[np.integer],
     label_clusters: Sequence[NDArray[np.integer]],
     path: Path,
-    rows_per_block: int = 400,
+    rows_per_block: int = ROWS_PER_BLOCK,
     title: str = "",
 ) -> None:
     """Figure 1 of the paper: the permuted training label matrix, a dot for each label a row has."""
@@ -70,7 +73,7 @@ def draw_blocks(
         inside[block] = np.isin(columns, ids)
     figure, axes = plt.subplots(figsize=(9, 6.2), dpi=150)
     for block in range(len(label_clusters)):
-        # Shade what the block looks at, so that dots on white are the labels it misses.
+        # Shade the label cluster of the block, so that dots on white are labels it misses.
         axes.pcolorfast(
             (0, columns.size), (offsets[block], offsets[block + 1]), inside[[block]].astype(float),
             cmap="Blues", vmin=0, vmax=4,
@@ -78,7 +81,7 @@ def draw_blocks(
     dots = sparse.coo_array(matrix)
     hit = inside[np.searchsorted(offsets, dots.row, side="right") - 1, dots.col]
     size = max(0.15, min(4.0, 4e4 / max(dots.nnz, 1)))
-    # Tens of thousands of dots: an image inside an SVG, not a drawn shape each.
+    # Tens of thousands of dots: an SVG holds them as one image.
     style: dict[str, Any] = {"s": size, "marker": "s", "linewidths": 0, "rasterized": True}
     axes.scatter(dots.col[hit] + 0.5, dots.row[hit] + 0.5, c="black", label="captured", **style)
     axes.scatter(dots.col[~hit] + 0.5, dots.row[~hit] + 0.5, c="#d1495b", label="missed", **style)

@@ -1,28 +1,19 @@
 import json
 
 import pytest
+from cli_parts import run
 from experiment_parts import Tuner, write_folder
-
-from blockxmc.cli import main
-
-
-def run(capsys, *args):
-    """Exit code, stdout and stderr of a command."""
-    with pytest.raises(SystemExit) as caught:
-        main(["experiment", *map(str, args)])
-    out, err = capsys.readouterr()
-    return caught.value.code or 0, out, err
 
 
 def test_a_table_as_json_and_as_text(capsys, tmp_path, monkeypatch):
     Tuner().install(monkeypatch)
     folder, out = write_folder(tmp_path), tmp_path / "out"
     options = ("--bases", "dismec", "--folds", 2, "--tolerance", 100, "--threads", 1, "--max-test-rows", 20)
-    code, text, err = run(capsys, "table-recall", folder, "--out", out, *options)
+    code, text, err = run(capsys, "experiment", "table-recall", folder, "--out", out, *options)
     assert (code, err) == (0, "")
     assert "within the tolerance of 100 points plus one standard error" in text
     assert text.endswith(f"Report: {out / 'report.html'}\n")
-    code, text, _ = run(capsys, "table-recall", folder, "--out", out, *options, "--json")
+    code, text, _ = run(capsys, "experiment", "table-recall", folder, "--out", out, *options, "--json")
     result = json.loads(text)
     assert code == 0
     assert result["cells"]["tiny/full/dismec"]["rows"] == 20
@@ -35,7 +26,16 @@ def test_a_table_as_json_and_as_text(capsys, tmp_path, monkeypatch):
 def test_failed_cells_are_named(capsys, tmp_path):
     folder = write_folder(tmp_path)
     code, text, _ = run(
-        capsys, "table-precision", folder, "--out", tmp_path / "out", "--bases", "dismec", "--blocks", "none"
+        capsys,
+        "experiment",
+        "table-precision",
+        folder,
+        "--out",
+        tmp_path / "out",
+        "--bases",
+        "dismec",
+        "--blocks",
+        "none",
     )
     assert code == 0
     assert "tiny/tune/dismec failed: " in text
@@ -55,7 +55,9 @@ def test_failed_cells_are_named(capsys, tmp_path):
 def test_bad_input_is_one_line_and_code_2(capsys, tmp_path, arguments, message):
     (tmp_path / "empty").mkdir()
     places = {"FOLDER": write_folder(tmp_path), "MISSING": tmp_path / "missing", "EMPTY": tmp_path / "empty"}
-    code, out, err = run(capsys, *(places.get(part, part) for part in arguments), "--out", tmp_path / "out")
+    code, out, err = run(
+        capsys, "experiment", *(places.get(part, part) for part in arguments), "--out", tmp_path / "out"
+    )
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
     assert message in err

@@ -2,20 +2,12 @@ import json
 import shlex
 
 import pytest
+from cli_parts import run
 from helpers import blocky
 
 from blockxmc import load
-from blockxmc.cli import main
 from blockxmc.data import write_xc
 from blockxmc.tuning import BudgetResult, TuningResult
-
-
-def run(capsys, *args):
-    """Exit code, stdout and stderr of a command."""
-    with pytest.raises(SystemExit) as caught:
-        main([str(arg) for arg in args])
-    out, err = capsys.readouterr()
-    return caught.value.code or 0, out, err
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.base import clone
 from tiny_learner import TinyRidge
 
-from blockxmc import LEML, BlockwiseClassifier, NaiveBayes, Partitioner, PDSparse, metrics
+from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, Partitioner, PDSparse, metrics
 from blockxmc._core.progress import Reporter
 from blockxmc.data import make_synthetic
 from blockxmc.errors import BlockXMCError
@@ -17,7 +17,17 @@ from blockxmc.serving.scorers import pack_scorer
 from blockxmc.training.trials import selection
 from blockxmc.training.trials import split as evaluation
 from blockxmc.training.trials.split import FixedBlocks, Split, Task
-from blockxmc.tuning import TuningResult, fit_tuned, quick_lambda, tune_lambda
+from blockxmc.tuning import (
+    Limits,
+    TrialOptions,
+    TuningResult,
+    fit_tuned,
+    quick_lambda,
+    tune_budget,
+    tune_knobs,
+    tune_lambda,
+)
+from blockxmc.tuning.result import Tried
 
 LAMS = (0.1, 0.5, 1.5, 4.0, 12.0)
 
@@ -52,7 +62,7 @@ def decided(folds, tolerance=2.0, lams=(1.0, 2.0, 4.0, 8.0)):
     costs = {"candidates": [40, 20, 10, 5], "products": [43, 23, 13, 8], "recall": [1, 0.9, 0.8, 0.7]}
     records = [{"base": base, "precision": rows} | costs for base, rows in folds]
     return TuningResult.decide(
-        records, lams=lams, lam_rel=lams * 3 / 100, n_blocks=3, n_labels=80, ks=(1, 3), tolerance=tolerance,
+        records, Tried(lams, lams * 3 / 100, n_blocks=3, n_labels=80, ks=(1, 3)), tolerance=tolerance,
         saving={
             "trainings": 2.0, "warm_trainings": 0.0, "naive_trainings": 5.0, "seconds": 1.0, "naive_seconds_estimate": 4.0,
         },
@@ -132,7 +142,9 @@ def naive(X, Y, base, lams, q, folds, tolerance, seed=0):
 def test_protocol_equals_refitting_everything(base):
     X, Y = small()
     P0, P, candidates, feasible = naive(X, Y, base, LAMS, q=3, folds=3, tolerance=3.0)
-    result = tune_lambda(X, Y, base(), n_blocks=3, lams=LAMS, folds=3, tolerance=3.0, fold_tol=None)
+    result = tune_lambda(
+        X, Y, base(), n_blocks=3, lams=LAMS, folds=3, tolerance=3.0, options=TrialOptions(fold_tol=None)
+    )
     assert_array_equal([fold.base for fold in result.folds], P0)
     assert_array_equal([fold.precision for fold in result.folds], P)  # bit-equal
     assert_array_equal([fold.candidates for fold in result.folds], candidates)
@@ -216,7 +228,7 @@ def test_held_out_labels_are_not_looked_at():
     other[held_out, 5] = 1
     splits = [split_of(X, sparse.csr_array(labels), NaiveBayes()) for labels in (Y, other)]
     served = [FixedBlocks(split, 3, 0.3).serve(0.5, "per-block", 1) for split in splits]
-    answers = [blocks.topk(sparse.csr_array(X[held_out]), 5, 1) for blocks in served]
+    answers = [model.topk(sparse.csr_array(X[held_out]), 5, 1) for model in served]
     assert_array_equal(answers[0][0], answers[1][0])
 
 
@@ -276,7 +288,7 @@ def test_the_final_fit_loses_what_tuning_promised(base):
 # ---- the whole ----
 def test_default_grid_and_fit_tuned():
     X, Y = small(400)
-    result = tune_lambda(X, Y, TinyRidge(), folds=3, tolerance=5.0, max_rows=50)
+    result = tune_lambda(X, Y, TinyRidge(), folds=3, tolerance=5.0, options=TrialOptions(max_rows=50))
     assert len(result.lams) == 12
     assert_allclose(np.diff(np.log(result.lams)), np.log(result.lams[1] / result.lams[0]))
     assert result.warning is None
@@ -305,7 +317,7 @@ def test_fit_tuned_refuses_another_model():
 
 def test_result_goes_to_json_and_back():
     X, Y = small()
-    result = tune_lambda(X, Y, NaiveBayes(), n_blocks=3, folds=2, ks=(1, 2))
+    result = tune_lambda(X, Y, NaiveBayes(), n_blocks=3, folds=2, options=TrialOptions(ks=(1, 2)))
     back = TuningResult.from_dict(json.loads(json.dumps(result.to_dict())))
     assert back == result
     text = back.explain()
@@ -321,7 +333,6 @@ def test_result_goes_to_json_and_back():
         ({"tolerance": -1}, "tolerance"),
         ({"lams": [1.0, -2.0]}, "lams must be"),
         ({"lams": []}, "lams must be"),
-        ({"ks": ()}, "ks must be"),
         ({"n_blocks": "many"}, "n_blocks"),
         ({"base": "dismec"}, "base must be"),
     ],
@@ -330,3 +341,35 @@ def test_bad_input_is_one_line(options, message):
     X, Y = small()
     with pytest.raises(BlockXMCError, match=message):
         tune_lambda(X, Y, **options)
+
+
+@pytest.mark.parametrize("ks", [(), (0,), (1.5,)])
+def test_ranks_that_make_no_sense(ks):
+    with pytest.raises(BlockXMCError, match="ks must be"):
+        TrialOptions(ks=ks)
+
+
+def test_max_rows_bounds_the_held_out_rows_of_a_fold_and_the_rows_of_a_sample():
+    X, Y = small()
+    options = TrialOptions(max_rows=50)
+    folds = tune_lambda(X, Y, NaiveBayes(), n_blocks=3, lams=[0.5], folds=2, options=options)
+    assert folds.setting["held_out_rows"] == [50, 50]
+    sample = quick_lambda(X, Y, NaiveBayes(), n_blocks=3, options=options)
+    assert sample.setting["held_out_rows"] == [10]
+
+
+@pytest.mark.parametrize(
+    ("tuner", "extra", "usual"),
+    [
+        (tune_lambda, {"lams": [0.5], "folds": 2}, 0.1),
+        (quick_lambda, {}, 0.1),
+        (tune_budget, {"limits": Limits(products=20)}, 0.01),
+        (tune_knobs, {}, 0.01),
+    ],
+)
+def test_how_tightly_trials_are_solved(tuner, extra, usual):
+    X, Y = small()
+    for fold_tol, tol in (("auto", usual), (0.5, 0.5), (None, 0.01)):
+        result = tuner(X, Y, DiSMEC(tol=0.01), n_blocks=2, options=TrialOptions(fold_tol=fold_tol, n_jobs=1), **extra)
+        assert f"tol={tol}" in result.setting["evaluated_base"]
+        assert "tol=0.01" in result.setting["base"]

@@ -8,7 +8,8 @@ from tiny_learner import TinyRidge
 from blockxmc import NaiveBayes, PDSparse
 from blockxmc.errors import BlockXMCError
 from blockxmc.training.trials import split as evaluation
-from blockxmc.tuning import BudgetResult, budget, fit_tuned, tune_budget
+from blockxmc.tuning import BudgetResult, Limits, TrialOptions, fit_tuned, tune_budget
+from blockxmc.tuning.problem import Problem
 from blockxmc.tuning.scout import Scout, _first
 
 
@@ -19,7 +20,7 @@ def data():
 
 @pytest.mark.parametrize("limit", [9, 14, 25])
 def test_products_stay_within_the_budget_and_the_best_is_taken(data, limit):
-    result = tune_budget(*data, TinyRidge(), products=limit)
+    result = tune_budget(*data, TinyRidge(), limits=Limits(products=limit))
     inside = [point for point in result.points if point.products <= limit]
     assert result.chosen in inside
     assert np.mean(result.chosen.precision) == max(np.mean(point.precision) for point in inside)
@@ -29,13 +30,16 @@ def test_products_stay_within_the_budget_and_the_best_is_taken(data, limit):
 
 
 def test_more_products_do_not_hurt(data):
-    best = [np.mean(tune_budget(*data, TinyRidge(), products=limit).chosen.precision) for limit in (8, 16, 40)]
+    best = [
+        np.mean(tune_budget(*data, TinyRidge(), limits=Limits(products=limit)).chosen.precision)
+        for limit in (8, 16, 40)
+    ]
     assert best[0] <= best[1] + 0.5
     assert best[1] <= best[2] + 0.5
 
 
 def test_recall_floor_is_met_at_the_fewest_products(data):
-    cheap, dear = (tune_budget(*data, NaiveBayes(), recall=floor) for floor in (0.6, 0.95))
+    cheap, dear = (tune_budget(*data, NaiveBayes(), limits=Limits(recall=floor)) for floor in (0.6, 0.95))
     assert cheap.chosen.recall >= 0.6
     assert dear.chosen.recall >= 0.95
     assert cheap.chosen.products < dear.chosen.products
@@ -45,7 +49,7 @@ def test_recall_floor_is_met_at_the_fewest_products(data):
 
 
 def test_latency_is_calibrated_and_measured_here(data):
-    result = tune_budget(*data, NaiveBayes(), latency_us=1e4)
+    result = tune_budget(*data, NaiveBayes(), limits=Limits(latency_us=1e4))
     assert set(result.calibration) == {"a", "b", "timed_settings"}
     assert result.calibration["b"] > 0
     assert all(point.latency_us > 0 for point in result.points)
@@ -66,17 +70,15 @@ def test_an_impossible_request_names_the_nearest(data, request_, unit):
     with pytest.raises(
         BlockXMCError, match=rf"no setting has at (most|least) .* {unit}: the nearest has [\d.]+ \(5 blocks"
     ):
-        tune_budget(*data, NaiveBayes(), **request_, **blocks)
+        tune_budget(*data, NaiveBayes(), limits=Limits(**request_), **blocks)
 
 
 def test_scouting_agrees_with_the_trained_model(data):
-    result = tune_budget(*data, TinyRidge(), products=14)
-    problem = budget.Problem.of(*data, TinyRidge(), (1, 3, 5), None, 0, None, 0)
-    train, held_out = budget.one_split(problem.n_rows, 20000, seed=problem.task.seed, sample=False)
-    split = evaluation.Split(problem.task, problem.X, problem.Y, train, held_out)
-    point = result.chosen
+    result = tune_budget(*data, TinyRidge(), limits=Limits(products=14))
+    problem = Problem.of(*data, TinyRidge())
+    split, point = problem.split(), result.chosen
     scout = Scout(split, point.n_blocks, problem.n_rows)
-    lam = point.lam * train.size / problem.n_rows
+    lam = point.lam * split.train_rows.size / problem.n_rows
     assert scout.products(lam, point.route) == pytest.approx(point.products)
     assert scout.recall(lam, point.route) == pytest.approx(point.recall)
 
@@ -89,7 +91,7 @@ def test_bisection_finds_the_edge():
 
 
 def test_few_trainings_and_a_new_kind_of_weights_is_one_line(data, monkeypatch):
-    result = tune_budget(*data, TinyRidge(), products=14)
+    result = tune_budget(*data, TinyRidge(), limits=Limits(products=14))
     assert result.trainings <= 3  # per-block for two numbers of blocks, and one for all of the global ones
     named = []
 
@@ -98,18 +100,18 @@ def test_few_trainings_and_a_new_kind_of_weights_is_one_line(data, monkeypatch):
         return evaluation.train_whole(split, layout)
 
     monkeypatch.setitem(evaluation.KINDS, "another", evaluation.Kind(like_global, lambda learner: False))
-    result = tune_budget(*data, TinyRidge(), products=14, weights=("another",))
+    result = tune_budget(*data, TinyRidge(), limits=Limits(products=14), weights=("another",))
     assert named
     assert {point.weights for point in result.points} == {"another"}
 
 
 def test_coupled_base(data):
-    result = tune_budget(*data, PDSparse(max_iter=5), products=20, routes=(1, 2))
+    result = tune_budget(*data, PDSparse(max_iter=5), limits=Limits(products=20), routes=(1, 2))
     assert result.chosen.products <= 20
 
 
 def test_fit_and_json(data):
-    result = tune_budget(*data, NaiveBayes(), products=14)
+    result = tune_budget(*data, NaiveBayes(), limits=Limits(products=14))
     assert BudgetResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
     model = fit_tuned(result, *data, base=NaiveBayes())
     point = result.chosen
@@ -119,24 +121,28 @@ def test_fit_and_json(data):
 
 
 def test_deterministic_and_resumed(data, tmp_path, monkeypatch):
-    first = tune_budget(*data, NaiveBayes(), products=14, n_jobs=1)
-    kept = tune_budget(*data, NaiveBayes(), products=14, n_jobs=2, cache=tmp_path)
+    first = tune_budget(*data, NaiveBayes(), limits=Limits(products=14), options=TrialOptions(n_jobs=1))
+    kept = tune_budget(*data, NaiveBayes(), limits=Limits(products=14), options=TrialOptions(n_jobs=2, cache=tmp_path))
     assert [first.points, first.chosen] == [kept.points, kept.chosen]
     monkeypatch.setattr(evaluation, "train_blocks", None)  # would fail if anything were trained again
-    assert tune_budget(*data, NaiveBayes(), products=14, cache=tmp_path).points == first.points
+    assert (
+        tune_budget(*data, NaiveBayes(), limits=Limits(products=14), options=TrialOptions(cache=tmp_path)).points
+        == first.points
+    )
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("limits", "options", "message"),
     [
-        ({}, "exactly one of"),
-        ({"products": 10, "recall": 0.5}, "exactly one of"),
-        ({"products": -1}, "positive number"),
-        ({"recall": 1.5}, "between 0 and 1"),
-        ({"products": 10, "weights": ("many",)}, "weights must be among"),
-        ({"products": 10, "routes": (0,)}, "routes must be"),
+        ({}, {}, "exactly one of"),
+        ({"products": 10, "recall": 0.5}, {}, "exactly one of"),
+        ({"size_mb": 10}, {}, "exactly one of products, latency_us, recall; got size_mb"),
+        ({"products": -1}, {}, "positive number"),
+        ({"recall": 1.5}, {}, "between 0 and 1"),
+        ({"products": 10}, {"weights": ("many",)}, "weights must be among"),
+        ({"products": 10}, {"routes": (0,)}, "routes must be"),
     ],
 )
-def test_bad_input_is_one_line(data, options, message):
+def test_bad_input_is_one_line(data, limits, options, message):
     with pytest.raises(BlockXMCError, match=message):
-        tune_budget(*data, NaiveBayes(), **options)
+        tune_budget(*data, NaiveBayes(), limits=Limits(**limits), **options)

@@ -5,10 +5,9 @@ from helpers import blocky
 
 from blockxmc import NaiveBayes, PDSparse
 from blockxmc.training.trials import split as evaluation
-from blockxmc.tuning import protocol, tune_lambda
+from blockxmc.tuning import TrialOptions, tune_lambda
 from blockxmc.tuning.cache import Notebook, digest
-
-LAMS = (0.1, 0.5, 1.5, 4.0, 12.0)
+from blockxmc.tuning.problem import described
 
 
 def small(n=240):
@@ -20,48 +19,44 @@ class Stop(Exception):
     pass
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(monkeypatch, tmp_path):
-    X, Y = small()
-    options = {"n_blocks": 3, "lams": [0.2, 0.5, 1.0], "folds": 3}
-    expected = tune_lambda(X, Y, NaiveBayes(), **options)
-    calls = []
-    train = evaluation.train_blocks
+def stop_at_training(monkeypatch, number, error):
+    """Raise ``error`` in the training of this number; the list that is given back has an entry for each training."""
+    calls, train = [], evaluation.train_blocks
 
-    def dies_in_the_second_fold(*args, **kw):
+    def train_or_stop(*args, **kw):
         calls.append(1)
-        if len(calls) == 2:
-            raise Stop
+        if len(calls) == number:
+            raise error
         return train(*args, **kw)
 
-    monkeypatch.setattr(evaluation, "train_blocks", dies_in_the_second_fold)
+    monkeypatch.setattr(evaluation, "train_blocks", train_or_stop)
+    return calls
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(monkeypatch, tmp_path):
+    X, Y = small()
+    options, kept = {"n_blocks": 3, "lams": [0.2, 0.5, 1.0], "folds": 3}, TrialOptions(cache=tmp_path / "kept")
+    expected = tune_lambda(X, Y, NaiveBayes(), **options)
+    calls = stop_at_training(monkeypatch, 2, Stop)  # the first of the second fold
     with pytest.raises(Stop):
-        tune_lambda(X, Y, NaiveBayes(), cache=tmp_path / "kept", **options)
+        tune_lambda(X, Y, NaiveBayes(), options=kept, **options)
     assert len(list((tmp_path / "kept").iterdir())) == 1
-    result = tune_lambda(X, Y, NaiveBayes(), cache=tmp_path / "kept", **options)
-    assert len(calls) == 2 + 2  # one fold was done; the two others are trained once each
+    result = tune_lambda(X, Y, NaiveBayes(), options=kept, **options)
+    assert len(calls) == 2 + 2  # one fold was finished; the other two are trained once each
     assert result.saving["reused_from_cache"] == 4  # three lambdas and the base
     assert result.folds == expected.folds
-    again = tune_lambda(X, Y, NaiveBayes(), cache=tmp_path / "kept", **options)
+    again = tune_lambda(X, Y, NaiveBayes(), options=kept, **options)
     assert len(calls) == 4
     assert again.folds == expected.folds
     assert again.saving["trainings"] == expected.saving["trainings"]
-    tune_lambda(X, Y, NaiveBayes(alpha=2.0), cache=tmp_path / "kept", **options)
+    tune_lambda(X, Y, NaiveBayes(alpha=2.0), options=kept, **options)
     assert len(calls) == 7  # other settings share nothing
 
 
 def test_finished_lambdas_of_a_coupled_base_are_kept(monkeypatch, tmp_path):
     X, Y = small()
-    options = {"n_blocks": 3, "lams": [0.2, 0.5, 1.0], "folds": 2, "cache": tmp_path}
-    calls = []
-    train = evaluation.train_blocks
-
-    def dies_at_the_third(*args, **kw):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return train(*args, **kw)
-
-    monkeypatch.setattr(evaluation, "train_blocks", dies_at_the_third)
+    options = {"n_blocks": 3, "lams": [0.2, 0.5, 1.0], "folds": 2, "options": TrialOptions(cache=tmp_path)}
+    calls = stop_at_training(monkeypatch, 3, KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         tune_lambda(X, Y, PDSparse(), **options)
     tune_lambda(X, Y, PDSparse(), **options)
@@ -94,7 +89,7 @@ def test_damaged_or_foreign_files_are_ignored_and_noted(tmp_path, content):
 
 def test_damaged_cache_is_mentioned_in_the_result(tmp_path):
     X, Y = small()
-    options = {"n_blocks": 3, "lams": [0.2, 1.0], "folds": 2, "cache": tmp_path}
+    options = {"n_blocks": 3, "lams": [0.2, 1.0], "folds": 2, "options": TrialOptions(cache=tmp_path)}
     first = tune_lambda(X, Y, NaiveBayes(), **options)
     sorted(tmp_path.iterdir())[0].write_text("no JSON")
     second = tune_lambda(X, Y, NaiveBayes(), **options)
@@ -112,5 +107,5 @@ def test_digest_tells_data_and_settings_apart():
 
 
 def test_description_names_what_changes_the_model_only():
-    assert protocol.described(NaiveBayes(n_jobs=3)) == protocol.described(NaiveBayes(verbose=1))
-    assert protocol.described(NaiveBayes(alpha=2.0)) != protocol.described(NaiveBayes())
+    assert described(NaiveBayes(n_jobs=3)) == described(NaiveBayes(verbose=1))
+    assert described(NaiveBayes(alpha=2.0)) != described(NaiveBayes())

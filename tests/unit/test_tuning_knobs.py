@@ -9,8 +9,10 @@ from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners import dismec
 from blockxmc.learners._learner import Job
-from blockxmc.tuning import Knobs, knobs, tune_knobs
+from blockxmc.tuning import KnobGrid, Knobs, Limits, TrialOptions, knobs, tune_knobs
 from blockxmc.tuning.knobs import Remembered, Trainings
+
+ONE_THREAD = TrialOptions(n_jobs=1)
 
 
 def knob(route, prune, precision, products, latency, size, recall=0.9):
@@ -53,7 +55,9 @@ def test_a_limit_that_nothing_keeps_to_names_the_nearest():
 
 def test_every_setting_is_the_model_fitted_and_served_so():
     X, Y = blocky(n=400)
-    result = tune_knobs(X, Y, DiSMEC(tol=0.1), n_blocks=4, routes=[1, 2], prunes=[0.05, 0.2], n_jobs=1)
+    result = tune_knobs(
+        X, Y, DiSMEC(tol=0.1), n_blocks=4, grid=KnobGrid(routes=[1, 2], prunes=[0.05, 0.2]), options=ONE_THREAD
+    )
     order = np.random.default_rng(0).permutation(400)
     held_out, rest = np.sort(order[:80]), np.sort(order[80:])
     for setting in result.settings:
@@ -73,15 +77,15 @@ def test_labels_are_trained_once(monkeypatch):
     calls = []
     train = dismec.train_one_vs_all
     monkeypatch.setattr(dismec, "train_one_vs_all", lambda *args, **kw: calls.append(1) or train(*args, **kw))
-    tune_knobs(X, Y, n_blocks=3, routes=[1, 2], prunes=[0.1], n_jobs=1)
+    tune_knobs(X, Y, n_blocks=3, grid=KnobGrid(routes=[1, 2], prunes=[0.1]), options=ONE_THREAD)
     once = len(calls)
-    tune_knobs(X, Y, n_blocks=3, routes=[1, 2, 3], prunes=[0.1, 0.2, 0.3], n_jobs=1)
+    tune_knobs(X, Y, n_blocks=3, grid=KnobGrid(routes=[1, 2, 3], prunes=[0.1, 0.2, 0.3]), options=ONE_THREAD)
     assert len(calls) == 2 * once
 
 
 def test_a_base_without_pruning_has_routes_only():
     X, Y = blocky(n=300)
-    result = tune_knobs(X, Y, NaiveBayes(), n_blocks=3, n_jobs=1)
+    result = tune_knobs(X, Y, NaiveBayes(), n_blocks=3, options=ONE_THREAD)
     assert [(setting.route, setting.prune) for setting in result.settings] == [
         (1, None),
         (2, None),
@@ -90,7 +94,7 @@ def test_a_base_without_pruning_has_routes_only():
     ]
     assert "pruned" not in result.explain()
     with pytest.raises(BlockXMCError, match="NaiveBayes has no parameter prune"):
-        tune_knobs(X, Y, NaiveBayes(), n_blocks=3, prunes=[0.1])
+        tune_knobs(X, Y, NaiveBayes(), n_blocks=3, grid=KnobGrid(prunes=[0.1]))
 
 
 def test_remembered_weights_are_those_of_a_harder_pruned_training():
@@ -106,23 +110,31 @@ def test_remembered_weights_are_those_of_a_harder_pruned_training():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("limits", "grid", "message"),
     [
-        ({"routes": [0]}, "routes must be"),
-        ({"prunes": [-1.0]}, "levels of pruning"),
-        ({"recall": 1.5}, "recall must be a share"),
-        ({"size_mb": 0}, "size_mb must be a positive number"),
+        ({}, {"routes": [0]}, "routes must be"),
+        ({}, {"prunes": [-1.0]}, "levels of pruning"),
+        ({"recall": 1.5}, {}, "recall must be a share"),
+        ({"size_mb": 0}, {}, "size_mb must be a positive number"),
     ],
 )
-def test_bad_input_is_one_line(options, message):
+def test_bad_input_is_one_line(limits, grid, message):
     X, Y = blocky(n=60)
     with pytest.raises(BlockXMCError, match=message):
-        tune_knobs(X, Y, n_blocks=2, **options)
+        tune_knobs(X, Y, n_blocks=2, limits=Limits(**limits), grid=KnobGrid(**grid))
+
+
+def test_a_cache_is_refused(tmp_path):
+    X, Y = blocky(n=60)
+    with pytest.raises(BlockXMCError, match="leave cache out of the options"):
+        tune_knobs(X, Y, n_blocks=2, options=TrialOptions(cache=tmp_path))
 
 
 def test_bits_of_a_weight_are_a_knob():
     X, Y = blocky(n=300)
-    table = tune_knobs(X, Y, n_blocks=3, routes=[2], prunes=[0.1], weight_bits=[32, 8, 16], n_jobs=1).settings
+    table = tune_knobs(
+        X, Y, n_blocks=3, grid=KnobGrid(routes=[2], prunes=[0.1], weight_bits=[32, 8, 16]), options=ONE_THREAD
+    ).settings
     assert [setting.weight_bits for setting in table] == [8, 16, 32]
     assert table[0].size_mb < table[1].size_mb < table[2].size_mb
     assert table[0].products == table[1].products == table[2].products
@@ -130,22 +142,24 @@ def test_bits_of_a_weight_are_a_knob():
     assert "8 bits" in table[0].describe()
     for wrong in ([12], [], [16, 0]):
         with pytest.raises(BlockXMCError, match="weight_bits must be some of 32, 16, 8"):
-            tune_knobs(X, Y, n_blocks=3, routes=[2], prunes=[0.1], weight_bits=wrong, n_jobs=1)
+            tune_knobs(X, Y, n_blocks=3, grid=KnobGrid(routes=[2], prunes=[0.1], weight_bits=wrong), options=ONE_THREAD)
 
 
 @pytest.mark.parametrize("routes", [[], [0], [1.5], [-0.5], [float("inf")], [float("nan")]])
 def test_routes_that_make_no_sense(routes):
     with pytest.raises(BlockXMCError, match="routes must be"):
-        tune_knobs(*blocky(n=60), n_blocks=2, routes=routes, n_jobs=1)
+        tune_knobs(*blocky(n=60), n_blocks=2, grid=KnobGrid(routes=routes), options=ONE_THREAD)
 
 
 def test_neighbors_are_a_knob():
     X, Y = blocky(n=400, n_labels=20)
-    table = tune_knobs(X, Y, n_blocks=3, routes=[2], prunes=[0.1], n_neighbors=[5, 0], n_jobs=1).settings
+    table = tune_knobs(
+        X, Y, n_blocks=3, grid=KnobGrid(routes=[2], prunes=[0.1], n_neighbors=[5, 0]), options=ONE_THREAD
+    ).settings
     without, with_five = table
     assert (without.n_neighbors, with_five.n_neighbors) == (0, 5)
     assert without.size_mb < with_five.size_mb
     assert without.products < with_five.products
     assert "5 neighbors" in with_five.describe()
     with pytest.raises(BlockXMCError, match="n_neighbors must be"):
-        tune_knobs(X, Y, n_blocks=3, routes=[2], prunes=[0.1], n_neighbors=[-1], n_jobs=1)
+        tune_knobs(X, Y, n_blocks=3, grid=KnobGrid(routes=[2], prunes=[0.1], n_neighbors=[-1]), options=ONE_THREAD)

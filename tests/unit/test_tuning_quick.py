@@ -10,20 +10,18 @@ from tiny_learner import TinyRidge
 from blockxmc import BlockwiseClassifier, NaiveBayes, Partitioner, metrics
 from blockxmc.training.trials import quick
 from blockxmc.training.trials.split import FixedBlocks
-from blockxmc.tuning import quick_lambda
-
-LAMS = (0.1, 0.5, 1.5, 4.0, 12.0)
+from blockxmc.tuning import TrialOptions, quick_lambda
 
 
 def small(n=240):
     return blocky(n=n)
 
 
-# ---- in cheap ----
+# ---- one split of a sample ----
 def test_quick_same_seed_same_result_for_any_threads(monkeypatch):
     monkeypatch.setattr(quick, "LEAST", 200)
     X, Y = small()
-    results = [quick_lambda(X, Y, NaiveBayes(), n_jobs=n_jobs) for n_jobs in (1, 2)]
+    results = [quick_lambda(X, Y, NaiveBayes(), options=TrialOptions(n_jobs=n_jobs)) for n_jobs in (1, 2)]
     assert results[0].folds == results[1].folds
     assert results[0].saving["trainings"] == 2  # with blocks and without
     assert results[0].setting["held_out_rows"] == [40]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,129 +15,256 @@ from blockxmc.cli._common import Json, Seed, Threads, print_json, print_table, v
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
-    from blockxmc.tuning import BudgetResult, KnobsResult, Point, TuningResult
+    from blockxmc.data import Dataset
+    from blockxmc.tuning import BudgetResult, KnobGrid, KnobsResult, Limits, Point, TrialOptions, TuningResult
+
+
+# Options of limits, and their names in Python.
+_LIMITS = {"--budget": "products", "--latency-us": "latency_us", "--size-mb": "size_mb", "--recall": "recall"}
+_WEIGHTS = ("auto", "shared", "per-block", "global")
+
+Data = Annotated[Path, typer.Argument(metavar="TRAIN", help="XC text, or JSONL/TSV/CSV with text and label names.")]
+Tolerance = Annotated[float, typer.Option("--tolerance", help="Points of P@k that may be lost.")]
+Folds = Annotated[int, typer.Option("--folds", help="Folds of the cross-validation.")]
+Budget = Annotated[float | None, typer.Option("--budget", help="Instead: at most so many products per row.")]
+LatencyUs = Annotated[
+    float | None, typer.Option("--latency-us", help="Instead: at most so many microseconds for a single row, here.")
+]
+SizeMb = Annotated[
+    float | None, typer.Option("--size-mb", help="Instead: at most so many megabytes of shared weights.")
+]
+Recall = Annotated[
+    float | None,
+    typer.Option("--recall", help="Instead: at least this candidate recall (0..1), at the fewest products."),
+]
+Base = Annotated[
+    str | None,
+    typer.Option("--base", help="dismec, pd-sparse, ppd-sparse, leml or naive-bayes.", show_default="dismec"),
+]
+Blocks = Annotated[str, typer.Option("--blocks", help="auto, paper, cost or a number.")]
+WeightsKind = Annotated[
+    str,
+    typer.Option(
+        "--weights",
+        help="shared: a table of routes and prunings, trained once; per-block or global: lambda and blocks; auto: "
+        "per-block for a tolerance, and for a limit shared where the base allows it.",
+    ),
+]
+Route = Annotated[
+    str | None,
+    typer.Option(
+        "--route",
+        help="Numbers of visited blocks to try, and with shared weights shares of the router's probability.",
+        show_default="1,2,4,0.5,0.7",
+    ),
+]
+Prune = Annotated[
+    str | None,
+    typer.Option("--prune", help="Prunings to try with shared weights.", show_default="0.01,0.05,0.1,0.2"),
+]
+Bits = Annotated[
+    str | None,
+    typer.Option("--bits", help="Bits of a weight to try with shared weights: 8, 16, 32.", show_default="16"),
+]
+NeighborCounts = Annotated[
+    str | None,
+    typer.Option("--neighbors", help="Numbers of neighbors to try with shared weights; 0: none.", show_default="10"),
+]
+Lams = Annotated[
+    str | None,
+    typer.Option("--lams", help="Lambdas to try, separated by commas.", show_default="from the data"),
+]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Draw precision and speed-up over lambda to this PNG.")]
+Cache = Annotated[
+    Path | None, typer.Option("--cache", help="Folder for finished work: an interrupted run goes on from it.")
+]
 
 
 def tune(
-    data: Annotated[Path, typer.Argument(metavar="TRAIN", help="XC text, or JSONL/TSV/CSV with text and label names.")],
-    tolerance: Annotated[float, typer.Option("--tolerance", help="Points of P@k that may be lost.")] = 2.0,
-    folds: Annotated[int, typer.Option("--folds", help="Folds of the cross-validation.")] = 5,
-    budget: Annotated[float | None, typer.Option("--budget", help="Instead: at most so many products per row.")] = None,
-    latency_us: Annotated[
-        float | None, typer.Option("--latency-us", help="Instead: at most so many microseconds for a single row, here.")
-    ] = None,
-    size_mb: Annotated[
-        float | None, typer.Option("--size-mb", help="Instead: at most so many megabytes of shared weights.")
-    ] = None,
-    recall: Annotated[
-        float | None,
-        typer.Option("--recall", help="Instead: at least this candidate recall (0..1), at the fewest products."),
-    ] = None,
-    base: Annotated[
-        str | None,
-        typer.Option("--base", help="dismec, pd-sparse, ppd-sparse, leml or naive-bayes.", show_default="dismec"),
-    ] = None,
-    blocks: Annotated[str, typer.Option("--blocks", help="auto, paper, cost or a number.")] = "auto",
-    weights: Annotated[
-        str,
-        typer.Option(
-            "--weights",
-            help="shared: a table of routes and prunings, trained once; per-block or global: lambda and blocks; auto: "
-            "per-block for a tolerance, and for a limit shared where the base allows it.",
-        ),
-    ] = "auto",
-    route: Annotated[
-        str | None,
-        typer.Option(
-            "--route",
-            help="Numbers of visited blocks to try, and with shared weights shares of the router's probability.",
-            show_default="1,2,4,0.5,0.7",
-        ),
-    ] = None,
-    prune: Annotated[
-        str | None,
-        typer.Option("--prune", help="Prunings to try with shared weights.", show_default="0.01,0.05,0.1,0.2"),
-    ] = None,
-    bits: Annotated[
-        str | None,
-        typer.Option("--bits", help="Bits of a weight to try with shared weights: 8, 16, 32.", show_default="16"),
-    ] = None,
-    neighbors: Annotated[
-        str | None,
-        typer.Option(
-            "--neighbors", help="Numbers of neighbors to try with shared weights; 0: none.", show_default="10"
-        ),
-    ] = None,
-    lams: Annotated[
-        str | None,
-        typer.Option("--lams", help="Lambdas to try, separated by commas.", show_default="from the data"),
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", help="Draw precision and speed-up over lambda to this PNG.")
-    ] = None,
-    cache: Annotated[
-        Path | None, typer.Option("--cache", help="Folder for finished work: an interrupted run goes on from it.")
-    ] = None,
+    data: Data,
+    tolerance: Tolerance = 2.0,
+    folds: Folds = 5,
+    budget: Budget = None,
+    latency_us: LatencyUs = None,
+    size_mb: SizeMb = None,
+    recall: Recall = None,
+    base: Base = None,
+    blocks: Blocks = "auto",
+    weights: WeightsKind = "auto",
+    route: Route = None,
+    prune: Prune = None,
+    bits: Bits = None,
+    neighbors: NeighborCounts = None,
+    lams: Lams = None,
+    plot: Plot = None,
+    cache: Cache = None,
     threads: Threads = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Choose lambda within a tolerance, as the paper does, or what keeps to a limit of products, time, size or recall."""
+    limits = {"--budget": budget, "--latency-us": latency_us, "--size-mb": size_mb, "--recall": recall}
+    of_shared = {"--prune": prune, "--bits": bits, "--neighbors": neighbors}
+    of_lambda = {"--lams": lams, "--plot": plot, "--cache": cache}
+    _run(
+        Request(
+            data=data,
+            base=base,
+            blocks=blocks,
+            weights=weights,
+            route=route,
+            tolerance=tolerance,
+            folds=folds,
+            limits=limits,
+            of_shared=of_shared,
+            of_lambda=of_lambda,
+            threads=threads,
+            seed=seed,
+            json=json,
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command line. Options that belong together are grouped, by the names that the user types."""
+
+    data: Path
+    base: str | None
+    blocks: str
+    weights: str
+    route: str | None
+    tolerance: float
+    folds: int
+    limits: dict[str, float | None]
+    of_shared: dict[str, str | None]  # --prune, --bits, --neighbors
+    of_lambda: dict[str, Any]  # --lams, --plot, --cache
+    threads: int | None
+    seed: int
+    json: bool
+
+    @property
+    def command(self) -> list[str]:
+        """The options that a training of the chosen setting repeats."""
+        base = [] if self.base is None else ["--base", self.base]
+        return [str(self.data), *base, *(["--seed", str(self.seed)] if self.seed else [])]
+
+    def numbers(self, option: str, kind: Callable[[str], Any] = float) -> list[Any] | None:
+        """The numbers of a list option, or None where it was not given."""
+        text = (self.of_shared | self.of_lambda | {"--route": self.route})[option]
+        return None if text is None else _numbers(option, text, kind)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The data, the learner and the options that a request stands for."""
+
+    dataset: Dataset
+    learner: Any
+    limits: Limits
+    n_blocks: int | str
+    options: TrialOptions
+
+
+def _run(request: Request) -> None:
     from blockxmc._core.progress import reporter_for
     from blockxmc.cli.systems import blocks_or_share, make_base
     from blockxmc.data import read_dataset
-    from blockxmc.tuning import tune_budget, tune_knobs, tune_lambda
+    from blockxmc.tuning import Limits, TrialOptions
     from blockxmc.tuning.limits import checked_limits
 
-    typed = {"--budget": budget, "--latency-us": latency_us, "--size-mb": size_mb, "--recall": recall}
-    limits: dict[str, Any] = {_NAMES[option]: limit for option, limit in checked_limits(typed).items()}
-    learner = None if base is None else make_base(base)
-    shared = _is_shared(weights, learner, limits)
-    of_shared = {"--prune": prune, "--bits": bits, "--neighbors": neighbors}
-    _refuse_strangers(shared, limits, of_shared, {"--lams": lams, "--plot": plot, "--cache": cache})
-    grid = None if lams is None else _numbers("--lams", lams)
-    routes = {} if route is None else {"routes": _numbers("--route", route, blocks_or_share if shared else int)}
-    common: dict[str, Any] = {
-        "n_blocks": _blocks(blocks),
-        "random_state": seed,
-        "n_jobs": threads,
-        "verbose": verbosity(),
-    }
+    typed = checked_limits(request.limits)
+    learner = None if request.base is None else make_base(request.base)
+    shared = _is_shared(request.weights, learner, list(typed))
+    _refuse_strangers(request, shared, bool(typed))
+    # Typing errors in lists of numbers are told before the data are read.
+    lams = request.numbers("--lams")
+    routes = request.numbers("--route", blocks_or_share if shared else int)
+    grid = _knob_grid(request, routes) if shared else None
+    options = TrialOptions(
+        random_state=request.seed,
+        n_jobs=request.threads,
+        verbose=verbosity(),
+        cache=request.of_lambda["--cache"],
+    )
+    limits = Limits(**{_LIMITS[option]: limit for option, limit in typed.items()})
+    n_blocks = _blocks(request.blocks)
     with reporter_for(verbosity()).phase("read"):
-        dataset = read_dataset(data)
-    command = [str(data), *([] if base is None else ["--base", base]), *(["--seed", str(seed)] if seed else [])]
-    if shared:
-        levels = None if prune is None else _numbers("--prune", prune)
-        options = limits | routes | {"tolerance": tolerance, "prunes": levels}
-        options |= {} if bits is None else {"weight_bits": _numbers("--bits", bits, int)}
-        options |= {} if neighbors is None else {"n_neighbors": _numbers("--neighbors", neighbors, int)}
-        with _naming(typed):
-            table = tune_knobs(dataset.X, dataset.Y, learner, **options, **common)
-        _show_knobs(table, command, json)
-    elif limits:
-        kinds = ("per-block", "global") if weights == "auto" else (weights,)
-        options = limits | routes | {"weights": kinds, "cache": cache}
-        with _naming(typed):
-            found = tune_budget(dataset.X, dataset.Y, learner, **options, **common)
-        _show_budget(found, command, json)
+        dataset = read_dataset(request.data)
+    run = Run(dataset, learner, limits, n_blocks, options)
+    if grid is not None:
+        _tune_knobs(request, run, grid)
+    elif typed:
+        _tune_budget(request, run, routes)
     else:
-        result = tune_lambda(
-            dataset.X, dataset.Y, learner, lams=grid, tolerance=tolerance, folds=folds, cache=cache, **common
+        _tune_lambda(request, run, lams)
+
+
+def _knob_grid(request: Request, routes: list[float] | None) -> KnobGrid:
+    from blockxmc.tuning import KnobGrid
+
+    given: dict[str, Any] = {
+        "routes": routes,
+        "prunes": request.numbers("--prune"),
+        "weight_bits": request.numbers("--bits", int),
+        "n_neighbors": request.numbers("--neighbors", int),
+    }
+    return KnobGrid(**{name: values for name, values in given.items() if values is not None})
+
+
+def _tune_knobs(request: Request, run: Run, grid: KnobGrid) -> None:
+    from blockxmc.tuning import tune_knobs
+
+    what: dict[str, Any] = {"limits": run.limits, "tolerance": request.tolerance, "grid": grid}
+    with _naming(request.limits):
+        result = tune_knobs(
+            run.dataset.X, run.dataset.Y, run.learner, n_blocks=run.n_blocks, options=run.options, **what
         )
-        if plot is not None:
-            from blockxmc.plots import draw_lambda
-
-            draw_lambda(result, plot, title=f"{data.name}, {base or 'dismec'}, {result.n_blocks} blocks")
-        _show_lambda(result, command, json)
+    _show_knobs(result, request.command, request.json)
 
 
-# Options of limits, and the names that Python has for them.
-_NAMES = {"--budget": "products", "--latency-us": "latency_us", "--size-mb": "size_mb", "--recall": "recall"}
+def _tune_budget(request: Request, run: Run, routes: list[int] | None) -> None:
+    from blockxmc.tuning import tune_budget
+
+    what: dict[str, Any] = {} if routes is None else {"routes": routes}
+    if request.weights != "auto":
+        what["weights"] = (request.weights,)
+    with _naming(request.limits):
+        result = tune_budget(
+            run.dataset.X,
+            run.dataset.Y,
+            run.learner,
+            limits=run.limits,
+            n_blocks=run.n_blocks,
+            options=run.options,
+            **what,
+        )
+    _show_budget(result, request.command, request.json)
+
+
+def _tune_lambda(request: Request, run: Run, lams: list[float] | None) -> None:
+    from blockxmc.tuning import tune_lambda
+
+    result = tune_lambda(
+        run.dataset.X,
+        run.dataset.Y,
+        run.learner,
+        n_blocks=run.n_blocks,
+        lams=lams,
+        tolerance=request.tolerance,
+        folds=request.folds,
+        options=run.options,
+    )
+    if (plot := request.of_lambda["--plot"]) is not None:
+        from blockxmc.plots import draw_lambda
+
+        draw_lambda(result, plot, title=f"{request.data.name}, {request.base or 'dismec'}, {result.n_blocks} blocks")
+    _show_lambda(result, request.command, request.json)
 
 
 @contextmanager
 def _naming(typed: dict[str, float | None]) -> Iterator[None]:
-    """Say which options cannot be met."""
+    """Name the options that no setting keeps to."""
     from blockxmc.tuning.limits import NoSettingError
 
     try:
@@ -146,33 +274,32 @@ def _naming(typed: dict[str, float | None]) -> Iterator[None]:
         raise BlockXMCError(f"{asked}: {error}") from None
 
 
-def _is_shared(weights: str, learner: Any, limits: dict[str, float]) -> bool:
-    """Whether a table of routes and prunings is asked for."""
-    if weights not in ("auto", "shared", "per-block", "global"):
+def _is_shared(weights: str, learner: Any, limits: list[str]) -> bool:
+    """Whether the knobs of shared weights are tuned."""
+    if weights not in _WEIGHTS:
         raise BlockXMCError(f"--weights must be auto, shared, per-block or global, got {weights!r}")
     possible = learner is None or learner.one_vs_all
     if weights == "shared" and not possible:
         raise BlockXMCError("--weights shared needs a one-vs-all base: dismec, ppd-sparse or naive-bayes")
     shared = weights == "shared" or (weights == "auto" and bool(limits) and possible)
-    if "size_mb" in limits and not shared:
+    if "--size-mb" in limits and not shared:
         raise BlockXMCError("--size-mb is a limit of shared weights: leave out --weights, or take another --base")
     if not shared and len(limits) > 1:
-        typed = [option for option, name in _NAMES.items() if name in limits]
-        raise BlockXMCError(f"{' and '.join(typed)}: give exactly one of them, or --weights shared")
+        raise BlockXMCError(f"{' and '.join(limits)}: give exactly one of them, or --weights shared")
     if weights == "global" and not limits:
         raise BlockXMCError("--weights global is tuned within a limit: give --budget, --latency-us or --recall")
     return shared
 
 
-def _refuse_strangers(
-    shared: bool, limits: dict[str, float], of_shared: dict[str, Any], of_lambda: dict[str, Any]
-) -> None:
-    """Options that have no meaning for what was asked."""
-    strangers = {} if shared else dict.fromkeys(of_shared, "shared weights")
-    # Work within a limit is kept, but has no grid of lambdas and nothing to draw.
-    others = of_lambda if shared else [option for option in of_lambda if limits and option != "--cache"]
-    strangers |= dict.fromkeys(others, "tuning lambda by --tolerance")
-    for option, value in (of_shared | of_lambda).items():
+def _refuse_strangers(request: Request, shared: bool, limited: bool) -> None:
+    """Refuse options that have no meaning for what was asked."""
+    strangers = {} if shared else dict.fromkeys(request.of_shared, "shared weights")
+    # A search within a limit has a cache; it has no grid of lambdas and nothing to draw.
+    kept = ["--cache"] if limited and not shared else []
+    if shared or limited:
+        others = [option for option in request.of_lambda if option not in kept]
+        strangers |= dict.fromkeys(others, "tuning lambda by --tolerance")
+    for option, value in (request.of_shared | request.of_lambda).items():
         if value is not None and option in strangers:
             raise BlockXMCError(f"{option} belongs to {strangers[option]}: leave it out")
 
@@ -201,7 +328,7 @@ def _choices(result: TuningResult) -> dict[str, Point]:
 
 
 def _train_command(command: list[str], point: Point) -> str:
-    """What to type next. Rows are assigned at the lambda of the command; ``fit_tuned`` keeps the tuned assignment."""
+    """The command to train a setting. It assigns rows at its own lambda; ``fit_tuned`` keeps the tuned assignment."""
     options = ["--blocks", str(point.n_blocks), "--lam", f"{point.lam:.6g}"]
     return _typed(command, [*options, "--weights", point.weights, "--route", str(point.route)])
 
@@ -212,12 +339,13 @@ def _typed(command: list[str], options: list[str]) -> str:
 
 def _show_knobs(result: KnobsResult, command: list[str], as_json: bool) -> None:
     from blockxmc.serving.neighbors import DEFAULT_NEIGHBORS
+    from blockxmc.tuning.knobs import USUAL_BITS
 
     chosen = result.chosen
     options = ["--weights", "shared", "--route", str(chosen.route)]
     if chosen.prune is not None:
         options += ["--param", f"base__prune={chosen.prune:g}"]
-    if chosen.weight_bits != 16:
+    if chosen.weight_bits != USUAL_BITS:
         options += ["--param", f"weight_bits={chosen.weight_bits}"]
     if chosen.n_neighbors != DEFAULT_NEIGHBORS:
         options += ["--param", f"n_neighbors={chosen.n_neighbors}"]

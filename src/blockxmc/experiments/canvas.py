@@ -43,12 +43,12 @@ class Figure:
     png: bytes
     svg: bytes
     points: Table
-    vector: bool = True  # whether the SVG is the better one to show
+    vector: bool = True  # whether pages show the SVG rather than the PNG
 
 
 @contextmanager
 def canvas(*shape: int, **options: Any) -> Iterator[tuple[Any, Any, dict[str, bytes]]]:
-    """A figure, its axes and the place where its bytes appear once the block is left."""
+    """A figure, its axes and a dict that has the bytes of its PNG and SVG after the with block."""
     plt = _pyplot()
     drawn: dict[str, bytes] = {}
     with plt.rc_context(STYLE):
@@ -64,7 +64,7 @@ def canvas(*shape: int, **options: Any) -> Iterator[tuple[Any, Any, dict[str, by
 
 
 def draw_failure(axes: Any, text: str | None) -> None:
-    """Say in the place of a panel why there is none."""
+    """Say in a panel why there is nothing to draw."""
     place: dict[str, Any] = {"ha": "center", "va": "center", "transform": axes.transAxes}
     axes.text(0.5, 0.5, f"failed: {text}", wrap=True, color=GREY, fontsize=8, **place)
     axes.set(xticks=[], yticks=[])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from scipy import sparse
 
 from blockxmc.experiments import partitions, systems
 from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
+from blockxmc.experiments.stopwatch import Spent
 from blockxmc.experiments.store import Store
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ TITLES = {
     "fastxml": "FastXML",
     "published": "{base} as published",
 }
-# What stands for the base where a system is run as its authors ran it.
+# Titles of the systems that are run as their authors ran them.
 _PUBLISHED = {"pd-sparse": "PD-Sparse", "fastxml": "FastXML", "lpsr": "LPSR-NB"}
 
 
@@ -63,7 +63,7 @@ class Cell:
 
 
 class CellFailedError(Exception):
-    """A cell that another one needs has failed."""
+    """A cell failed that another cell needs."""
 
 
 class Bench:
@@ -104,11 +104,10 @@ class Bench:
     def datasets(self, cell: Cell) -> Pair:
         """Training rows and the test rows to be scored, of unit length where the settings say so.
 
-        Naive Bayes models counts, of which scaling would rob it: its rows are as the files have them. So are those of
-        systems run as published.
+        Naive Bayes models counts: its rows stay as the files have them. So do the rows of systems run as published.
         """
         if self._loaded is None or self._loaded[0] != cell.data:
-            self._loaded = None  # let go of the old one first
+            self._loaded = None  # free the old data first
             given = self._read(cell.data)
             scaled = (_scaled(given[0]), _scaled(given[1])) if self.settings.normalise else given
             self._loaded = (cell.data, given, scaled)
@@ -127,7 +126,7 @@ class Bench:
         return train, test
 
     def _setting(self, cell: Cell) -> dict[str, Any]:
-        """All that the numbers of a cell depend on; options without influence are left out so that cells are shared."""
+        """All that the numbers of a cell depend on. Options without influence are left out, so that runs share cells."""
         chosen = self.settings
         common: dict[str, Any] = {"blockxmc": _version(), "seed": chosen.seed}
         if cell.system == "data":
@@ -153,19 +152,19 @@ class Bench:
         return common
 
     def _computed(self, cell: Cell) -> dict[str, Any]:
-        start = time.perf_counter(), time.process_time()
+        start = Spent.now()
         content: dict[str, Any]
         try:
             content = {"row": MAKERS[cell.system](self, cell)}
-        except Exception as error:  # whatever a system does must not end the run: it is recorded and shown
+        except Exception as error:  # a failing system must not end the run: its error is stored and shown
             line = str(error) if isinstance(error, CellFailedError) else f"{type(error).__name__}: {error}"
             content = {"error": " ".join(line.split()), "traceback": traceback.format_exc()}
-        spent = {"seconds": time.perf_counter() - start[0], "cpu_seconds": time.process_time() - start[1]}
-        return content | spent | {"made": provenance()}
+        spent = Spent.now().since(start)
+        return content | {"seconds": spent.wall, "cpu_seconds": spent.cpu, "made": provenance()}
 
 
 def _version() -> str:
-    """Numbers of another version of the library are other cells."""
+    """Another version of the library makes other cells."""
     from blockxmc import __version__
 
     return str(__version__)
@@ -264,7 +263,7 @@ def _cbmlc_default(bench: Bench, cell: Cell) -> dict[str, Any]:
 def _cbmlc(bench: Bench, cell: Cell) -> dict[str, Any]:
     from blockxmc.baselines import CBMLC
 
-    # The number of clusters is the user's choice there: as many as BP has, so that the two differ in kind only.
+    # CBMLC leaves the number of clusters to the user: it gets as many as BP has blocks.
     blocks = int(bench.row(Cell(cell.data, "tune", cell.base))["n_blocks"])
     return _trained(bench, cell, CBMLC(systems.make_base(cell.base, bench.settings), n_blocks=blocks)) | {
         "blocks": blocks
@@ -327,7 +326,7 @@ MAKERS: dict[str, Callable[[Bench, Cell], dict[str, Any]]] = {
 
 # ---- which cells an experiment reads ----
 def compared(data: str, bases: Sequence[str]) -> list[Cell]:
-    """The systems of the paper's precision table, and those that belong beside them."""
+    """The systems of the paper's precision table, FastXML and label filters."""
     cells = []
     for base in bases:
         cells += [Cell(data, system, base) for system in ("full", "bp-accuracy", "bp-speed", "cbmlc")]
@@ -335,7 +334,7 @@ def compared(data: str, bases: Sequence[str]) -> list[Cell]:
 
 
 def every_system(data: str, bases: Sequence[str]) -> list[Cell]:
-    """All systems of the library as they come: each base alone, under the paper's BP and under CBMLC, and the others."""
+    """All systems of the library with their defaults: each base alone, under the paper's BP and under CBMLC; the rest."""
     cells = []
     for base in [*bases, *(base for base in BASE_TITLES if base not in bases)]:
         cells += [Cell(data, system, base) for system in ("full", "bp-quick", "cbmlc-default")]
@@ -344,7 +343,7 @@ def every_system(data: str, bases: Sequence[str]) -> list[Cell]:
 
 
 def published_systems(data: str, bases: Sequence[str]) -> list[Cell]:
-    """The systems that others have published figures of, as they come and, where that differs, as they were published."""
+    """Systems with published figures: with our defaults, and with their authors' settings where these differ."""
     given = [Cell(data, "full", base) for base in ("leml", "pd-sparse", "naive-bayes", "dismec")]
     others = [Cell(data, "lpsr-over", "dismec"), Cell(data, "fastxml")]
     return [*given, *others, *(Cell(data, "published", name) for name in _PUBLISHED)]

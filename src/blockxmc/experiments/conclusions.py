@@ -7,7 +7,7 @@ from blockxmc.experiments.distances import Distance, distances
 from blockxmc.experiments.results import Results
 from blockxmc.experiments.settings import BASE_TITLES
 
-# Below this a reader of the clock would not call it faster.
+# A measured speed-up below this counts as no faster. Not measured.
 _FASTER = 1.1
 
 
@@ -35,7 +35,7 @@ def facts(results: Results) -> list[str]:
 
 
 def conclude(results: Results, data: str) -> str:
-    """Two sentences: how far BP is from its bases, and what follows from that; as far as it was computed."""
+    """Two sentences on what was computed: how far BP is from its bases, and what follows from that."""
     told = []
     for system, name in (("bp-accuracy", "accuracy-driven"), ("bp-speed", "speed-driven")):
         if found := distances(results, data, system):
@@ -81,7 +81,7 @@ def _advice(results: Results, data: str, speed: list[Distance]) -> str:
 
 
 def _warned(results: Results, data: str, d: Distance) -> str:
-    """Whether cross-validation had found no lambda within the tolerance, or a choice did not hold on the test rows."""
+    """Whether cross-validation warned of the loss: it did where no lambda was within the tolerance."""
     tuning = results.row(Cell(data, "tune", d.cell.base))
     if tuning is None:
         return ""

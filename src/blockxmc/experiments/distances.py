@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from blockxmc.experiments.cells import Cell
-from blockxmc.experiments.results import KS, Results
-from blockxmc.experiments.settings import BASE_TITLES
+from blockxmc.experiments.results import Results
+from blockxmc.experiments.settings import BASE_TITLES, KS
 
 
 @dataclass(frozen=True)

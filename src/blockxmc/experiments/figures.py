@@ -10,9 +10,14 @@ import numpy as np
 from blockxmc.experiments.canvas import COLOURS, GREY, MARKERS, THREE, Figure, canvas, draw_failure
 from blockxmc.experiments.cells import Cell
 from blockxmc.experiments.published import published
-from blockxmc.experiments.results import KS, Entry, Results
-from blockxmc.experiments.settings import BASE_TITLES
+from blockxmc.experiments.results import Entry, Results
+from blockxmc.experiments.settings import BASE_TITLES, KS
 from blockxmc.experiments.tables import TEXT, Column, Table
+
+# Stands for 0 candidates where labels are divided by them, and for lambda 0 on a logarithmic axis.
+NO_CANDIDATES, NO_LAMBDA = 1e-12, 1e-300
+# A logarithmic axis that spans less than this factor has ticks at 1, 2 and 5, a longer one at powers of ten.
+SHORT_AXIS = 1000
 
 
 # ---- figure 3 ----
@@ -32,7 +37,7 @@ def lambda_curve(row: dict[str, Any]) -> Curve:
     candidates = np.mean([fold["candidates"] for fold in folds], axis=0)
     precision = np.mean([fold["precision"] for fold in folds], axis=0)
     base = np.mean([fold["base"] for fold in folds], axis=0)
-    return Curve(np.array(row["lams"]), base, precision, row["n_labels"] / np.maximum(candidates, 1e-12))
+    return Curve(np.array(row["lams"]), base, precision, row["n_labels"] / np.maximum(candidates, NO_CANDIDATES))
 
 
 def figure_lambda(results: Results) -> list[Figure]:
@@ -88,7 +93,7 @@ def _draw_curve(axes: Any, curve: Curve, row: dict[str, Any], last: bool) -> lis
         )
     if row["interval"] is not None:
         low, high = row["interval"]
-        pad = (curve.lams[-1] / max(curve.lams[0], 1e-300)) ** 0.015  # a single lambda must show, too
+        pad = (curve.lams[-1] / max(curve.lams[0], NO_LAMBDA)) ** 0.015  # so that a single lambda shows
         axes.axvspan(low / pad, high * pad, color="#e9c46a", alpha=0.22, linewidth=0)
     axes.axvline(row["accuracy_driven"]["lam"], color="black", linewidth=0.9, linestyle=":")
     axes.axvline(row["speed_driven"]["lam"], color="black", linewidth=0.9)
@@ -108,11 +113,11 @@ def _draw_curve(axes: Any, curve: Curve, row: dict[str, Any], last: bool) -> lis
 
 
 def _plain_ticks(axis: Any, form: str) -> None:
-    """1, 2, 5 and their tenfolds on a logarithmic axis, in plain digits, where they are not too many."""
+    """Plain digits on a logarithmic axis: powers of ten, and 2 and 5 times these on a short axis."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     low, high = sorted(axis.get_view_interval())
-    few = high / max(low, 1e-300) < 1000
+    few = high / max(low, NO_LAMBDA) < SHORT_AXIS
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: form.format(value)))
@@ -127,7 +132,7 @@ def _curve_points(data: str, base: str, cell: Cell, curve: Curve) -> list[list[E
 
 # ---- the number of blocks ----
 def figure_q(results: Results) -> list[Figure]:
-    """Captured share and blocks alive against the number of blocks asked for."""
+    """Captured share and blocks alive over the number of blocks asked for."""
     names = results.data
     rows = []
     size = (3.9 * len(names) + 0.3, 5.2)

@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing else, neither network nor the folder it lies in."""
+"""The report: one HTML file that works alone, without network and without other files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from blockxmc.experiments.tables import Column, Table, number, signed, written
 
 Section = tuple[str, list[Table], list[Figure]]
 
-# Long lists that only computing needs; the cell files hold them.
+# Long lists, left out of the page; the cell files hold them.
 _LEFT_OUT = ("hits", "shown_labels", "shown_blocks", "label_clusters", "strips")
 
 

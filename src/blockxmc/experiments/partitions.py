@@ -8,26 +8,27 @@ import numpy as np
 
 from blockxmc.errors import BlockXMCError
 from blockxmc.partition import Partitioner
+from blockxmc.partition.choice import PAPER_ROWS
+from blockxmc.training.trials.grid import lam_capturing
 
 if TYPE_CHECKING:
     from blockxmc.data import Dataset
 
-# As in the paper's pictures.
+# Blocks of the picture, as in the paper.
 PICTURE_BLOCKS = 3
-PICTURE_ROWS = 400
-PICTURE_FLOORS = (0.8, 0.9, 0.98)  # shares of the positives to capture: the less, the more lambda binds and shows
-EXAMPLE_ROWS = 8
-STRIP_POINTS = 400
+# Shares of the positives to capture in the picture; the first that leaves all blocks alive is taken. A smaller share means
+# a larger lambda, which shows better.
+PICTURE_FLOORS = (0.8, 0.9, 0.98)
+# Rows shown of each block, rows of the example, and points of a curve of label counts.
+PICTURE_ROWS, EXAMPLE_ROWS, STRIP_POINTS = 400, 8, 400
+# A strip shows this many times its label cluster, and a few labels more.
+STRIP_LENGTH, STRIP_MORE = 2, 8
 
+# Numbers of blocks of the figure over q, as far as blocks have this many rows.
 Q_GRID = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
+MIN_ROWS_PER_BLOCK = PAPER_ROWS
+# Its lambdas capture these shares of the positives with a single block.
 Q_FLOORS = (0.98, 0.8, 0.5)
-MIN_ROWS_PER_BLOCK = 16
-
-
-def lam_at(partition: Partitioner, floor: float) -> float:
-    """The largest lambda at which this assignment still captures ``floor`` of what it could."""
-    path = partition.path()
-    return float(path.lam[np.flatnonzero(path.captured >= floor * path.captured[0])[-1]])
 
 
 def picture(train: Dataset, seed: int, threads: int) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def picture(train: Dataset, seed: int, threads: int) -> dict[str, Any]:
     common: dict[str, Any] = {"n_blocks": PICTURE_BLOCKS, "random_state": seed, "n_jobs": threads}
     start = Partitioner(lam=0.0, max_iter=0, **common).fit(train.X, train.Y)
     for floor in PICTURE_FLOORS:
-        part = Partitioner(lam=lam_at(start, floor), **common).fit(train.X, train.Y)
+        part = Partitioner(lam=lam_capturing(start.path(), floor), **common).fit(train.X, train.Y)
         if part.n_blocks_ == PICTURE_BLOCKS:
             break
     shown = [np.flatnonzero(part.assignment_ == block)[:PICTURE_ROWS] for block in range(part.n_blocks_)]
@@ -60,11 +61,11 @@ def _labels_of(train: Dataset, rows: Any) -> list[list[int]]:
 
 
 def _strip(part: Partitioner, block: int) -> dict[str, Any]:
-    """Column sums of a block, highest first, thinned out where there are very many, and where lambda cuts them."""
+    """Label counts of a block, highest first, at STRIP_POINTS ranks at most, and where lambda cuts them."""
     ranking = part.ranking_
     counts = ranking.counts[ranking.indptr[block] : ranking.indptr[block + 1]]
     cut = len(part.label_clusters_[block])
-    ranks = np.unique(np.linspace(0, min(counts.size, 2 * cut + 8) - 1, STRIP_POINTS).astype(int))
+    ranks = np.unique(np.linspace(0, min(counts.size, STRIP_LENGTH * cut + STRIP_MORE) - 1, STRIP_POINTS).astype(int))
     return {"ranks": (ranks + 1).tolist(), "counts": counts[ranks].tolist(), "cut": cut, "all": int(counts.size)}
 
 
@@ -93,7 +94,7 @@ def over_q(train: Dataset, seed: int, threads: int) -> dict[str, Any]:
     grid = [q for q in Q_GRID if q == 1 or q <= train.n_rows // MIN_ROWS_PER_BLOCK]
     curves = []
     for floor in Q_FLOORS:
-        lam = lam_at(whole, floor)
+        lam = lam_capturing(whole.path(), floor)
         points = [_point(train, q, lam, seed, threads) for q in grid]
         curves.append({"floor": floor, "lam": lam, "points": points, "chosen": _paper_choice(points)})
     return {"curves": curves}
@@ -102,7 +103,7 @@ def over_q(train: Dataset, seed: int, threads: int) -> dict[str, Any]:
 def _point(train: Dataset, q: int, lam: float, seed: int, threads: int) -> dict[str, Any]:
     try:
         part = Partitioner(n_blocks=q, lam=lam, random_state=seed, n_jobs=threads).fit(train.X, train.Y)
-    except BlockXMCError:  # a lambda too large for so many blocks leaves none alive
+    except BlockXMCError:  # the lambda is too large for so many blocks: none is alive
         return {"q": q, "alive": 0, "captured": 0.0, "labels_per_row": 0.0}
     cost = float(part.path([part.lam_]).cost[0])
     return {"q": q, "alive": part.n_blocks_, "captured": part.captured_, "labels_per_row": cost}

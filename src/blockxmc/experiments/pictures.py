@@ -32,7 +32,7 @@ def figure_blocks(results: Results) -> list[Figure]:
 
 
 def _missing(data: str, cell: Cell, error: str | None) -> Figure:
-    """Say in place of the pictures why there are none."""
+    """A panel that says why there are no pictures."""
     with canvas(1, 1, figsize=(6, 1.5)) as (_, axes, drawn):
         draw_failure(axes, error)
     points = Table(f"figure-blocks-{data}", f"Blocks of {data}", [Column("failed", TEXT)], [[Entry(error, cell.id)]])
@@ -62,8 +62,8 @@ def _matrix(data: str, cell: Cell, row: dict[str, Any]) -> Figure:
     points = Table(f"figure-blocks-{data}", f"Blocks of {data}", columns, sizes)
     caption = (
         f"The first {max(np.bincount(row['shown_blocks']))} training rows of each of {row['blocks']} blocks (lambda "
-        f"{row['lam']:.4g}), columns by the blocks that hold a label; shaded: what a block looks at. In every block: "
-        f"{everywhere:,} of the labels."
+        f"{row['lam']:.4g}), columns by the blocks that hold a label; shaded: the label cluster of a block. In every "
+        f"block: {everywhere:,} of the labels."
     )
     return Figure(
         points.name, f"Permuted label matrix of {data}", caption, drawn["png"], drawn["svg"], points, vector=False

@@ -1,4 +1,4 @@
-"""Figures that others published, to stand beside ours where the name of a data folder matches."""
+"""Published figures, shown beside ours where the name of a data folder matches."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import json
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+# A and B of the propensity model for data sets without their own: the customary values.
+USUAL_A, USUAL_B = 0.55, 1.5
 
 
 @cache
@@ -20,7 +23,7 @@ def _of(data: str) -> dict[str, Any]:
 
 
 def published(data: str, system: str, key: str) -> float | None:
-    """The published figure of a system (``"full/leml"``) or of the data themselves (``"data"``), if there is one.
+    """The published figure of a system (``"full/leml"``) or of the data (``"data"``), or None.
 
     >>> published("Wiki10-31K", "bp-accuracy/pd-sparse", "speedup_paper"), published("elsewhere", "data", "labels")
     (209, None)
@@ -43,4 +46,4 @@ def propensity(data: str) -> tuple[float, float]:
     ((0.6, 2.6), (0.55, 1.5))
     """
     known = _of(data)
-    return float(known.get("a", 0.55)), float(known.get("b", 1.5))
+    return float(known.get("a", USUAL_A)), float(known.get("b", USUAL_B))

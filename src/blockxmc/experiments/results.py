@@ -12,14 +12,13 @@ from blockxmc.experiments.cells import Cell
 from blockxmc.experiments.published import published
 from blockxmc.experiments.settings import Settings
 
-KS = (1, 3, 5)
-# Under which name published figures list a system.
+# Names of systems among the published figures.
 AS_PUBLISHED = {"pd-sparse": "full/pd-sparse", "fastxml": "fastxml", "lpsr": "lpsr/naive-bayes"}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One place of a table: a value, the raw row it comes from, and what others published for it."""
+    """One place of a table: a value, the cell it comes from, and the published value."""
 
     value: Any
     cell: str = ""
@@ -30,7 +29,7 @@ class Entry:
 
     @property
     def difference(self) -> float | None:
-        """Ours less theirs."""
+        """Our value less the published value."""
         return (
             None if self.published is None or not isinstance(self.value, (int, float)) else self.value - self.published
         )
@@ -58,7 +57,7 @@ class Results:
         return error
 
     def entry(self, cell: Cell, key: str) -> Entry:
-        """A number of a cell with its published counterpart; a dagger where it rests on a part of the test rows."""
+        """A number of a cell with its published counterpart; a dagger where only a part of the test rows was scored."""
         row = self.row(cell) or {}
         system = AS_PUBLISHED.get(cell.base) if cell.system == "published" else None
         system = system or cell.id.removeprefix(f"{cell.data}/")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from blockxmc._core.files import write_atomically
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.experiments import figures, pictures, tables
@@ -14,7 +15,7 @@ from blockxmc.experiments.cells import MAKERS, Bench, Cell, CellFailedError, com
 from blockxmc.experiments.page import as_html
 from blockxmc.experiments.results import Results
 from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
-from blockxmc.experiments.store import Store, write_atomically
+from blockxmc.experiments.store import Store
 from blockxmc.experiments.tables import Table
 from blockxmc.experiments.writing import as_report, write_experiment
 
@@ -51,12 +52,12 @@ EXPERIMENTS: dict[str, Experiment] = {
     "table-systems": Experiment(every_system, tables.table_systems),
     "table-published": Experiment(published_systems, tables.table_published),
 }
-# About the library, not of the paper: no part of "all".
+# About the library, not in the paper: "all" leaves these out.
 APART = ("table-systems", "table-published")
 
 
 def plan(names: Sequence[str], data: Sequence[str], bases: Bases) -> list[Cell]:
-    """Every cell once, data set by data set, in the order of ``MAKERS``: what others need comes first.
+    """Every cell once, data set by data set, in the order of ``MAKERS``: a cell comes after the cells it needs.
 
     >>> [cell.id for cell in plan(["table-router"], ["bibtex"], ["leml"])]
     ['bibtex/data', 'bibtex/paper-blocks', 'bibtex/tune/leml', 'bibtex/bp-speed/leml']
@@ -109,7 +110,7 @@ def write_all(names: Sequence[str], out: Path, results: Results) -> None:
 
 
 def _read_first(bench: Bench) -> None:
-    """Folders that cannot be read are the user's to mend, before anything long begins."""
+    """Refuse folders that cannot be read before anything long begins."""
     for data in bench.folders:
         try:
             bench.row(Cell(data, "data"))

@@ -12,6 +12,8 @@ from typing import Any
 
 from blockxmc._core.progress import thread_count
 
+# Precision is shown at these ranks, as in the paper.
+KS = (1, 3, 5)
 BASE_TITLES = {
     "dismec": "DiSMEC",
     "pd-sparse": "PD-Sparse",
@@ -33,9 +35,9 @@ class Settings:
     folds: int = 5
     tolerance: float = 2.0  # points of P@k that the speed-driven model may lose
     blocks: int | str = "paper"
-    normalise: bool = True  # rows to unit length, as every published figure has it
+    normalise: bool = True  # rows scaled to unit length, as for every published figure
     max_test_rows: int | None = None
-    rank: int = 500  # of LEML, which cuts it down to what the data allow
+    rank: int = 500  # of LEML, which lowers it to what the data allow
     trees: int = 50  # of FastXML
     threads: int | None = None
     seed: int = 0
@@ -51,7 +53,7 @@ class Settings:
 
 
 def provenance() -> dict[str, Any]:
-    """Versions, machine and date: what the numbers of a run depend on beside its settings."""
+    """Versions, machine and date: what numbers depend on besides the settings."""
     import numpy
     import scipy
     import sklearn

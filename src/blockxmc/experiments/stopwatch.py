@@ -28,10 +28,10 @@ class Spent(NamedTuple):
 
 @contextmanager
 def stopwatch(**methods: tuple[type, str]) -> Iterator[dict[str, list[Spent]]]:
-    """What every call of the named methods took, innermost re-entries counted once.
+    """What every call of the named methods took; a call inside a call of the same method is not counted again.
 
-    A classifier's ``fit`` does not tell how long its parts took; timing the parts where they are defined keeps the
-    measurement out of the library and needs no second training.
+    ``fit`` does not tell how long its parts took. Timing the parts where they are defined keeps the measurement out of the
+    library and needs no second training.
 
     >>> class Cook:
     ...     def boil(self): return "soup"

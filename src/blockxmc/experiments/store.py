@@ -1,33 +1,17 @@
-"""Finished cells on disk: one JSON file each, written at once and whole, so that a stopped run loses nothing."""
+"""Finished cells on disk: one JSON file each, written as soon as it is finished, so that a stopped run loses nothing."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """The whole file or none of it, whatever happens meanwhile."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = content.encode() if isinstance(content, str) else content
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, suffix=".part", delete=False) as file:
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            os.chmod(file.name, 0o644)
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+from blockxmc._core.files import write_atomically
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """JSON without NaN and infinity, which no other reader would take: they become null."""
+    """JSON in which NaN and infinity are null."""
     return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
@@ -46,6 +30,7 @@ def _plain(value: Any) -> Any:
 class Store:
     """Cells of a folder by id and setting: another setting is another cell.
 
+    >>> import tempfile
     >>> store = Store(Path(tempfile.mkdtemp()))
     >>> store.put("bibtex/fastxml", {"seed": 0}, {"row": {"P@1": 63.0}})
     >>> store.get("bibtex/fastxml", {"seed": 0})["row"]
@@ -63,7 +48,7 @@ class Store:
         return self.folder / f"{cell.replace('/', '--')}--{digest}.json"
 
     def get(self, cell: str, setting: dict[str, Any]) -> dict[str, Any] | None:
-        """The stored cell, or None; a file that cannot be read counts as not there."""
+        """The stored cell, or None; a file that cannot be read counts as missing."""
         try:
             stored: dict[str, Any] = json.loads(self.path(cell, setting).read_text(encoding="utf-8"))
         except (OSError, ValueError):

@@ -12,20 +12,20 @@ import numpy as np
 
 from blockxmc import metrics
 from blockxmc.experiments.published import propensity
-from blockxmc.experiments.settings import BASE_TITLES, Settings
+from blockxmc.experiments.settings import BASE_TITLES, KS, Settings
 from blockxmc.experiments.stopwatch import Spent, stopwatch
 
 if TYPE_CHECKING:
     from blockxmc._core.base import XMCEstimator
     from blockxmc.data import Dataset
+    from blockxmc.tuning import TuningResult
 
-KS = (1, 3, 5)
-# What a tuning cell holds beside the fields of its result.
+# What a tuning cell holds besides the fields of its result.
 _BESIDE = ("tune_seconds", "tune_cpu_seconds", "explain")
 
 
 def make_base(name: str, settings: Settings) -> Any:
-    """A base classifier as the settings want it."""
+    """A base classifier, with the rank of the settings."""
     import blockxmc
 
     base = getattr(blockxmc, BASE_TITLES[name].replace("-", "").replace(" ", ""))()
@@ -33,45 +33,31 @@ def make_base(name: str, settings: Settings) -> Any:
 
 
 def tune(train: Dataset, base: Any, settings: Settings, cache: Path) -> dict[str, Any]:
-    """Lambda by cross-validation, as a dict of numbers; what is finished of a stopped one is in ``cache``."""
-    from blockxmc.tuning import tune_lambda
+    """Lambda by cross-validation, as a dict of numbers; an interrupted run goes on from ``cache``."""
+    from blockxmc.tuning import TrialOptions, tune_lambda
 
-    start = Spent.now()
-    result = tune_lambda(
-        train.X,
-        train.Y,
-        base,
-        n_blocks=settings.blocks,
-        tolerance=settings.tolerance,
-        folds=settings.folds,
-        random_state=settings.seed,
-        n_jobs=settings.n_threads,
-        cache=cache,
-    )
-    row: dict[str, Any] = result.to_dict()
-    return row | _spent("tune", Spent.now().since(start)) | {"explain": result.explain()}
+    shared = TrialOptions(random_state=settings.seed, n_jobs=settings.n_threads, cache=cache)
+    what: dict[str, Any] = {"n_blocks": settings.blocks, "tolerance": settings.tolerance, "folds": settings.folds}
+    return _tuning_row(lambda: tune_lambda(train.X, train.Y, base, options=shared, **what))
 
 
 def tune_quickly(train: Dataset, base: Any, n_blocks: int, settings: Settings) -> dict[str, Any]:
     """Lambda by one split of the training rows, as a dict of numbers."""
-    from blockxmc.tuning import quick_lambda
+    from blockxmc.tuning import TrialOptions, quick_lambda
 
+    shared = TrialOptions(random_state=settings.seed, n_jobs=settings.n_threads)
+    what: dict[str, Any] = {"n_blocks": n_blocks, "tolerance": settings.tolerance}
+    return _tuning_row(lambda: quick_lambda(train.X, train.Y, base, options=shared, **what))
+
+
+def _tuning_row(tuned: Callable[[], TuningResult]) -> dict[str, Any]:
     start = Spent.now()
-    result = quick_lambda(
-        train.X,
-        train.Y,
-        base,
-        n_blocks=n_blocks,
-        tolerance=settings.tolerance,
-        random_state=settings.seed,
-        n_jobs=settings.n_threads,
-    )
-    row: dict[str, Any] = result.to_dict()
-    return row | _spent("tune", Spent.now().since(start)) | {"explain": result.explain()}
+    result = tuned()
+    return result.to_dict() | _spent("tune", Spent.now().since(start)) | {"explain": result.explain()}
 
 
 def paper_blocks(train: Dataset, settings: Settings) -> dict[str, Any]:
-    """The number of blocks by the paper's search, and what the search took."""
+    """The number of blocks by the paper's search, and the time it took."""
     from blockxmc.partition import Partitioner
 
     start = Spent.now()
@@ -81,7 +67,7 @@ def paper_blocks(train: Dataset, settings: Settings) -> dict[str, Any]:
 
 
 def as_published(name: str) -> Any:
-    """A system as its authors ran it: the data sets' own rows, their programs' settings."""
+    """A system as its authors ran it: on rows as the files have them, with their settings."""
     from blockxmc import PDSparse
     from blockxmc.baselines import LPSR, FastXML
 
@@ -100,7 +86,7 @@ def fit_tuned(tuning: dict[str, Any], train: Dataset, base: Any, choice: str, se
 
 
 def train_and_measure(fit: Callable[[], XMCEstimator], test: Dataset, data: str) -> dict[str, Any]:
-    """Train, and collect all that any table shows of the model."""
+    """Train a model, and collect what tables show of it."""
     from blockxmc.metrics.report import measure
     from blockxmc.partition import Partitioner
     from blockxmc.routing import Router
@@ -113,7 +99,7 @@ def train_and_measure(fit: Callable[[], XMCEstimator], test: Dataset, data: str)
     partition, routers = _total(parts["partition"]), _total(parts["router"])
     if parts["partition"]:
         row |= _spent("partition", partition)
-    if parts["router"]:  # the last one is kept; those before it assess what to expect
+    if parts["router"]:  # the last router is kept; earlier ones were fitted to be assessed
         row |= _spent("router", parts["router"][-1])
         row |= _spent("blocks", whole.since(partition).since(routers))
     a, b = propensity(data)
@@ -129,7 +115,7 @@ def _spent(part: str, spent: Spent) -> dict[str, Any]:
 
 
 def _hits(model: XMCEstimator, test: Dataset) -> dict[str, Any]:
-    """Where precision comes from: by label frequency, and by row (a digit per row: its right labels among the first k)."""
+    """Where precision comes from: by label frequency, and by row (a digit: right labels among the first k)."""
     labels, _ = model.predict_topk(test.X, max(KS))
     deciles = metrics.precision_by_frequency(test.Y, labels, max(KS), model.label_counts_)
     keys = labels + np.arange(test.n_rows)[:, None] * test.n_labels

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from blockxmc.experiments.cells import Cell, compared, every_system, published_systems
 from blockxmc.experiments.distances import distance
-from blockxmc.experiments.results import KS, Entry, Results
-from blockxmc.experiments.settings import BASE_TITLES
+from blockxmc.experiments.results import Entry, Results
+from blockxmc.experiments.settings import BASE_TITLES, KS
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def table_data(results: Results) -> list[Table]:
 
 
 def table_precision(results: Results) -> list[Table]:
-    """Precision, propensity-scored precision and speed-up of BP, its bases and its rivals (the paper's table 3)."""
+    """Precision, propensity-scored precision and speed-up of BP, its bases and other systems (the paper's table 3)."""
     keys = [*PRECISION, "speedup_paper", "speedup"]
     heads = [
         *(Column(key) for key in PRECISION),
@@ -62,11 +62,11 @@ def table_precision(results: Results) -> list[Table]:
         Column("Speed-up, router counted", ".1fx"),
     ]
     cells = [cell for data in results.data for cell in compared(data, results.settings.bases)]
-    rows = [_line(results, [Entry(cell.data), Entry(cell.title)], cell, keys) for cell in cells]
+    rows = _lines(results, cells, keys)
     note = (
         "Speed-up: labels over candidates, as the paper counts; router counted: labels over all vector products of a row. "
-        "CBMLC leaves the label set as it is (the paper says 1x); labels that a cluster never shows cost nothing all the "
-        "same, and that is what is counted here."
+        "CBMLC scores all labels (the paper counts 1x); here labels without a positive in a cluster are not counted, since "
+        "they cost nothing."
     )
     if any(entry.mark for row in rows for entry in row):
         note += f" † scored on a random {results.settings.max_test_rows:,} of the test rows."
@@ -146,7 +146,7 @@ def table_router(results: Results) -> list[Table]:
 def table_recall(results: Results) -> list[Table]:
     """Recall of the bases and of speed-driven BP (the paper's table 5)."""
     cells = [Cell(data, kind, base) for data, base in _pairs(results) for kind in ("full", "bp-speed")]
-    rows = [_line(results, [Entry(cell.data), Entry(cell.title)], cell, [f"R@{k}" for k in KS]) for cell in cells]
+    rows = _lines(results, cells, [f"R@{k}" for k in KS])
     heads = [Column("Data", TEXT), Column("Method", TEXT), *(Column(f"R@{k}") for k in KS)]
     note = "Rows without labels are left out."
     return [Table("table-recall", "R@k", heads, rows, _with_published(note, rows))]
@@ -168,7 +168,7 @@ def table_systems(results: Results) -> list[Table]:
     }
     cells = [cell for data in results.data for cell in every_system(data, results.settings.bases)]
     names = [Column("Data", TEXT), Column("System", TEXT)]
-    rows = [_line(results, [Entry(cell.data), Entry(cell.title)], cell, [*ranking, *costs]) for cell in cells]
+    rows = _lines(results, cells, [*ranking, *costs])
     note = (
         f"Batch: one thread, CPU time; single: one row per call; training: {results.settings.n_threads} threads. Speed-ups "
         "are over scoring all labels, by products counted; FastXML's leaves are not candidates to score. BP: the number of "
@@ -179,7 +179,7 @@ def table_systems(results: Results) -> list[Table]:
 
 
 def _training(results: Results) -> Table:
-    """Does BP train faster than its base: the paper's comparison, in CPU seconds."""
+    """CPU seconds of training BP and its base, as the paper compares them."""
     parts = {
         "partition_cpu_seconds": "Partitioning",
         "router_cpu_seconds": "Router",
@@ -204,15 +204,16 @@ def _training(results: Results) -> Table:
 
 
 def table_published(results: Results) -> list[Table]:
-    """Ours beside published figures: as the systems come, and with their authors' settings."""
+    """Ours beside published figures: systems with our defaults, and with their authors' settings."""
     keys = [f"P@{k}" for k in KS]
     cells = [cell for data in results.data for cell in published_systems(data, results.settings.bases)]
-    rows = [_line(results, [Entry(cell.data), Entry(cell.title)], cell, keys) for cell in cells]
+    rows = _lines(results, cells, keys)
     note = (
-        "As they come: rows of unit length, default parameters. As published: the files' own rows and the authors' "
-        "settings (PD-Sparse lam 0.1; LPSR and FastXML have those by default; naive Bayes takes such rows always). LPSR "
-        "asks its scorer about a part of the labels and ranks no better than the scorer does: where LPSR-NB stays behind, "
-        "naive Bayes alone does too; beside them DiSMEC, and what the same blocks cost it. " + _PUBLISHED_NOTE
+        "By default: rows of unit length, default parameters. As published: rows as the files have them, and the authors' "
+        "settings (PD-Sparse lam 0.1; LPSR and FastXML have those by default; naive Bayes always takes such rows). LPSR-NB "
+        "scores a part of the labels by naive Bayes and ranks them no better than naive Bayes does: where LPSR-NB stays "
+        "behind, naive Bayes alone does, too. DiSMEC, alone and under LPSR, shows the cost of the same tree with a better "
+        "scorer. " + _PUBLISHED_NOTE
     )
     heads = [Column("Data", TEXT), Column("System", TEXT), *map(Column, keys)]
     return [Table("table-published", "Beside published figures", heads, rows, note)]
@@ -246,6 +247,10 @@ def _line(results: Results, names: list[Entry], cell: Cell, keys: Sequence[str])
     return [*names, Entry(f"failed: {error}", cell.id, "error"), *(Entry(None, cell.id) for _ in keys[1:])]
 
 
+def _lines(results: Results, cells: Sequence[Cell], keys: Sequence[str]) -> list[list[Entry]]:
+    return [_line(results, [Entry(cell.data), Entry(cell.title)], cell, keys) for cell in cells]
+
+
 def _with_published(note: str, rows: list[list[Entry]]) -> str:
     shown = any(entry.published is not None for row in rows for entry in row)
     return f"{note} {_PUBLISHED_NOTE}" if shown else note
@@ -269,11 +274,11 @@ def written(entry: Entry, column: Column) -> str:
 
 
 def number(value: float, form: str) -> str:
-    """A number in a column's form; a trailing letter of the form stands after it."""
+    """A number in a column's form; a form that ends in x puts an x after it."""
     unit = "x" if form.endswith("x") else ""
     return format(value, form.removesuffix("x")) + unit
 
 
 def signed(value: float, form: str) -> str:
-    """A difference with its sign, by a true minus."""
+    """A difference with its sign, with a typographic minus."""
     return ("−" if value < 0 else "+") + number(abs(value), form)

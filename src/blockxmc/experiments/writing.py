@@ -7,10 +7,11 @@ import io
 from pathlib import Path
 from typing import Any
 
+from blockxmc._core.files import write_atomically
 from blockxmc.experiments.canvas import Figure
 from blockxmc.experiments.conclusions import conclude, facts
 from blockxmc.experiments.results import Results
-from blockxmc.experiments.store import to_json, write_atomically
+from blockxmc.experiments.store import to_json
 from blockxmc.experiments.tables import Table, written
 
 
@@ -68,7 +69,7 @@ def section(tables: list[Table], figures: list[Figure]) -> str:
 
 
 def as_report(sections: list[tuple[str, list[Table], list[Figure]]], results: Results) -> str:
-    """The whole report in plain text: what to conclude, and everything it rests on."""
+    """The whole report in plain text: conclusions, tables and figures."""
     said = [f"{text}\n" for data in results.data if (text := conclude(results, data))]
     conclusions = ["## What to conclude\n", *said] if said else []
     made = "\n".join(f"- {line}" for line in facts(results))

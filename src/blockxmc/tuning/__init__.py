@@ -1,8 +1,10 @@
-"""Choosing lambda, the number of blocks and how a model is served: by tolerance, by budget, on held-out rows."""
+"""Choose lambda, the number of blocks and how a model is served, on held-out rows: within a tolerance or limits."""
 
 from blockxmc.tuning.budget import tune_budget
 from blockxmc.tuning.final import fit_tuned
-from blockxmc.tuning.knobs import Knobs, KnobsResult, tune_knobs
+from blockxmc.tuning.knobs import KnobGrid, Knobs, KnobsResult, tune_knobs
+from blockxmc.tuning.limits import Limits
+from blockxmc.tuning.problem import TrialOptions
 from blockxmc.tuning.protocol import tune_lambda
 from blockxmc.tuning.quick import quick_lambda
 from blockxmc.tuning.result import BudgetResult, FoldRecord, Point, TuningResult
@@ -10,9 +12,12 @@ from blockxmc.tuning.result import BudgetResult, FoldRecord, Point, TuningResult
 __all__ = [
     "BudgetResult",
     "FoldRecord",
+    "KnobGrid",
     "Knobs",
     "KnobsResult",
+    "Limits",
     "Point",
+    "TrialOptions",
     "TuningResult",
     "fit_tuned",
     "quick_lambda",

@@ -1,38 +1,44 @@
-"""Beyond the paper: the best model within a budget of products or microseconds, or the cheapest with enough recall.
+"""Beyond the paper: the best model within a limit of products or microseconds, or the cheapest with enough recall.
 
-The search goes over the number of blocks, lambda, how weights are trained and how many blocks a row visits. What a
-setting costs and which labels it can reach is known as soon as the router is trained; the base is trained only for the
+The search goes over the number of blocks, lambda, how weights are trained and how many blocks a row visits. The products
+and the candidate recall of a setting are known as soon as the router is trained, so the base is trained only for the
 numbers of blocks that look best by then.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from blockxmc.errors import BlockXMCError
-from blockxmc.metrics.timing import _single_calls
-from blockxmc.partition import Partitioner
 from blockxmc.partition.choice import MIN_ROWS
-from blockxmc.training.trials.grid import one_split
-from blockxmc.training.trials.split import KINDS, Split
+from blockxmc.training.trials.split import KINDS, single_call_us
 from blockxmc.tuning.cache import Notebook, digest
-from blockxmc.tuning.limits import UNITS, NoSettingError, bound, checked_limits
-from blockxmc.tuning.protocol import Problem
+from blockxmc.tuning.limits import Limits, NoSettingError, in_words
+from blockxmc.tuning.problem import Problem, TrialOptions
 from blockxmc.tuning.result import BudgetResult, Point
 from blockxmc.tuning.scout import Scout
 
-# Numbers of blocks tried, relative to the one with the fewest products, and how many of them get a trained base.
+MODES = ("products", "latency_us", "recall")
+# Numbers of visited blocks to try. Not measured here; docs/results/ablation.md compares 2, 4 and 8 for shared weights.
+ROUTES = (1, 2, 4, 8)
+# Numbers of blocks to try, as shares of the number with the fewest products. Not measured.
 _AROUND = (0.25, 0.5, 1.0, 2.0)
+# Within a limit of products, these shares of the limit are numbers of blocks to try, too: the rest is left for labels. Not
+# measured.
+_SHARES_OF_LIMIT = (0.5, 0.25)
+# The base is trained for so many numbers of blocks, the most promising ones. Not measured.
 _TRAINED = 2
-# Lambdas tried relative to the one that just meets the request: fewer labels may rank better, and where a block is lost
-# on the way the one that should just meet it may not.
+# Lambdas to try, as multiples of the lambda that just keeps to the limit. Larger: fewer labels may rank better. Smaller:
+# recall may be lost where a block loses all its labels. Not measured.
 _STEPS_UP, _STEPS_DOWN = (1.0, 1.5, 2.5), (1.0, 0.7)
+# Microseconds are timed at so many steps of the lambda grid, and at every second route. Not measured.
+_TIMED_STEPS, _TIMED_ROUTES = 4, 2
+# The least microseconds per product: noise can make the fitted line fall where products hardly matter.
+_LEAST_SLOPE = 1e-6
 
 
 def tune_budget(
@@ -40,58 +46,43 @@ def tune_budget(
     Y: Any,
     base: Any = None,
     *,
-    products: float | None = None,
-    latency_us: float | None = None,
-    recall: float | None = None,
+    limits: Limits,
     n_blocks: int | str = "auto",
-    routes: Sequence[int] = (1, 2, 4, 8),
+    routes: Sequence[int] = ROUTES,
     weights: Sequence[str] = tuple(KINDS),
-    ks: tuple[int, ...] = (1, 3, 5),
-    partitioner: Partitioner | None = None,
-    random_state: int | None = 0,
-    n_jobs: int | None = None,
-    verbose: int = 0,
-    cache: str | os.PathLike[str] | None = None,
-    max_rows: int = 20000,
+    options: TrialOptions | None = None,
 ) -> BudgetResult:
-    """Choose blocks, lambda, weights and route for one of: at most ``products`` per row, at most ``latency_us`` for a
-    single call on this machine, at least ``recall`` of a row's labels among its candidates.
+    """Choose blocks, lambda, weights and route within one limit: products, latency_us or recall.
 
-    Within a budget the best mean P@k on held-out rows (a fifth, at most ``max_rows``) wins, for a recall the fewest
-    products. A request that nothing meets raises BlockXMCError with the nearest setting.
+    Within products or microseconds the best mean P@k on held-out rows (a fifth) wins, for a recall the fewest products.
+    ``weights`` are ways to train, "per-block" and "global". ``options`` has what all tuners share, see
+    :class:`TrialOptions`. A limit that no setting keeps to raises BlockXMCError with the nearest setting.
 
     >>> from blockxmc import NaiveBayes
     >>> from blockxmc.data import make_synthetic
     >>> train, _ = make_synthetic(n_train=300, n_test=10, n_features=60, n_labels=12, seed=0)
-    >>> result = tune_budget(train.X, train.Y, NaiveBayes(), products=9)
+    >>> result = tune_budget(train.X, train.Y, NaiveBayes(), limits=Limits(products=9))
     >>> result.chosen.products <= 9
     True
     """
-    mode, limit = _request(products=products, latency_us=latency_us, recall=recall)
+    if len(limits.given) != 1 or not set(limits.given) <= set(MODES):
+        raise BlockXMCError(f"give exactly one of {', '.join(MODES)}; got {', '.join(limits.given) or 'none'}")
+    ((mode, limit),) = limits.given.items()
     routes = sorted({int(route) for route in routes})
     if not routes or routes[0] < 1:
         raise BlockXMCError(f"routes must be whole numbers of at least 1, got {routes}")
     for kind in weights:
         if kind not in KINDS:
             raise BlockXMCError(f"weights must be among {', '.join(KINDS)}, got {kind!r}")
-    problem = Problem.of(X, Y, base, ks, partitioner, random_state, n_jobs, verbose)
-    search = Search(problem, mode, limit, routes, list(weights), n_blocks, max_rows, cache)
-    result = search.run()
+    problem = Problem.of(X, Y, base, options)
+    result = Search(problem, mode, limit, routes, list(weights), n_blocks).run()
     problem.reporter.say(result.explain())
     return result
 
 
-def _request(**given: float | None) -> tuple[str, float]:
-    limits = checked_limits(given)
-    if len(limits) != 1:
-        raise BlockXMCError(f"give exactly one of {', '.join(given)}; got {', '.join(limits) or 'none'}")
-    ((mode, limit),) = limits.items()
-    return mode, limit
-
-
 @dataclass(frozen=True)
 class Plan:
-    """A number of blocks and the (route, lambda) pairs worth training for, with what spoke for them (higher: better)."""
+    """A number of blocks, the (route, lambda) pairs to train for, and how good they look (higher: better)."""
 
     scout: Scout
     pairs: tuple[tuple[int, float], ...]
@@ -99,36 +90,27 @@ class Plan:
 
 
 class Search:
-    """One run of :func:`tune_budget`."""
+    """One run of :func:`tune_budget`: look at numbers of blocks, train the best of them, choose."""
 
     def __init__(
-        self,
-        problem: Problem,
-        mode: str,
-        limit: float,
-        routes: list[int],
-        kinds: list[str],
-        n_blocks: int | str,
-        max_rows: int,
-        cache: str | os.PathLike[str] | None,
+        self, problem: Problem, mode: str, limit: float, routes: list[int], kinds: list[str], n_blocks: int | str
     ) -> None:
         self.problem, self.mode, self.limit, self.routes, self.kinds = problem, mode, limit, routes, kinds
-        train, held_out = one_split(problem.n_rows, max_rows, seed=problem.task.seed, sample=False)
-        self.split = Split(problem.task, problem.X, problem.Y, train, held_out)
-        self.n_blocks = n_blocks
+        self.split, self.n_blocks = problem.split(), n_blocks
         self.setting = problem.describe() | {
             "assignment": "fixed assignment at the lambda that captures 98 % of the positives",
-            "held_out_rows": int(held_out.size),
+            "held_out_rows": int(self.split.X_held_out.shape[0]),
         }
-        details = self.setting | {"n_blocks": str(n_blocks), "ks": problem.task.ks, "max_rows": max_rows}
-        # Times are of the moment: they are measured again.
-        folder = None if mode == "latency_us" else cache
+        shared = problem.options
+        details = self.setting | {"n_blocks": str(n_blocks), "ks": problem.task.ks, "max_rows": shared.max_rows}
+        # Microseconds are measured again in every run.
+        folder = None if mode == "latency_us" else shared.cache
         self.book = Notebook(folder, "budget", "" if folder is None else digest(problem.X, problem.Y, details))
         self.calibration: dict[str, float] | None = None
         self.trainings = 0
 
     def run(self) -> BudgetResult:
-        """Scout, train, choose."""
+        """The best setting that keeps to the limit."""
         for note in self.book.notes:
             self.problem.reporter.say(note)
         scouts = self._scouts()
@@ -155,43 +137,45 @@ class Search:
         )
 
     def _scouts(self) -> list[Scout]:
-        n_train = self.split.X.shape[0]
-        if isinstance(self.n_blocks, str):
-            centre = int(self.problem.partition(self.n_blocks).choice_["n_blocks"]["start"])
-            wanted = [centre * share for share in _AROUND]
-            if self.mode == "products":  # at least half of the budget must be left for labels
-                wanted += [self.limit / 2, self.limit / 4]
-            most = max(n_train // MIN_ROWS, 1)
-            sizes = sorted({min(max(round(size), 1), most) for size in wanted})
-            if self.mode == "products":
-                sizes = [size for size in sizes if size < self.limit] or sizes[:1]
-        else:
-            sizes = [int(self.n_blocks)]
-        scouts = []
+        sizes, scouts = self._numbers_of_blocks(), []
         with self.problem.reporter.phase("try numbers of blocks", len(sizes)) as phase:
             for done, size in enumerate(sizes):
                 scouts.append(Scout(self.split, size, self.problem.n_rows))
                 phase.update(done + 1)
         return scouts
 
+    def _numbers_of_blocks(self) -> list[int]:
+        """The given number of blocks, or those around the number with the fewest products."""
+        if not isinstance(self.n_blocks, str):
+            return [int(self.n_blocks)]
+        centre = int(self.problem.partition(self.n_blocks).choice_["n_blocks"]["start"])
+        wanted = [centre * share for share in _AROUND]
+        if self.mode == "products":
+            wanted += [self.limit * share for share in _SHARES_OF_LIMIT]
+        most = max(self.split.X.shape[0] // MIN_ROWS, 1)
+        sizes = sorted({min(max(round(size), 1), most) for size in wanted})
+        if self.mode == "products":
+            sizes = [size for size in sizes if size < self.limit] or sizes[:1]
+        return sizes
+
     def _routes(self, scout: Scout) -> list[int]:
         return sorted({min(route, scout.n_alive) for route in self.routes})
 
     def _plan(self, scout: Scout, budget: float) -> Plan:
-        """Where each route meets the request, and how good that looks before training."""
-        options: list[tuple[float, int, float]] = []  # promise, route, lambda
+        """The lambda at which each route keeps to the limit, and how good that looks before training."""
+        found: list[tuple[float, int, float]] = []  # promise, route, lambda
         for route in self._routes(scout):
             if self.mode == "recall":
                 lam = scout.largest_reaching(route, budget)
-                options += [] if lam is None else [(-scout.products(lam, route), route, lam)]
+                found += [] if lam is None else [(-scout.products(lam, route), route, lam)]
             else:
                 lam = scout.smallest_within(route, budget)
-                options += [] if lam is None else [(scout.recall(lam, route), route, lam)]
-        best = max(options, default=(-np.inf, 0, 0.0))
-        if self.mode == "recall":  # cost decides, and it is known: only the cheapest route needs its base
-            options = options and [best]
+                found += [] if lam is None else [(scout.recall(lam, route), route, lam)]
+        best = max(found, default=(-np.inf, 0, 0.0))
+        if self.mode == "recall":  # products decide and are known: only the cheapest route needs a base
+            found = found and [best]
         steps = _STEPS_DOWN if self.mode == "recall" else _STEPS_UP
-        pairs = [(route, lam * step) for _, route, lam in options for step in steps]
+        pairs = [(route, lam * step) for _, route, lam in found for step in steps]
         return Plan(scout, tuple(pairs), best[0])
 
     def _evaluate(self, plans: list[Plan]) -> Iterator[Point]:
@@ -200,7 +184,7 @@ class Search:
             for plan in plans:
                 for kind in self.kinds:
                     nested = KINDS[kind].nested(self.problem.task.learner)
-                    # The smallest lambda first: what is trained for it serves the others.
+                    # The smallest lambda first: its weights serve the others.
                     for route, lam in sorted(plan.pairs, key=lambda pair: pair[1]):
                         if nested or any(lam == other for other in _tightest(plan)):
                             yield self._measure(plan.scout, kind, route, lam)
@@ -218,26 +202,23 @@ class Search:
 
     def _latency(self, scout: Scout, lam: float, kind: str, route: int) -> float:
         """Median microseconds of a single call."""
-        blocks = scout.blocks.serve(lam, kind, route)
-        if blocks is None:
-            return 0.0
-        return _single_calls(SimpleNamespace(predict_one=blocks.one), self.split.X_held_out, 5)["one_us"]
+        model = scout.blocks.serve(lam, kind, route)
+        return 0.0 if model is None else single_call_us(self.split, model)
 
     def _calibrate(self, scouts: list[Scout]) -> float:
-        """Time the packed kernels over the grid of the middle number of blocks; the budget in products that follows."""
-        scout = scouts[len(scouts) // 2]
-        kind = self.kinds[0]
+        """Fit microseconds = a + b * products for the middle number of blocks, and turn the limit into products."""
+        scout, kind = scouts[len(scouts) // 2], self.kinds[0]
         work, spent = [], []
-        for lam in scout.grid[:: max(scout.grid.size // 4, 1)]:
-            for route in self._routes(scout)[::2]:
-                blocks = scout.blocks.serve(float(lam), kind, route)
-                if blocks is not None:
-                    candidates = blocks.scorer.n_candidates(blocks.visited(self.split.X_held_out, 1))
-                    work.append(blocks.router_products + float(candidates.mean()))
-                    spent.append(self._latency(scout, float(lam), kind, route))
+        for lam in scout.grid[:: max(scout.grid.size // _TIMED_STEPS, 1)]:
+            for route in self._routes(scout)[::_TIMED_ROUTES]:
+                model = scout.blocks.serve(float(lam), kind, route)
+                if model is not None:
+                    candidates = model.scorer.n_candidates(model.visited(self.split.X_held_out, 1))
+                    work.append(model.router_products + float(candidates.mean()))
+                    spent.append(single_call_us(self.split, model))
         self.trainings += self.split.trainings
         slope = float(np.polyfit(work, spent, 1)[0]) if np.ptp(work) > 0 else 0.0
-        slope = max(slope, 1e-6)  # noise can tilt the line the wrong way where products hardly matter
+        slope = max(slope, _LEAST_SLOPE)
         start = float(np.mean(spent) - slope * np.mean(work))
         self.calibration = {"a": start, "b": slope, "timed_settings": float(len(work))}
         return (self.limit - start) / slope
@@ -246,7 +227,7 @@ class Search:
         return self._distance(point) <= 0
 
     def _distance(self, point: Point) -> float:
-        """How far a point is from the request; not above 0 where it meets it."""
+        """How far a point is beyond the limit; 0 or less where it keeps to it."""
         if self.mode == "recall":
             return self.limit - point.recall
         return _value(point, self.mode) - self.limit
@@ -256,8 +237,8 @@ class Search:
         return (point.products, precision) if self.mode == "recall" else (precision, point.products)
 
     def _nearest(self, scouts: list[Scout]) -> Point:
-        """Of all that was looked at, the point that comes closest to a request that nothing meets."""
-        options = []
+        """The point closest to a limit that no setting keeps to."""
+        points = []
         for scout in scouts:
             routes = self._routes(scout)
             route, lam = (routes[-1], scout.low) if self.mode == "recall" else (routes[0], scout.high)
@@ -270,12 +251,12 @@ class Search:
             point = scout.point(float(lam), found, self.kinds[0], route)
             if self.mode == "latency_us":
                 point = replace(point, latency_us=self._latency(scout, float(lam), self.kinds[0], route))
-            options.append(point)
-        return min(options, key=self._distance)
+            points.append(point)
+        return min(points, key=self._distance)
 
     def _refusal(self, nearest: Point) -> str:
         return (
-            f"no setting has {bound(self.mode)} {self.limit:g} {UNITS[self.mode]}: the nearest has "
+            f"no setting has {in_words({self.mode: self.limit})}: the nearest has "
             f"{_value(nearest, self.mode):.4g} ({nearest.describe()})"
         )
 

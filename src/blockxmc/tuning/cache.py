@@ -1,11 +1,10 @@
-"""Finished pieces of a tuning run kept on disk, so that an interrupted run goes on where it stopped."""
+"""Finished work of a tuning run, kept on disk so that an interrupted run goes on from it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,16 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from blockxmc._core.files import write_atomically
 from blockxmc._version import __version__
 from blockxmc.errors import BlockXMCError
 
+# Layout of the file: another number is another layout.
 _FORMAT = 1
 
 
 class Notebook:
-    """Named results in one JSON file, rewritten atomically after each; without a folder they live in memory only.
+    """Named results in one JSON file, written again after each result; without a folder they are in memory only.
 
     A file that cannot be read, or was written for other data or settings, is ignored, and ``notes`` says so.
 
@@ -37,7 +38,7 @@ class Notebook:
         self._entries: dict[str, dict[str, Any]] = self._read()
 
     def once(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The entry of this name: as found, or computed now and kept."""
+        """The entry of this name, computed now and kept where there is none."""
         if name in self._entries:
             self.reused += 1
         else:
@@ -63,20 +64,11 @@ class Notebook:
     def _write(self) -> None:
         if self.path is None:
             return
+        content = json.dumps({"format": _FORMAT, "key": self.key, "entries": self._entries})
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.path, content)
         except FileExistsError:
             raise BlockXMCError(f"{self.path.parent} is a file: the cache must be a folder") from None
-        handle, temporary = tempfile.mkstemp(prefix=f".{self.path.name}-", dir=self.path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"format": _FORMAT, "key": self.key, "entries": self._entries}, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
 
 
 def digest(X: sparse.csr_array, Y: sparse.csr_array, settings: dict[str, Any]) -> str:

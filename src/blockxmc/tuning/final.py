@@ -1,4 +1,4 @@
-"""The final fit: the kind of model that was evaluated, on all rows."""
+"""The final fit: the model that tuning chose, on all rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from blockxmc.learners._learner import Learner
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner
 from blockxmc.partition import Partitioner
-from blockxmc.tuning.protocol import described
+from blockxmc.tuning.problem import described
 from blockxmc.tuning.result import BudgetResult, TuningResult
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def fit_tuned(
 ) -> BlockwiseClassifier:
     """Fit the model that was tuned: the same kind of assignment, weights and routing, on all rows.
 
-    ``base`` and ``partitioner`` must be what the result was made with (a result holds their description, not them).
+    ``base`` and ``partitioner`` must be those of the tuning run: a result holds only their descriptions.
 
     >>> from blockxmc import NaiveBayes
     >>> from blockxmc.tuning import quick_lambda
@@ -42,13 +42,15 @@ def fit_tuned(
     >>> abs(model.partition_.lam_ / result.speed_driven.lam - 1) < 1e-9
     True
     """
-    from blockxmc.classifier import BlockwiseClassifier  # here, so that the model may ask for quick_lambda
+    from blockxmc.classifier import BlockwiseClassifier  # here, since the classifier imports trial models
 
     learner: Learner = as_learner(base, DiSMEC)
     options = Partitioner() if partitioner is None else clone(partitioner)
     for what, mine in {"base": described(learner), "partitioner": described(options)}.items():
         if mine != result.setting[what]:
-            raise BlockXMCError(f"the result was tuned with {what} {result.setting[what]}, not {mine}: pass that one")
+            raise BlockXMCError(
+                f"the result was tuned with {what} {result.setting[what]}, not {mine}: pass the same {what}"
+            )
     if choice not in ("speed", "accuracy"):
         raise BlockXMCError(f"choice must be 'speed' or 'accuracy', got {choice!r}")
     point, seed = result.choice(choice), result.setting["seed"]

@@ -1,7 +1,7 @@
 """The knobs of a model with shared weights: visited blocks, pruning, bits and neighbors against precision, time and size.
 
-Labels are trained once. Visiting another number of blocks is a matter of serving, and pruning harder one of dropping
-weights, so that a whole table of settings costs little more than one model. Another knob is another line in ``_settings``.
+Labels are trained once. The other settings are made from these weights, so a whole table costs little more than one
+model.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,20 +20,74 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.linear.one_vs_all import typical_length
 from blockxmc.linear.weights import LinearWeights
-from blockxmc.metrics.timing import _single_calls
-from blockxmc.partition import Partitioner
 from blockxmc.serving.packed import PackedScorer
 from blockxmc.serving.packing import BITS
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.shared.blocks import visiting
 from blockxmc.training.shared.settings import SETTINGS
-from blockxmc.training.trials.grid import one_split
-from blockxmc.training.trials.split import Split, measure_blocks
-from blockxmc.tuning.limits import UNITS, NoSettingError, bound, checked_limits
-from blockxmc.tuning.protocol import Problem
+from blockxmc.training.trials.split import Split, measure_model, single_call_us
+from blockxmc.tuning.limits import UNITS, Limits, NoSettingError, in_words
+from blockxmc.tuning.problem import TOLERANCE, Problem, TrialOptions
+from blockxmc.tuning.result import points_text
 
+# Routes to try: numbers of blocks, and shares of the router's probability. docs/results/ablation.md compares 2, 4, 8, 0.5,
+# 0.7 and 0.9; 1 is not measured.
 ROUTES = (1, 2, 4, 0.5, 0.7)
+# Levels of pruning to try. docs/results/ablation.md compares 0.05, 0.1 and 0.2; 0.01 is not measured.
 PRUNES = (0.01, 0.05, 0.1, 0.2)
+# Bits of a weight where the user asks for none. docs/results/ablation.md compares 8, 16 and 32.
+USUAL_BITS = 16
+
+
+@dataclass(frozen=True)
+class KnobGrid:
+    """The settings to try: every combination of these.
+
+    - ``routes``: numbers of visited blocks, and shares of the router's probability below 1;
+    - ``prunes``: levels of pruning (None: 0.01, 0.05, 0.1 and 0.2 where the base can prune);
+    - ``weight_bits``: bits of a weight, 8, 16 or 32;
+    - ``n_neighbors``: numbers of neighbors, 0 for none (None: what the classifier takes by itself).
+
+    >>> KnobGrid(routes=[4, 0.5, 1, 1]).sorted_routes
+    [1, 4, 0.5]
+    """
+
+    routes: Sequence[float] = ROUTES
+    prunes: Sequence[float] | None = None
+    weight_bits: Sequence[int] = (USUAL_BITS,)
+    n_neighbors: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.weight_bits or not set(self.weight_bits) <= set(BITS):
+            raise BlockXMCError(
+                f"weight_bits must be some of {', '.join(map(str, BITS))}, got {list(self.weight_bits)}"
+            )
+        if not self.routes or not all(map(_is_route, self.routes)):
+            raise BlockXMCError(f"routes must be numbers of blocks, or shares between 0 and 1, got {list(self.routes)}")
+
+    @property
+    def sorted_routes(self) -> list[float]:
+        """Each route once: numbers of blocks, then shares."""
+        return sorted(set(self.routes), key=lambda route: (route < 1, route))
+
+    def models(self, base: Learner) -> list[tuple[float | None, int, int | str]]:
+        """Pruning, bits and neighbors of every model to make, weakest pruning first."""
+        neighbors = ["auto"] if self.n_neighbors is None else sorted(set(self.n_neighbors))
+        return list(product(self._levels(base), sorted(set(self.weight_bits)), neighbors))
+
+    def _levels(self, base: Learner) -> list[float | None]:
+        if not hasattr(base, "prune"):
+            if self.prunes is not None:
+                raise BlockXMCError(f"{type(base).__name__} has no parameter prune: leave the levels out")
+            return [None]
+        levels = sorted({float(level) for level in (PRUNES if self.prunes is None else self.prunes)})
+        if not levels or levels[0] < 0:
+            raise BlockXMCError(f"levels of pruning must be numbers of at least 0, got {levels}")
+        return list(levels)
+
+
+def _is_route(route: float) -> bool:
+    return 0 < route < 1 or (route >= 1 and float(route).is_integer())
 
 
 @dataclass(frozen=True)
@@ -50,20 +103,20 @@ class Knobs:
     batch_us: float  # per row of a batch, CPU time of one thread
     latency_us: float  # a single call, median
     size_mb: float  # router, weights and neighbors
-    weight_bits: int = 16
-    n_neighbors: int = 0  # 0 also where they were found to mislead
+    weight_bits: int = USUAL_BITS
+    n_neighbors: int = 0  # 0 also where held-out rows spoke against neighbors
 
     def describe(self) -> str:
         """The setting in words."""
         pruned = "" if self.prune is None else f", pruned at {self.prune:g}"
-        bits = "" if self.weight_bits == 16 else f", weights of {self.weight_bits} bits"
+        bits = "" if self.weight_bits == USUAL_BITS else f", weights of {self.weight_bits} bits"
         asked = f", {self.n_neighbors} neighbors" if self.n_neighbors else ""
         return f"route {self.route}{pruned}{bits}{asked}"
 
 
 @dataclass(frozen=True)
 class KnobsResult:
-    """The table of settings, and the one that the request picks."""
+    """The table of settings, and the chosen one."""
 
     settings: tuple[Knobs, ...]
     chosen: Knobs
@@ -71,23 +124,22 @@ class KnobsResult:
     tolerance: float
     ks: tuple[int, ...]
     n_blocks: int
-    taught_blocks: int
+    negative_blocks: int  # a row is a negative in so many of the blocks it is routed to
     setting: dict[str, Any]
 
     def explain(self) -> str:
         """What was chosen and why, in a few sentences."""
         best, chosen = _best(self.settings), self.chosen
         if self.limits:
-            asked = " and ".join(f"{bound(name)} {limit:g} {UNITS[name]}" for name, limit in self.limits.items())
             rule = "the fewest products" if set(self.limits) == {"recall"} else "the best held-out precision"
-            first = f"Asked for {asked}: {chosen.describe()} has {rule} of what keeps to it"
+            first = f"Asked for {in_words(self.limits)}: {chosen.describe()} has {rule} of the settings that keep to it"
         else:
             first = f"The fewest products within {self.tolerance:g} points of {best.describe()}: {chosen.describe()}"
         return (
-            f"{first}, {_points(chosen)} with {chosen.products:.0f} products, {chosen.latency_us:.1f} µs and "
-            f"{chosen.size_mb:.1f} MB (most precise: {best.describe()}, {_points(best)}, {best.latency_us:.1f} µs, "
-            f"{best.size_mb:.1f} MB). Labels were trained once (blocks: {self.n_blocks}, of which rows "
-            f"teach the first {self.taught_blocks} that they are routed to) and served each way."
+            f"{first}, {points_text(chosen.precision)} with {chosen.products:.0f} products, {chosen.latency_us:.1f} µs and "
+            f"{chosen.size_mb:.1f} MB (most precise: {best.describe()}, {points_text(best.precision)}, "
+            f"{best.latency_us:.1f} µs, {best.size_mb:.1f} MB). Labels were trained once ({self.n_blocks} blocks; a row is "
+            f"a negative in the first {self.negative_blocks} blocks it is routed to) and served each way."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,117 +152,87 @@ def tune_knobs(
     Y: Any,
     base: Any = None,
     *,
-    products: float | None = None,
-    latency_us: float | None = None,
-    size_mb: float | None = None,
-    recall: float | None = None,
-    tolerance: float = 2.0,
-    routes: Sequence[float] = ROUTES,
-    prunes: Sequence[float] | None = None,
-    weight_bits: Sequence[int] = (16,),
-    n_neighbors: Sequence[int] | None = None,
+    limits: Limits | None = None,
+    tolerance: float = TOLERANCE,
+    grid: KnobGrid | None = None,
     n_blocks: int | str = "auto",
-    partitioner: Partitioner | None = None,
-    random_state: int | None = 0,
-    n_jobs: int | None = None,
-    verbose: int = 0,
-    max_rows: int = 20000,
+    options: TrialOptions | None = None,
 ) -> KnobsResult:
-    """Precision, latency and size of the shared-weights model at every route, pruning, precision and neighbourhood.
+    """Precision, latency and size of the shared-weights model at every setting of the grid.
 
-    Of the settings that keep to all given limits the best mean P@k on held-out rows (a fifth, at most ``max_rows``) is
-    chosen; with a recall alone the fewest products; without limits the fewest products within ``tolerance`` points of
-    the best precision. A request that nothing meets raises BlockXMCError with the nearest setting.
+    Of the settings that keep to all limits the best mean P@k on held-out rows (a fifth) is chosen; with a recall alone
+    the fewest products; without limits the fewest products within ``tolerance`` points of the best precision.
+    ``options`` has what all tuners share, see :class:`TrialOptions`. Limits that no setting keeps to raise BlockXMCError
+    with the nearest setting.
 
     >>> from blockxmc.data import make_synthetic
     >>> train, _ = make_synthetic(n_train=300, n_test=10, n_features=60, n_labels=12, seed=0)
-    >>> result = tune_knobs(train.X, train.Y, n_blocks=4, routes=[1, 2], prunes=[0.1, 0.2], n_jobs=1)
+    >>> result = tune_knobs(train.X, train.Y, grid=KnobGrid(routes=[1, 2], prunes=[0.1, 0.2]), n_blocks=4)
     >>> [(knobs.route, knobs.prune) for knobs in result.settings]
     [(1, 0.1), (2, 0.1), (1, 0.2), (2, 0.2)]
     """
-    from blockxmc.classifier import BlockwiseClassifier, lean_dismec  # here, since the model asks tuning for its lambda
+    from blockxmc.classifier import BlockwiseClassifier, lean_dismec  # here, since the classifier imports trial models
 
-    if not weight_bits or not set(weight_bits) <= set(BITS):
-        raise BlockXMCError(f"weight_bits must be some of {', '.join(map(str, BITS))}, got {list(weight_bits)}")
-    limits = checked_limits({"products": products, "latency_us": latency_us, "size_mb": size_mb, "recall": recall})
-    if not routes or not all(0 < route < 1 or (route >= 1 and float(route).is_integer()) for route in routes):
-        raise BlockXMCError(f"routes must be numbers of blocks, or shares between 0 and 1, got {list(routes)}")
-    routes = sorted(set(routes), key=lambda route: (route < 1, route))
-    problem = Problem.of(
-        X, Y, lean_dismec() if base is None else base, (1, 3, 5), partitioner, random_state, n_jobs, verbose
-    )
-    split = Split(
-        problem.task, problem.X, problem.Y, *one_split(problem.n_rows, max_rows, seed=problem.task.seed, sample=False)
-    )
+    limits, grid, options = limits or Limits(), grid or KnobGrid(), options or TrialOptions()
+    if options.cache is not None:
+        raise BlockXMCError("tune_knobs keeps no finished work: leave cache out of the options")
+    problem = Problem.of(X, Y, lean_dismec() if base is None else base, options)
     model = BlockwiseClassifier(
         None,
-        partitioner,
+        options.partitioner,
         n_blocks,
         weights="shared",
-        n_jobs=n_jobs,
-        random_state=random_state,
-        verbose=verbose,
+        n_jobs=options.n_jobs,
+        random_state=options.random_state,
+        verbose=options.verbose,
     )
-    serving = sorted(set(weight_bits)), ["auto"] if n_neighbors is None else sorted(set(n_neighbors))
-    settings = tuple(_settings(model, problem.base, split, routes, prunes, *serving))
-    chosen = _choose(settings, limits, tolerance)
+    split = problem.split()
+    settings = tuple(_settings(model, problem.task.learner, split, grid))
+    chosen = _choose(settings, limits.given, tolerance)
     setting = problem.describe() | {"weights": "shared", "held_out_rows": split.X_held_out.shape[0]}
     counts = model.partition_.n_blocks_, min(SETTINGS.negative_blocks, model.partition_.n_blocks_)
-    result = KnobsResult(settings, chosen, limits, float(tolerance), problem.task.ks, *counts, setting)
+    result = KnobsResult(settings, chosen, limits.given, float(tolerance), problem.task.ks, *counts, setting)
     problem.reporter.say(result.explain())
     return result
 
 
-def _settings(
-    model: Any,
-    base: Learner,
-    split: Split,
-    routes: Sequence[float],
-    prunes: Sequence[float] | None,
-    weight_bits: Sequence[int],
-    n_neighbors: Sequence[int | str],
-) -> Iterator[Knobs]:
-    """Every setting measured on the held-out rows."""
-    if not hasattr(base, "prune"):
-        if prunes is not None:
-            raise BlockXMCError(f"{type(base).__name__} has no parameter prune: leave the levels out")
-        levels: list[Any] = [None]
-    else:
-        levels = sorted({float(level) for level in (PRUNES if prunes is None else prunes)})
-        if not levels or levels[0] < 0:
-            raise BlockXMCError(f"levels of pruning must be numbers of at least 0, got {levels}")
-        base = base.set_params(prune=levels[0])
+def _settings(classifier: Any, base: Learner, split: Split, grid: KnobGrid) -> Iterator[Knobs]:
+    """Every setting, measured on the held-out rows."""
+    models = grid.models(base)
+    weakest = models[0][0]
+    if weakest is not None:
+        base = base.set_params(prune=weakest)
     trainings = Trainings()
-    for level, bits, neighbors in product(levels, weight_bits, n_neighbors):
+    for level, bits, neighbors in models:
         trainings.rewind()
-        model.set_params(base=Remembered(base, level, trainings), weight_bits=bits, n_neighbors=neighbors)
-        model.fit(split.X, split.Y)
-        n_blocks, linear = model.partition_.n_blocks_, isinstance(model.model_.scorer, PackedScorer)
-        for route in routes:
+        classifier.set_params(base=Remembered(base, level, trainings), weight_bits=bits, n_neighbors=neighbors)
+        classifier.fit(split.X, split.Y)
+        n_blocks, linear = classifier.partition_.n_blocks_, isinstance(classifier.model_.scorer, PackedScorer)
+        for route in grid.sorted_routes:
             if route <= n_blocks and (route >= 1 or linear):
-                most, mass = visiting(route)
-                blocks = replace(model.model_, route=min(most, n_blocks), top_p=mass)
-                yield _measured(split, blocks, route=route, prune=level, weight_bits=bits)
+                most, top_p = visiting(route)
+                model = replace(classifier.model_, route=min(most, n_blocks), top_p=top_p)
+                yield _measured(split, model, route=route, prune=level, weight_bits=bits)
 
 
-def _measured(split: Split, blocks: RoutedModel, **setting: Any) -> Knobs:
-    found, X = measure_blocks(split, blocks), split.X_held_out
+def _measured(split: Split, model: RoutedModel, **setting: Any) -> Knobs:
+    found, X = measure_model(split, model), split.X_held_out
     start = time.process_time()
-    blocks.topk(X, max(split.task.ks), 1)
+    model.topk(X, max(split.task.ks), 1)
     batch = (time.process_time() - start) / max(X.shape[0], 1) * 1e6
     return Knobs(
         **setting,
-        n_neighbors=0 if blocks.neighbors is None else blocks.neighbors.count,
+        n_neighbors=0 if model.neighbors is None else model.neighbors.count,
         precision=tuple(found["precision"]),
         **{name: found[name] for name in ("candidates", "products", "recall")},
         batch_us=batch,
-        latency_us=_single_calls(SimpleNamespace(predict_one=blocks.one), X, max(split.task.ks))["one_us"],
-        size_mb=blocks.nbytes / 1e6,
+        latency_us=single_call_us(split, model),
+        size_mb=model.nbytes / 1e6,
     )
 
 
 class Trainings:
-    """What a learner was asked to train and what came out, in order: a fit of the same model asks the same again."""
+    """The weights of each training, in order: another fit of the same model asks for the same trainings."""
 
     def __init__(self) -> None:
         self._known: list[LinearWeights] = []
@@ -221,7 +243,7 @@ class Trainings:
         self._next = 0
 
     def next(self, train: Callable[[], LinearWeights]) -> LinearWeights:
-        """The weights of the next training, which is done if it never was."""
+        """The weights of the next training, trained now if they are not known."""
         if self._next == len(self._known):
             self._known.append(train())
         self._next += 1
@@ -232,7 +254,7 @@ class Trainings:
 
 
 class Remembered(Learner):
-    """A one-vs-all learner that trains once, and hands out its weights less those below ``prune``."""
+    """A one-vs-all learner that trains once; weights below ``prune`` are dropped from what it gives."""
 
     one_vs_all: ClassVar[bool] = True
 
@@ -262,7 +284,7 @@ class Remembered(Learner):
 
 
 def pruned(weights: LinearWeights, level: float) -> LinearWeights:
-    """The weights less those of smaller magnitude, biases included.
+    """The weights without those of smaller magnitude, biases included.
 
     >>> weights = LinearWeights(sparse.csr_array(np.array([[0.1, 0.3]], np.float32)), np.array([0.5, 0.2], np.float32))
     >>> pruned(weights, 0.25).scores(sparse.csr_array(np.ones((1, 1), np.float32))).tolist()
@@ -278,9 +300,8 @@ def _choose(settings: Sequence[Knobs], limits: dict[str, float], tolerance: floa
     within = [knobs for knobs in settings if all(_excess(knobs, *limit) <= 0 for limit in limits.items())]
     if not within:
         nearest = min(settings, key=lambda knobs: max(_excess(knobs, *limit) for limit in limits.items()))
-        asked = " and ".join(f"{bound(name)} {limit:g} {UNITS[name]}" for name, limit in limits.items())
         has = ", ".join(f"{getattr(nearest, name):.4g} {UNITS[name]}" for name in limits)
-        raise NoSettingError(f"no setting has {asked}: the nearest has {has} ({nearest.describe()})")
+        raise NoSettingError(f"no setting has {in_words(limits)}: the nearest has {has} ({nearest.describe()})")
     if not limits:
         enough = float(np.mean(_best(settings).precision)) - tolerance
         within = [knobs for knobs in within if float(np.mean(knobs.precision)) >= enough]
@@ -290,14 +311,10 @@ def _choose(settings: Sequence[Knobs], limits: dict[str, float], tolerance: floa
 
 
 def _excess(knobs: Knobs, name: str, limit: float) -> float:
-    """How far a setting is beyond a limit, as a share of it; not above 0 where it keeps to it."""
+    """How far a setting is beyond a limit, as a share of the limit; 0 or less where it keeps to it."""
     value = float(getattr(knobs, name))
     return ((limit - value) if name == "recall" else (value - limit)) / limit
 
 
 def _best(settings: Sequence[Knobs]) -> Knobs:
     return max(settings, key=lambda knobs: (float(np.mean(knobs.precision)), -knobs.products, -knobs.size_mb))
-
-
-def _points(knobs: Knobs) -> str:
-    return "P " + "/".join(f"{value:.2f}" for value in knobs.precision)

@@ -1,8 +1,9 @@
-"""Limits that a model shall keep to: ceilings of products, time and size, and a floor of recall."""
+"""Limits of a model: at most so many products, microseconds and megabytes, and at least so much recall."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import asdict, dataclass
 
 from blockxmc.errors import BlockXMCError
 
@@ -15,16 +16,43 @@ UNITS = {
 
 
 class NoSettingError(BlockXMCError):
-    """Nothing that was tried keeps to the limits."""
+    """No setting that was tried keeps to the limits."""
 
 
-def checked_limits(given: dict[str, float | None]) -> dict[str, float]:
-    """What was given, by the same names; they appear in the error where a value makes no sense.
+@dataclass(frozen=True)
+class Limits:
+    """What a model must keep to; None: no limit.
+
+    - ``products``: at most so many vector products per row, router included;
+    - ``latency_us``: at most so many microseconds for a single call, on this machine;
+    - ``size_mb``: at most so many megabytes of router, weights and neighbors (``tune_knobs`` only);
+    - ``recall``: at least this share (0..1) of a row's labels among its candidates.
+
+    >>> Limits(products=300, recall=0.9).given
+    {'products': 300.0, 'recall': 0.9}
+    """
+
+    products: float | None = None
+    latency_us: float | None = None
+    size_mb: float | None = None
+    recall: float | None = None
+
+    def __post_init__(self) -> None:
+        checked_limits(asdict(self))
+
+    @property
+    def given(self) -> dict[str, float]:
+        """The limits that there are, by name."""
+        return checked_limits(asdict(self))
+
+
+def checked_limits(typed: dict[str, float | None]) -> dict[str, float]:
+    """The limits that were given, by the names that the user typed: errors use them.
 
     >>> checked_limits({"--budget": 300, "--recall": None})
     {'--budget': 300.0}
     """
-    limits = {name: float(value) for name, value in given.items() if value is not None}
+    limits = {name: float(value) for name, value in typed.items() if value is not None}
     for name, limit in limits.items():
         share = name.endswith("recall")
         if not 0 < limit < math.inf or (share and limit > 1):
@@ -33,10 +61,12 @@ def checked_limits(given: dict[str, float | None]) -> dict[str, float]:
     return limits
 
 
-def bound(name: str) -> str:
-    """How a limit is said: recall is a floor, the others are ceilings.
+def in_words(limits: dict[str, float]) -> str:
+    """Limits as a request: recall is a lower bound, the others are upper bounds.
 
-    >>> bound("products"), bound("recall")
-    ('at most', 'at least')
+    >>> in_words({"products": 300, "recall": 0.9})
+    'at most 300 products per row and at least 0.9 candidate recall'
     """
-    return "at least" if name == "recall" else "at most"
+    return " and ".join(
+        f"{'at least' if name == 'recall' else 'at most'} {limit:g} {UNITS[name]}" for name, limit in limits.items()
+    )

@@ -1,13 +1,13 @@
-"""The protocol in cheap: one split of a sample instead of folds of everything."""
+"""A cheap version of the paper's protocol: one split of a sample of the rows."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from blockxmc.partition import Partitioner
 from blockxmc.training.trials.grid import FOLD_TOL
 from blockxmc.training.trials.quick import TOLERANCE, sample_split
-from blockxmc.tuning.protocol import Problem, tune_parts
+from blockxmc.tuning.problem import Problem, TrialOptions
+from blockxmc.tuning.protocol import tune_parts
 from blockxmc.tuning.result import TuningResult
 
 
@@ -20,14 +20,11 @@ def quick_lambda(
     tolerance: float = TOLERANCE,
     weights: str = "per-block",
     route: int = 1,
-    partitioner: Partitioner | None = None,
-    random_state: int | None = 0,
-    n_jobs: int | None = None,
-    verbose: int = 0,
+    options: TrialOptions | None = None,
 ) -> TuningResult:
     """A cheap version of :func:`tune_lambda`: a sample of the rows, a fifth of it held out, the base trained there too.
 
-    A sample of many blocks is cut into fewer, so that a block has as many rows as in the full data.
+    Where there are many blocks, the sample has fewer, so that a block keeps its number of rows.
 
     >>> from blockxmc import NaiveBayes
     >>> from blockxmc.data import make_synthetic
@@ -36,14 +33,6 @@ def quick_lambda(
     >>> len(result.folds), result.saving["trainings"]
     (1, 2.0)
     """
-    problem = Problem.of(X, Y, base, (1, 3, 5), partitioner, random_state, n_jobs, verbose, FOLD_TOL)
-    return tune_parts(
-        problem,
-        [sample_split(problem.n_rows, problem.task.seed)],
-        n_blocks,
-        None,
-        tolerance,
-        None,
-        weights=weights,
-        route=route,
-    )
+    problem = Problem.of(X, Y, base, options, fold_tol=FOLD_TOL)
+    parts = [sample_split(problem.n_rows, problem.task.seed, problem.options.max_rows)]
+    return tune_parts(problem, parts, n_blocks, None, tolerance, weights=weights, route=route)

@@ -1,4 +1,4 @@
-"""What tuning found: plain frozen records that go to JSON and back."""
+"""What tuning found: frozen records that go to JSON and back."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from blockxmc.training.trials import selection
-from blockxmc.tuning.limits import UNITS, bound
+from blockxmc.training.trials.selection import select
+from blockxmc.tuning.limits import in_words
 
 F64 = NDArray[np.float64]
+# Stands for 0 candidates where labels are divided by them.
+NO_CANDIDATES = 1e-12
 
 
 @dataclass(frozen=True)
@@ -20,8 +22,8 @@ class Point:
 
     n_blocks: int
     lam: float  # for the full data
-    lam_rel: float  # lam * n_blocks / rows: what transfers between numbers of rows
-    assigned_at: float  # the lam_rel at which rows were assigned to blocks, "fixed assignment"
+    lam_rel: float  # lam * n_blocks / rows: the same for any number of rows
+    assigned_at: float  # the lam_rel at which rows were assigned to blocks
     weights: str
     route: int
     precision: tuple[float, ...]  # one for each k
@@ -36,7 +38,7 @@ class Point:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Take back what ``dataclasses.asdict`` and JSON made of it."""
+        """The inverse of ``dataclasses.asdict``, also by way of JSON."""
         return cls(**(values | {"precision": tuple(values["precision"])}))
 
 
@@ -53,9 +55,37 @@ class FoldRecord:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Take back what ``dataclasses.asdict`` and JSON made of it."""
+        """The inverse of ``dataclasses.asdict``, also by way of JSON."""
         lists = {name: tuple(value) for name, value in values.items()}
         return cls(**(lists | {"precision": tuple(tuple(row) for row in values["precision"])}))
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The lambdas that were tried (ascending), and what they share."""
+
+    lams: F64  # in the scale of the full data
+    lam_rel: F64  # lams * n_blocks / rows
+    n_blocks: int
+    n_labels: int
+    ks: tuple[int, ...]
+
+    def point(self, at: int, folds: list[dict[str, Any]], setting: dict[str, Any]) -> Point:
+        """The lambda at this position, with means over the folds."""
+
+        def mean(name: str) -> Any:
+            return np.mean([fold[name][at] for fold in folds], axis=0)
+
+        return Point(
+            n_blocks=self.n_blocks,
+            lam=float(self.lams[at]),
+            lam_rel=float(self.lam_rel[at]),
+            assigned_at=float(self.lam_rel[0]),
+            weights=setting["weights"],
+            route=setting["route"],
+            precision=tuple(mean("precision").tolist()),
+            **{name: float(mean(name)) for name in ("candidates", "products", "recall")},
+        )
 
 
 @dataclass(frozen=True)
@@ -70,11 +100,11 @@ class TuningResult:
     tolerance: float
     folds: tuple[FoldRecord, ...]
     feasible: tuple[bool, ...]  # within the tolerance in every fold, for every k
-    interval: tuple[float, float] | None  # the unbroken run of feasible lambdas that holds the smallest
+    interval: tuple[float, float] | None  # from the smallest feasible lambda to the largest before a gap
     speed_driven: Point
     accuracy_driven: Point
     warning: str | None
-    saving: dict[str, float]  # trainings and seconds, ours and a naive grid's
+    saving: dict[str, float]  # trainings and seconds, of this run and of a naive one
     setting: dict[str, Any]  # what was evaluated: base, assignment, weights, route, data
     notes: tuple[str, ...] = ()
 
@@ -82,12 +112,8 @@ class TuningResult:
     def decide(
         cls,
         folds: list[dict[str, Any]],
+        tried: Tried,
         *,
-        lams: F64,
-        lam_rel: F64,
-        n_blocks: int,
-        n_labels: int,
-        ks: tuple[int, ...],
         tolerance: float,
         saving: dict[str, float],
         setting: dict[str, Any],
@@ -95,52 +121,31 @@ class TuningResult:
     ) -> TuningResult:
         """Choose by the paper's protocol. A fold is a dict of base (ks), precision (lambdas x ks), candidates,
         products and recall (lambdas)."""
-        base = np.array([fold["base"] for fold in folds])
-        precision = np.array([fold["precision"] for fold in folds])
-        by_fold = selection.feasible(base, precision, tolerance)
-        in_all = [bool(mask.all()) for mask in by_fold.T]
-        run = selection.first_run(in_all)
-        worst = selection.largest_loss(base, precision)
-        warning = None
-        if run is None:
-            speed = selection.last_argmax(-worst)
+        chosen = select([fold["base"] for fold in folds], [fold["precision"] for fold in folds], tolerance)
+        warning, interval = None, None
+        if chosen.run is None:
             warning = (
-                f"no lambda keeps every P@k within {tolerance:g} points of the base in all folds; the one chosen has the "
-                f"smallest loss in the worst fold, {worst[speed]:.2f} points"
+                f"no lambda keeps every P@k within {tolerance:g} points of the base in all folds; the chosen lambda has "
+                f"the smallest loss in the worst fold, {chosen.worst[chosen.speed]:.2f} points"
             )
         else:
-            speed = run[1]
-        accuracy = selection.last_argmax(precision.mean(axis=(0, 2)))
-
-        def point(at: int) -> Point:
-            measured = ("candidates", "products", "recall")
-            mean = {name: float(np.mean([fold[name][at] for fold in folds])) for name in measured}
-            return Point(
-                n_blocks=n_blocks,
-                lam=float(lams[at]),
-                lam_rel=float(lam_rel[at]),
-                assigned_at=float(lam_rel[0]),
-                weights=setting["weights"],
-                route=setting["route"],
-                precision=tuple(precision[:, at].mean(axis=0).tolist()),
-                **mean,
-            )
-
+            interval = float(tried.lams[chosen.run[0]]), float(tried.lams[chosen.run[1]])
         records = [
-            FoldRecord.from_dict({**fold, "feasible": mask.tolist()}) for fold, mask in zip(folds, by_fold, strict=True)
+            FoldRecord.from_dict({**fold, "feasible": mask.tolist()})
+            for fold, mask in zip(folds, chosen.by_fold, strict=True)
         ]
         return cls(
-            lams=tuple(lams.tolist()),
-            lam_rel=tuple(lam_rel.tolist()),
-            n_blocks=n_blocks,
-            n_labels=n_labels,
-            ks=ks,
+            lams=tuple(tried.lams.tolist()),
+            lam_rel=tuple(tried.lam_rel.tolist()),
+            n_blocks=tried.n_blocks,
+            n_labels=tried.n_labels,
+            ks=tried.ks,
             tolerance=tolerance,
             folds=tuple(records),
-            feasible=tuple(in_all),
-            interval=None if run is None else (float(lams[run[0]]), float(lams[run[1]])),
-            speed_driven=point(speed),
-            accuracy_driven=point(accuracy),
+            feasible=tuple(chosen.feasible),
+            interval=interval,
+            speed_driven=tried.point(chosen.speed, folds, setting),
+            accuracy_driven=tried.point(chosen.accuracy, folds, setting),
             warning=warning,
             saving=saving,
             setting=setting,
@@ -178,7 +183,7 @@ class TuningResult:
     @property
     def speedup(self) -> F64:
         """Labels over candidates at each lambda: the paper's speed-up."""
-        return self.n_labels / np.maximum(self.candidates, 1e-12)
+        return self.n_labels / np.maximum(self.candidates, NO_CANDIDATES)
 
     @property
     def _precision(self) -> F64:
@@ -201,7 +206,7 @@ class TuningResult:
         second = (
             f"Speed-driven: lam {self.speed_driven.lam:.4g} with {self._described(self.speed_driven)}; "
             f"accuracy-driven: lam {self.accuracy_driven.lam:.4g} with {self._described(self.accuracy_driven)}; "
-            f"the base has {_points(self.base_precision)}."
+            f"the base has {points_text(self.base_precision)}."
         )
         saving = self.saving
         warm = f", {saving['warm_trainings']:.0f} of them warm" if saving["warm_trainings"] else ""
@@ -214,7 +219,7 @@ class TuningResult:
         return " ".join([first, second, third])
 
     def _described(self, point: Point) -> str:
-        return f"{_points(point.precision)} at {point.candidates:.1f} of {self.n_labels:,} labels scored per row"
+        return f"{points_text(point.precision)} at {point.candidates:.1f} of {self.n_labels:,} labels scored per row"
 
     def _named_ks(self) -> str:
         return ", ".join(f"P@{k}" for k in self.ks)
@@ -225,7 +230,7 @@ class TuningResult:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TuningResult:
-        """Take back what ``to_dict`` gave, also by way of JSON."""
+        """The inverse of ``to_dict``, also by way of JSON."""
         fields = dict(values)
         for name in ("lams", "lam_rel", "ks", "feasible", "notes"):
             fields[name] = tuple(fields[name])
@@ -243,7 +248,7 @@ class BudgetResult:
     mode: str  # "products", "latency_us" or "recall"
     limit: float
     chosen: Point
-    points: tuple[Point, ...]  # all that were evaluated with a trained base
+    points: tuple[Point, ...]  # every setting whose base was trained
     ks: tuple[int, ...]
     n_labels: int
     calibration: dict[str, float] | None  # latency: microseconds = a + b * products on this machine
@@ -252,7 +257,7 @@ class BudgetResult:
     notes: tuple[str, ...] = ()
 
     def choice(self, name: str) -> Point:
-        """The chosen point, whatever the name: there is one only."""
+        """The chosen point: there is only one, for any name."""
         return self.chosen
 
     def explain(self) -> str:
@@ -260,8 +265,8 @@ class BudgetResult:
         point = self.chosen
         rule = "the fewest products" if self.mode == "recall" else "the best held-out precision"
         text = (
-            f"Asked for {bound(self.mode)} {self.limit:g} {UNITS[self.mode]}: {point.describe()} has {rule} among "
-            f"{len(self.points)} settings, {_points(point.precision)} with "
+            f"Asked for {in_words({self.mode: self.limit})}: {point.describe()} has {rule} among "
+            f"{len(self.points)} settings, {points_text(point.precision)} with "
             f"{point.products:.1f} products per row and candidate recall {point.recall:.3f}."
         )
         if self.calibration is not None:
@@ -277,12 +282,17 @@ class BudgetResult:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> BudgetResult:
-        """Take back what ``to_dict`` gave, also by way of JSON."""
+        """The inverse of ``to_dict``, also by way of JSON."""
         fields = dict(values)
         fields |= {name: tuple(fields[name]) for name in ("ks", "notes")}
         fields["points"] = tuple(Point.from_dict(point) for point in fields["points"])
         return cls(**(fields | {"chosen": Point.from_dict(fields["chosen"])}))
 
 
-def _points(precision: Any) -> str:
+def points_text(precision: Any) -> str:
+    """Precisions of one setting.
+
+    >>> points_text([61.25, 40])
+    'P 61.25/40.00'
+    """
     return "P " + "/".join(f"{value:.2f}" for value in precision)

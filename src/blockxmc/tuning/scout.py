@@ -1,4 +1,4 @@
-"""What a number of blocks promises before any base is trained."""
+"""What a number of blocks can reach, measured before any base is trained."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from scipy import sparse
 from blockxmc import metrics
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.serving.scorers import pack_scorer
-from blockxmc.training.trials.grid import GRID_ONE_VS_ALL, default_grid
+from blockxmc.training.trials.grid import GRID_ONE_VS_ALL, default_grid, lam_capturing
 from blockxmc.training.trials.split import FixedBlocks, Split
 from blockxmc.tuning.result import Point
 
+# Steps of the bisection for lambda: each halves the interval on a logarithmic scale. Not measured.
 _BISECTIONS = 14
-# The search ends where less than this share of the positives that could be captured is.
-_LEAST = 0.1
+# The search for lambda ends where this share of the positives is still captured. Not measured.
+_LEAST_CAPTURED = 0.1
 
 
 class Scout:
-    """One number of blocks before any base is trained: candidates and candidate recall by lambda and route."""
+    """One number of blocks: products and candidate recall by lambda and route, known before any base is trained."""
 
     def __init__(self, split: Split, n_blocks: int, n_rows: int) -> None:
         self.split, self.n_blocks, self.n_rows = split, n_blocks, n_rows
@@ -30,9 +31,7 @@ class Scout:
         path = self.blocks.partition.path()
         self.grid = default_grid(path, GRID_ONE_VS_ALL)
         self.low = float(self.grid[0])
-        self.high = max(
-            float(path.lam[np.flatnonzero(path.captured >= _LEAST * path.captured[0])[-1]]), float(self.grid[-1])
-        )
+        self.high = max(lam_capturing(path, _LEAST_CAPTURED), float(self.grid[-1]))
         self._visited: dict[int, NDArray[np.int32]] = {}
 
     @property
@@ -41,14 +40,14 @@ class Scout:
         return self.blocks.partition.n_blocks_
 
     def visited(self, route: int) -> NDArray[np.int32]:
-        """The blocks each held-out row is sent to."""
+        """The blocks that each held-out row visits."""
         if route not in self._visited:
             threads = self.split.task.threads
             self._visited[route] = self.blocks.router.route(self.split.X_held_out, route, threads=threads)[0]
         return self._visited[route]
 
     def products(self, lam: float, route: int) -> float:
-        """Router and candidates per held-out row."""
+        """Products per held-out row, router included."""
         clusters = self.blocks.partition.label_clusters_at(lam)
         empty = [_no_weights(len(labels)) for labels in clusters]
         scorer = pack_scorer(empty, clusters, n_features=self.split.X.shape[1], n_labels=self.split.Y.shape[1])
@@ -60,7 +59,7 @@ class Scout:
         return metrics.candidate_recall(self.split.Y_held_out, (self.visited(route), clusters))
 
     def smallest_within(self, route: int, products: float) -> float | None:
-        """The smallest lambda that needs at most so many products, or None."""
+        """The smallest lambda that takes at most so many products, or None."""
         return _first(lambda lam: self.products(lam, route) <= products, self.low, self.high)
 
     def largest_reaching(self, route: int, recall: float) -> float | None:
@@ -70,7 +69,7 @@ class Scout:
         return _first(lambda lam: self.recall(lam, route) < recall, self.low, self.high, last_false=True)
 
     def point(self, lam: float, found: dict[str, Any], kind: str, route: int) -> Point:
-        """What was found, in the scale of the full data."""
+        """A setting and what was found for it, in the scale of the full data."""
         train_rows = self.split.X.shape[0]
         at = self.blocks.partition.lam_ * self.n_blocks / train_rows
         names = ("candidates", "products", "recall")
@@ -88,7 +87,7 @@ class Scout:
 
 
 def _first(holds: Callable[[float], bool], low: float, high: float, *, last_false: bool = False) -> float | None:
-    """Where a condition begins to hold as lambda rises, found by bisection; ``last_false``: where it last did not."""
+    """By bisection, the first lambda at which a condition holds; ``last_false``: the last at which it does not."""
     if holds(low):
         return None if last_false else low
     if not holds(high):
@@ -100,6 +99,6 @@ def _first(holds: Callable[[float], bool], low: float, high: float, *, last_fals
 
 
 def _no_weights(n_labels: int) -> LinearWeights:
-    """Weights of labels that will be counted, not scored."""
+    """Weights of labels that are only counted."""
     nothing: Any = sparse.csr_array((0, n_labels), dtype=np.float32)
     return LinearWeights(nothing, np.zeros(n_labels, np.float32), features=np.zeros(0, np.int32))

@@ -129,7 +129,9 @@ def fit_calibration(scores: F32, right: NDArray[np.bool_]) -> tuple[float, float
     listed = scores > -np.inf
     if right[listed].all() or not right[listed].any():
         return UNCALIBRATED
-    curve = LogisticRegression(C=1e6, solver="newton-cholesky").fit(scores[listed][:, None].astype(np.float64), right[listed])
+    curve = LogisticRegression(C=1e6, solver="newton-cholesky").fit(
+        scores[listed][:, None].astype(np.float64), right[listed]
+    )
     return float(max(curve.coef_[0, 0], 1e-3)), float(curve.intercept_[0])
 
 

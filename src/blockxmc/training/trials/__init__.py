@@ -1,1 +1,1 @@
-"""Trial models on a split of the rows: what precision blocks would keep at each lambda."""
+"""Trial models on a split of the rows: the precision that blocks keep at each lambda."""

@@ -1,4 +1,4 @@
-"""Which lambdas to try, on how many rows and blocks, and how tightly to solve meanwhile."""
+"""Which lambdas to try, on which rows and with how many blocks, and how tightly to solve in a trial."""
 
 from __future__ import annotations
 
@@ -11,60 +11,79 @@ from blockxmc.learners._learner import Learner
 from blockxmc.partition import LambdaPath
 
 F64 = NDArray[np.float64]
+Rows = NDArray[np.intp]
+# Lambdas of the default grid where one training serves all of them, and where each needs a training. Not measured.
 GRID_ONE_VS_ALL, GRID_COUPLED = 12, 6
-# The default grid reaches from where 2 % of the positives are cut to where most are: below, labels that hardly ever
-# occur multiply the work and move no precision.
+# The default grid goes from the lambda that captures 98 % of the positives to the lambda that captures 30 %. Smaller
+# lambdas add labels that hardly ever occur: much work, no precision. Not measured here; docs/results/ablation.md compares
+# 80 %, 90 % and all positives for shared weights.
 GRID_CAPTURED = (0.98, 0.3)
-# Folds are solved to this tolerance: tighter costs up to twice as much and moves precision by a tenth of a point.
+# The default grid spans at least this factor. Not measured.
+GRID_SPAN = 2.0
+# Where the first step of the path loses too much, the grid starts at this share of that step. Not measured.
+GRID_BELOW = 0.5
+# Trials are solved to this tolerance. A tighter one takes up to twice as long and moves precision by a tenth of a point;
+# docs/results has no table of that.
 FOLD_TOL = 0.1
-# With this few blocks a sample keeps them all; else it keeps the rows per block.
-_FEW_BLOCKS = 16
+# A sample keeps all blocks up to this number. Of more blocks it keeps as many as leave a block its number of rows. Not
+# measured.
+FEW_BLOCKS = 16
+# A split holds out one row in this many. Not measured: the usual split.
+PARTS = 5
 
 
 def loosened(learner: Learner, tol: float | None) -> Learner:
     """The learner, solved no tighter than ``tol`` where it has a tolerance."""
     if tol is None or getattr(learner, "tol", tol) >= tol:
         return learner
-    loosened: Learner = clone(learner).set_params(tol=tol)
-    return loosened
+    loose: Learner = clone(learner).set_params(tol=tol)
+    return loose
 
 
 def grid_size(learner: Learner) -> int:
-    """Lambdas of the default grid: one training serves them all, or each needs its own."""
+    """Lambdas of the default grid: many where one training serves them all, few where each needs its own."""
     return GRID_ONE_VS_ALL if learner.one_vs_all else GRID_COUPLED
 
 
+def lam_capturing(path: LambdaPath, share: float) -> float:
+    """The largest lambda of the path that captures this share of what the smallest captures.
+
+    >>> path = LambdaPath(np.array([0.0, 0.5, 1.0]), np.array([0.8, 0.72, 0.1]), np.array([9.0, 8.0, 1.0]))
+    >>> lam_capturing(path, 0.8)
+    0.5
+    """
+    return float(path.lam[np.flatnonzero(path.captured >= share * path.captured[0])[-1]])
+
+
 def default_grid(path: LambdaPath, size: int, low: float = 0.0) -> F64:
-    """``size`` lambdas in geometric steps, from ``low`` if that is given, over where something happens on the path.
+    """``size`` lambdas in geometric steps over the part of the path where precision changes, from ``low`` if given.
 
     >>> path = LambdaPath(np.array([0.0, 0.5, 1.0, 8.0]), np.array([1.0, 0.995, 0.9, 0.2]), np.array([9.0, 8.0, 5.0, 1.0]))
     >>> default_grid(path, 2).tolist()
     [0.5, 1.0]
     """
-    most, least = (share * path.captured[0] for share in GRID_CAPTURED)
-    start, high = (float(path.lam[np.flatnonzero(path.captured >= share)[-1]]) for share in (most, least))
+    start, high = (lam_capturing(path, share) for share in GRID_CAPTURED)
     low = low or start
-    if low == 0:  # the first cut takes too much already: begin just below it
-        low = 0.5 * float(path.lam[1]) if path.lam.size > 1 else 0.5
-    high = max(high, 2 * low)
-    return np.geomspace(low, high, size)
+    if low == 0:  # the first step of the path loses too much: start just below it
+        low = GRID_BELOW * (float(path.lam[1]) if path.lam.size > 1 else 1.0)
+    return np.geomspace(low, max(high, GRID_SPAN * low), size)
 
 
 def blocks_of_sample(n_blocks: int, sample: int, n_rows: int) -> int:
-    """Blocks for a sample of the rows: all of few, else as many as leave a block the rows it has in the full data.
+    """Blocks for a sample of the rows: all of a few, else as many as leave a block its number of rows.
 
     >>> blocks_of_sample(8, 100, 1000), blocks_of_sample(400, 100, 1000), blocks_of_sample(400, 1000, 1000)
     (8, 40, 400)
     """
-    return n_blocks if n_blocks <= _FEW_BLOCKS else max(_FEW_BLOCKS, round(n_blocks * sample / n_rows))
+    return n_blocks if n_blocks <= FEW_BLOCKS else max(FEW_BLOCKS, round(n_blocks * sample / n_rows))
 
 
-def one_split(n_rows: int, max_rows: int, *, seed: int, sample: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def one_split(n_rows: int, max_rows: int | None, *, seed: int, sample: bool) -> tuple[Rows, Rows]:
     """Training rows and a fifth held out; ``max_rows`` bounds both together (sample) or the held-out rows alone."""
-    if n_rows < 5:
-        raise BlockXMCError(f"tuning needs at least 5 rows, but there are {n_rows}")
+    if n_rows < PARTS:
+        raise BlockXMCError(f"tuning needs at least {PARTS} rows, but there are {n_rows}")
     order = np.random.default_rng(seed).permutation(n_rows)
     if sample:
         order = order[:max_rows]
-    size = order.size // 5
-    return np.sort(order[size:]), np.sort(order[: min(size, max_rows)])
+    size = order.size // PARTS
+    return np.sort(order[size:]), np.sort(order[:size][:max_rows])

@@ -1,9 +1,8 @@
-"""``lam="auto"`` of per-block and global weights: the paper's rule on one split of a sample, for less than a training."""
+"""``lam="auto"`` of per-block and global weights: the paper's rule on one split of a sample of the rows."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
@@ -11,23 +10,33 @@ from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.partition import Partitioner
-from blockxmc.training.trials import selection
-from blockxmc.training.trials.grid import FOLD_TOL, blocks_of_sample, default_grid, grid_size, loosened, one_split
-from blockxmc.training.trials.split import FixedBlocks, Split, Task
+from blockxmc.training.trials.grid import (
+    FOLD_TOL,
+    Rows,
+    blocks_of_sample,
+    default_grid,
+    grid_size,
+    loosened,
+    one_split,
+)
+from blockxmc.training.trials.selection import select
+from blockxmc.training.trials.split import KS, FixedBlocks, Split, Task
 
-# A sample of this share of the rows, within these bounds: training on it with and without blocks costs less than one
-# training on all rows.
+# The sample has this share of the rows, within these bounds: two trainings on it, with blocks and without, cost less
+# than one training on all rows. Not measured.
 SHARE = 0.25
 LEAST, MOST = 2000, 20000
-# Points that may be lost: half of what the paper allows, since in a sample rare labels count for less than they will.
+# Points of precision that may be lost: half of what the paper allows, since rare labels count for less in a sample. Not
+# measured.
 TOLERANCE = 1.0
-# Fewer rows say too little about a point of precision.
+# With fewer rows than this, the held-out rows are too few to tell a point of precision. Not measured.
 ENOUGH = 500
 
 
-def sample_split(n_rows: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Training rows and held-out rows of the sample."""
-    return one_split(n_rows, int(np.clip(n_rows * SHARE, LEAST, MOST)), seed=seed, sample=True)
+def sample_split(n_rows: int, seed: int, max_rows: int | None = None) -> tuple[Rows, Rows]:
+    """Training rows and held-out rows of the sample, which has at most ``max_rows`` in all."""
+    size = int(np.clip(n_rows * SHARE, LEAST, MOST))
+    return one_split(n_rows, size if max_rows is None else min(size, max_rows), seed=seed, sample=True)
 
 
 def partition_at_quick_lambda(
@@ -35,16 +44,16 @@ def partition_at_quick_lambda(
 ) -> Partitioner:
     """Partition all rows, and cut the label clusters at the largest lambda that keeps precision on a sample.
 
-    With few rows, with the cost objective (whose lambda does not scale as the paper's) or where one block is all there
-    is, the partition stays at the lambda it read off its own path.
+    The partition keeps the lambda of its own path with few rows, with one block, and with the cost objective, whose
+    lambda does not scale with the number of rows.
     """
     whole = partitioner._fit(X, Y, task.reporter)
     if X.shape[0] < ENOUGH or whole.objective != "quadratic" or whole.n_blocks_ == 1:
         return whole
     try:
         chosen, text = _largest_lambda(X, Y, whole, task, weights, route)
-    except BlockXMCError as error:  # a sample may lack what all rows have, labels to begin with
-        task.reporter.say(f"lam stays where the path puts it: a sample of the rows cannot be evaluated ({error})")
+    except BlockXMCError as error:  # a sample may be without labels, for instance
+        task.reporter.say(f"lam is taken from the path, since a sample of the rows cannot be evaluated: {error}")
         return whole
     task.reporter.say(text)
     final = whole
@@ -63,13 +72,13 @@ def partition_at_quick_lambda(
 
 def quick_task(learner: Learner, partitioner: Partitioner, *, seed: int, threads: int, reporter: Reporter) -> Task:
     """What trial models are made with: the learner, solved less tightly."""
-    return Task(loosened(learner, FOLD_TOL), clone(partitioner), (1, 3, 5), seed, threads, reporter)
+    return Task(loosened(learner, FOLD_TOL), clone(partitioner), KS, seed, threads, reporter)
 
 
 def _largest_lambda(
     X: sparse.csr_array, Y: sparse.csr_array, whole: Partitioner, task: Task, weights: str, route: int
 ) -> tuple[float, str]:
-    """The speed-driven lambda (in the scale of all rows) by one split of a sample, and what was found."""
+    """The speed-driven lambda (in the scale of all rows) by one split of a sample, and a sentence about it."""
     given = not isinstance(task.partitioner.init, str)
     if given:
         task.partitioner.set_params(init=whole.assignment_)
@@ -87,11 +96,10 @@ def _largest_lambda(
             candidates.append(found["candidates"])
             phase.update(done + 1)
         base = split.full_precision()
-    run = selection.first_run(selection.feasible([base], [precision], TOLERANCE)[0])
-    worst = selection.largest_loss([base], [precision])
-    at = selection.last_argmax(-worst) if run is None else run[1]
-    kept = f"loses {worst[at]:.2f} points of P@k at most"
-    if run is None:
+    chosen = select([base], [precision], TOLERANCE)
+    at = chosen.speed
+    kept = f"loses {chosen.worst[at]:.2f} points of P@k at most"
+    if chosen.run is None:
         kept += f" (no lambda loses less than {TOLERANCE:g})"
     text = (
         f"On held-out rows of a sample of {train.size + held_out.size:,} rows, lam {lams[at]:.4g} {kept}, "

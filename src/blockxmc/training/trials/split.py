@@ -1,9 +1,9 @@
-"""One split of the rows: blocks made once on the training part, then judged on the held-out part at any lambda.
+"""One split of the rows: blocks are made once on the training rows, then judged on the held-out rows at any lambda.
 
-The assignment of rows to blocks is made at one lambda and kept. For a larger lambda every label cluster is a prefix of
-the ranking of its block, so weights that do not depend on the other labels of a block are trained once, at the smallest
-lambda, and serve the whole grid. A lambda that leaves a block without labels is the exception: the block is dropped as
-``Partitioner(init=assignment, max_iter=0)`` drops it, and everything is trained again.
+Rows are assigned to blocks at one lambda, and stay there. At a larger lambda every label cluster is a prefix of the
+ranking of its block. Weights that do not depend on the other labels of a block are therefore trained once, at the
+smallest lambda, and serve the whole grid. A lambda that leaves a block without labels is the exception: the block is
+dropped as ``Partitioner(init=assignment, max_iter=0)`` drops it, and everything is trained again.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from blockxmc import metrics
 from blockxmc._core.progress import Reporter
 from blockxmc.learners._learner import Learner
 from blockxmc.linear.weights import Ids, Weights
+from blockxmc.metrics.timing import _single_calls
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router
 from blockxmc.serving.routed import RoutedModel
@@ -32,6 +34,8 @@ from blockxmc.training.per_block import train_block, train_blocks
 from blockxmc.training.trials.warm import WarmLearner, takes_warm_start
 
 Clusters = list[NDArray[np.int64]]
+# Precision is measured at these ranks unless the user asks for others, as in the paper.
+KS = (1, 3, 5)
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,18 @@ class Task:
     threads: int
     reporter: Reporter
 
+    def unfitted(self, n_blocks: int | str, lam: float | str) -> Partitioner:
+        """A partitioner of the task, with its seed and threads."""
+        common: dict[str, Any] = {"random_state": self.seed, "n_jobs": self.threads, "verbose": 0}
+        partitioner: Partitioner = clone(self.partitioner).set_params(n_blocks=n_blocks, lam=lam, **common)
+        return partitioner
+
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to train the labels of blocks, by the name ``BlockwiseClassifier(weights=...)`` has for it.
+    """A way to train the labels of blocks, by its name in ``BlockwiseClassifier(weights=...)``.
 
-    ``nested(learner)`` says whether the weights at a larger lambda are those of a smaller one, less some labels.
+    ``nested(learner)`` says whether the weights at a larger lambda are those at a smaller lambda, less some labels.
     """
 
     train: Callable[[Split, Layout], list[Weights]]
@@ -68,7 +78,7 @@ class Layout:
 
 
 class Split:
-    """Training rows with a fixed assignment, and held-out rows that reach their blocks through the router only."""
+    """Training rows, and held-out rows that reach their blocks only through the router."""
 
     def __init__(self, task: Task, X: sparse.csr_array, Y: sparse.csr_array, train: Ids, held_out: Ids) -> None:
         self.task = task
@@ -107,7 +117,7 @@ class Split:
 
 
 class FixedBlocks:
-    """The blocks of one split: assigned at ``lam``, looked at for any other lambda (of the split's own size)."""
+    """The blocks of one split: rows are assigned at ``lam`` and judged at any lambda (in the scale of the split)."""
 
     def __init__(self, split: Split, n_blocks: int, lam: float | str) -> None:
         self.split, self.n_blocks, self.lam = split, n_blocks, lam
@@ -118,9 +128,7 @@ class FixedBlocks:
     def partition(self) -> Partitioner:
         """The partition whose assignment is kept."""
         task, split = self.split.task, self.split
-        partitioner: Partitioner = clone(task.partitioner).set_params(
-            n_blocks=self.n_blocks, lam=self.lam, random_state=task.seed, n_jobs=task.threads, verbose=0
-        )
+        partitioner = task.unfitted(self.n_blocks, self.lam)
         if not isinstance(partitioner.init, str):
             partitioner.set_params(init=np.asarray(partitioner.init)[split.train_rows], n_blocks="auto")
         with self._setting_up(), task.reporter.phase("partition"):
@@ -133,16 +141,16 @@ class FixedBlocks:
 
     @cached_property
     def _critical(self) -> NDArray[np.float64]:
-        """The lambda from which on each block is empty."""
+        """For each block, the lambda that empties it."""
         ranking = self.partition.ranking_
         critical = ranking.critical(self.partition.objective)
-        return np.asarray(critical[ranking.indptr[:-1]])  # it falls along each block, and no block is empty at 0
+        return np.asarray(critical[ranking.indptr[:-1]])  # it falls along a block, and every block has labels at 0
 
     @cached_property
     def _start(self) -> tuple[Layout, list[Weights]]:
-        """Blocks and weights at the lambda of the assignment, from which warm trainings for larger lambdas begin.
+        """Blocks and weights at the lambda of the assignment, where warm trainings for all larger lambdas begin.
 
-        All begin there, not each at the one before: what is found for a lambda must not depend on the others tried.
+        Each begins there, so that what is found for a lambda does not depend on the other lambdas tried.
         """
         layout = self.layout(self.partition.lam_)
         assert layout is not None  # the partition drops blocks that its lambda empties
@@ -161,7 +169,7 @@ class FixedBlocks:
         return Layout(fixed.assignment_, fixed.label_clusters_, router, False)
 
     def weights(self, lam: float, layout: Layout, kind: str) -> list[Weights]:
-        """Weights of the blocks at ``lam``: a prefix of what was trained for a smaller lambda where that is the same."""
+        """Weights of the blocks at ``lam``: a prefix of those at a smaller lambda where training would give the same."""
         how, learner = KINDS[kind], self.split.task.learner
         if kind in self._trained:
             at, known, weights = self._trained[kind]
@@ -173,7 +181,7 @@ class FixedBlocks:
         return self._keep(kind, lam, layout, how.train(self.split, layout))
 
     def serve(self, lam: float, kind: str, route: int) -> RoutedModel | None:
-        """A servable system at ``lam``, or None where no label is left."""
+        """The model at ``lam``, or None where no label is left."""
         layout = self.layout(lam)
         if layout is None:
             return None
@@ -183,11 +191,10 @@ class FixedBlocks:
         return RoutedModel(layout.router.scorer, scorer, min(route, len(layout.clusters)))
 
     def measure(self, lam: float, kind: str = "per-block", route: int = 1) -> dict[str, Any]:
-        """Precision (points) and work per row at ``lam`` on the held-out rows, and what it took to find out."""
+        """Precision (points) and work per row at ``lam`` on the held-out rows, and what finding out took."""
         split = self.split
         before = split.trainings, split.warm_trainings, split.seconds
-        blocks = self.serve(lam, kind, route)
-        return measure_blocks(split, blocks) | {
+        return measure_model(split, self.serve(lam, kind, route)) | {
             "trainings": split.trainings - before[0],
             "warm_trainings": split.warm_trainings - before[1],
             "seconds": split.seconds - before[2],
@@ -195,7 +202,7 @@ class FixedBlocks:
         }
 
     def _keep(self, kind: str, lam: float, layout: Layout, weights: list[Weights]) -> list[Weights]:
-        # What is trained for blocks of which some were dropped serves no other lambda.
+        # With a block dropped, weights serve this lambda only.
         if layout.intact:
             self._trained[kind] = lam, layout, weights
         return weights
@@ -219,22 +226,28 @@ class FixedBlocks:
         self.setup_seconds += time.perf_counter() - start
 
 
-def measure_blocks(split: Split, blocks: RoutedModel | None) -> dict[str, Any]:
-    """Precision, candidates, products and candidate recall on the held-out rows."""
-    if blocks is None:
+def measure_model(split: Split, model: RoutedModel | None) -> dict[str, Any]:
+    """Precision, candidates, products and candidate recall on the held-out rows; all 0 without a model."""
+    if model is None:
         return {"precision": [0.0] * len(split.task.ks), "candidates": 0.0, "products": 0.0, "recall": 0.0}
     X, threads = split.X_held_out, split.task.threads
-    labels, _ = blocks.topk(X, min(max(split.task.ks), split.Y.shape[1]), threads)
-    visited = blocks.visited(X, threads)
+    labels, _ = model.topk(X, min(max(split.task.ks), split.Y.shape[1]), threads)
+    visited = model.visited(X, threads)
     if visited is None:  # one block: every row visits it
         visited = np.zeros((X.shape[0], 1), np.int32)
-    candidates, products = blocks.work(visited)
+    candidates, products = model.work(visited)
     return {
         "precision": split.precision(labels),
         "candidates": candidates,
         "products": products,
-        "recall": metrics.candidate_recall(split.Y_held_out, (visited, blocks.scorer.label_clusters)),
+        "recall": metrics.candidate_recall(split.Y_held_out, (visited, model.scorer.label_clusters)),
     }
+
+
+def single_call_us(split: Split, model: RoutedModel) -> float:
+    """Median microseconds of a single call on held-out rows."""
+    calls = SimpleNamespace(predict_one=model.one)
+    return _single_calls(calls, split.X_held_out, max(split.task.ks))["one_us"]
 
 
 def _prefixes(weights: list[Weights], known: Clusters, wanted: Clusters) -> list[Weights]:
@@ -266,7 +279,7 @@ def train_per_block(split: Split, layout: Layout) -> list[Weights]:
 
 
 def train_warm(split: Split, layout: Layout, known: Layout, weights: list[Weights]) -> list[Weights]:
-    """As ``train_per_block``, each block starting from its weights at a smaller lambda."""
+    """As ``train_per_block``, with each block started from its weights at a smaller lambda."""
     task, trained = split.task, []
     with (
         split.training(warm=True),
@@ -288,7 +301,7 @@ def train_whole(split: Split, layout: Layout) -> list[Weights]:
     return list(full.split(layout.clusters))
 
 
-# Another way to train weights needs a line here to be tuned.
+# To tune another way of training weights, add a line here.
 KINDS: dict[str, Kind] = {
     "per-block": Kind(train_per_block, lambda learner: learner.one_vs_all),
     "global": Kind(train_whole, lambda learner: True),

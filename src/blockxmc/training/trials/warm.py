@@ -1,4 +1,4 @@
-"""Warm starts along lambda for bases whose labels are trained together: a larger lambda only takes labels away."""
+"""Warm starts along lambda for bases that train labels together: a larger lambda only removes labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from blockxmc.learners._learner import Job, Learner
 from blockxmc.learners._tall import gram, one_blas_thread
 from blockxmc.linear.weights import F32, LowRankWeights, Weights
 
-# From balanced factors of a smaller lambda one outer round ends where five rounds from nothing do, within noise.
+# Outer rounds of a warm start: one round from balanced factors of a smaller lambda leads where five rounds from the usual
+# start do, within noise. Measured on synthetic data in tests/unit/test_tuning.py; docs/results/choices.md (leml) compares
+# one round and five from the usual start.
 _ROUNDS = 1
 
 
@@ -30,9 +32,9 @@ def takes_warm_start(learner: Learner) -> bool:
 
 
 def warm_start(weights: Weights, kept: NDArray[np.intp], threads: int) -> tuple[F32, F32] | None:
-    """Factors (W, H) of the kept labels, or None where they leave no bottleneck: ridge regression needs no start.
+    """Factors (W, H) of the kept labels, or None where the rank is no limit for them: ridge regression needs no start.
 
-    They are balanced, as the learner leaves its own after each round.
+    They are balanced, like the learner's own factors after each round.
 
     >>> weights = LowRankWeights(np.ones((2, 1), np.float32), np.full((3, 1), 4, np.float32))
     >>> [abs(factor).round(3).ravel().tolist() for factor in warm_start(weights, np.array([0, 2]), threads=1)]
@@ -47,7 +49,7 @@ def warm_start(weights: Weights, kept: NDArray[np.intp], threads: int) -> tuple[
 
 
 class WarmLearner:
-    """Trains one block as its learner does, but from the block's weights at a smaller lambda."""
+    """Trains one block as its learner does, started from the weights of the block at a smaller lambda."""
 
     def __init__(self, learner: Learner, previous: Weights, kept: NDArray[np.intp], threads: int) -> None:
         self._learner: Any = clone(learner)
