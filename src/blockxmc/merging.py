@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
+from blockxmc import _kernels
 from blockxmc._matrix import flat_positions
 from blockxmc.blocks import Blocks
 from blockxmc.scoring import Scorer
@@ -235,7 +236,7 @@ def _clearly_better(some: NDArray[np.float64], others: NDArray[np.float64]) -> b
 
 def _listed(scores: F32) -> NDArray[np.bool_]:
     """Not those of labels that no visited block lists: they lie far below all others and say nothing."""
-    return scores > -5e5
+    return scores > _kernels.UNLISTED / 2
 
 
 def _is_right(Y: sparse.csr_array, rows: NDArray[np.intp], labels: NDArray[np.integer]) -> NDArray[np.bool_]:

@@ -76,10 +76,10 @@ class Neighbours:
         return cls(rows, indptr, labels, Y.shape[1], count, MOST_FEATURES)
 
     @cached_property
-    def kernel(self) -> _kernels.Neighbours:
+    def kernel(self) -> _kernels.Neighbors:
         """What the compiled model takes beside the router."""
         numbers = self.n_labels, self.count, self.features, self.weight
-        return _kernels.Neighbours(self.rows._model, self.indptr, self.labels, *numbers)
+        return _kernels.Neighbors(self.rows._model, self.indptr, self.labels, *numbers)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is copied and sent to other processes: all but the compiled view, which is made anew."""

@@ -96,9 +96,9 @@ class SecondLook:
         return np.asarray(held @ linear + (held[..., PRODUCTS[0]] * held[..., PRODUCTS[1]]) @ squares)
 
     @cached_property
-    def kernel(self) -> _kernels.SecondLook:
+    def kernel(self) -> _kernels.Reranker:
         """What the compiled model takes beside the router."""
-        return _kernels.SecondLook(self.curve, self.commonness, self.first)
+        return _kernels.Reranker(self.curve, self.commonness, self.first)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is copied and sent to other processes: all but the compiled view, which is made anew."""

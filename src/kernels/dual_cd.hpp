@@ -19,11 +19,13 @@
 #include "random.hpp"
 #include "threads.hpp"
 
+namespace blockxmc {
+
 struct CdOptions {
     double C, lam, bias;
     double tol;          // largest violation left, in units of the margin
-    int64_t max_rounds;  // solve + search rounds per label
-    int64_t max_passes;  // coordinate passes per round
+    int64_t max_rounds; // solve + search rounds per label
+    int64_t max_passes; // coordinate passes per round
     double prune;        // weights below are dropped at the end
     uint64_t seed;
 };
@@ -60,7 +62,7 @@ class CdRows {
     const int64_t *indptr;
     const float *values;
     std::vector<int32_t> columns;   // feature ranks, aligned with values
-    std::vector<int32_t> original;  // rank -> feature
+    std::vector<int32_t> original; // rank -> feature
     std::vector<double> norm;       // |x_i|^2 + bias^2
 };
 
@@ -232,7 +234,7 @@ class DualCd {
         const int64_t last = rows_.indptr[row + 1];
         const int32_t *column = rows_.columns.data();
         const float *x = rows_.values, *v = v_.data();
-        double a = 0, b = 0;  // two chains: the additions would otherwise wait for each other
+        double a = 0, b = 0; // two chains: the additions would otherwise wait for each other
         int64_t e = rows_.indptr[row];
         for (; e + 1 < last; e += 2) {
             a += x[e] * shrink(v[column[e]]);
@@ -274,12 +276,14 @@ class DualCd {
     RandomStream random_{0};
     std::vector<float> v_;
     double bias_ = 0;                     // v of the bias feature
-    std::vector<uint8_t> state_, moved_;  // per row
+    std::vector<uint8_t> state_, moved_; // per row
     std::vector<Item> items_;
     std::vector<int32_t> shrunk_;   // positives set aside
-    std::vector<int32_t> updated_;  // rows that ever moved v
+    std::vector<int32_t> updated_; // rows that ever moved v
     std::vector<Violator> violators_;
     const int32_t *subset_ = nullptr;
     int64_t n_subset_ = 0, found_ = 0;
     bool solved_ = false;
 };
+
+} // namespace blockxmc

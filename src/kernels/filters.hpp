@@ -19,9 +19,11 @@
 #include "random.hpp"
 #include "threads.hpp"
 
+namespace blockxmc {
+
 // Intervals and row projections of the filters trained so far (filter-major).
 struct EarlierFilters {
-    const float *lower, *upper;  // n_filters x m
+    const float *lower, *upper; // n_filters x m
     const float *projections;    // n_filters x n
     int64_t n_filters, n_labels, n_rows;
 
@@ -38,7 +40,7 @@ struct EarlierFilters {
 // Where the labels stand on the line: mean projection of their rows, and the order it implies.
 struct LabelOrder {
     std::vector<double> mean;
-    std::vector<int32_t> rank;  // ties to the lower label id; labels without rows come last
+    std::vector<int32_t> rank; // ties to the lower label id; labels without rows come last
     std::vector<int64_t> counts;
 
     void update(const CsrView &y, const float *projection) {
@@ -110,7 +112,7 @@ class DirectionTrainer {
     EarlierFilters earlier_;
     DirectionOptions options_;
     RandomStream random_;
-    std::vector<int64_t> usable_;  // rows with labels
+    std::vector<int64_t> usable_; // rows with labels
     LabelOrder order_;
     std::vector<float> projection_, lower_, upper_;
     // w = scale * v, and the sum of all averaged iterates is weight_sum * v + correction: sparse steps stay sparse.
@@ -269,13 +271,13 @@ float best_lower(double own, int64_t n_own, Own own_at, int64_t n_foreign, Forei
         const bool take_own = o < n_own && (f == n_foreign || own_at(o) - 1 <= foreign_at(f) + 1);
         const float here = take_own ? own_at(o) - 1 : foreign_at(f) + 1;
         if (take_own) ++o;
-        else right -= weight(f++);  // no longer pulls l up
+        else right -= weight(f++); // no longer pulls l up
         if (own * static_cast<double>(o) > static_cast<double>(right)) return here;
     }
 }
 
 struct BoundsCount {
-    int64_t before = 0, after = 0;  // foreign pairs not yet filtered, before and after this filter
+    int64_t before = 0, after = 0; // foreign pairs not yet filtered, before and after this filter
 };
 
 // Optimal [lower, upper] of every label for the projections of this filter. Foreign rows are those listed in
@@ -309,9 +311,10 @@ class BoundsSolver {
     BoundsCount run(float *lower, float *upper, int n_threads, const Watch &watch) const {
         constexpr int64_t kStretch = 64;
         const auto n_labels = static_cast<int64_t>(by_rank_.size());
-        std::vector<Scratch> scratch(std::max(n_threads, 1));
+        const int64_t n_stretches = (n_labels + kStretch - 1) / kStretch;
+        std::vector<Scratch> scratch(worker_count(n_stretches, n_threads));
         std::vector<BoundsCount> counts(n_labels);
-        parallel_for((n_labels + kStretch - 1) / kStretch, n_threads, [&](int64_t stretch, int worker) {
+        parallel_for(n_stretches, n_threads, [&](int64_t stretch, int worker) {
             const int64_t first = stretch * kStretch, last = std::min(n_labels, first + kStretch);
             count_left(first, scratch[worker]);
             for (int64_t r = first; r < last && !watch.cancelled(); ++r) {
@@ -330,7 +333,7 @@ class BoundsSolver {
         std::vector<int32_t> n_left;       // per sampled row: its labels left of the current one
         std::vector<uint8_t> is_foreign;   // per sampled row
         std::vector<float> own_at, foreign_at;
-        std::vector<int32_t> left, right;  // of the foreign rows
+        std::vector<int32_t> left, right; // of the foreign rows
     };
     CsrView rows_of_label_;
     EarlierFilters earlier_;
@@ -342,7 +345,7 @@ class BoundsSolver {
     std::vector<float> at_, earlier_at_;
     std::vector<int64_t> row_ptr_{0};
     std::vector<int32_t> row_ranks_;
-    std::vector<int32_t> rank_, by_rank_;  // of the labels on the line
+    std::vector<int32_t> rank_, by_rank_; // of the labels on the line
 
     void count_left(int64_t rank, Scratch &s) const {
         s.n_left.assign(n_sample_, 0);
@@ -364,7 +367,7 @@ class BoundsSolver {
         s.left.resize(n_sample_);
         s.right.resize(n_sample_);
         int64_t n_foreign = 0, left = 0, right = 0;
-        for (int64_t i = 0; i < n_sample_; ++i) {  // without a branch: a row that is not foreign is written over
+        for (int64_t i = 0; i < n_sample_; ++i) { // without a branch: a row that is not foreign is written over
             s.foreign_at[n_foreign] = at_[i];
             s.left[n_foreign] = s.n_left[i];
             s.right[n_foreign] = static_cast<int32_t>(row_ptr_[i + 1] - row_ptr_[i]) - s.n_left[i];
@@ -373,7 +376,7 @@ class BoundsSolver {
             n_foreign += s.is_foreign[i];
         }
         for (int64_t e = 0; e < n_own; ++e)
-            if (place_[own[e]] >= 0) ++s.n_left[place_[own[e]]];  // this label lies left of the next
+            if (place_[own[e]] >= 0) ++s.n_left[place_[own[e]]]; // this label lies left of the next
         lower = best_lower(own_, n_own, [&](int64_t o) { return s.own_at[o]; }, n_foreign,
                            [&](int64_t f) { return s.foreign_at[f]; }, [&](int64_t f) { return s.left[f]; }, left);
         // The upper bound is the lower bound of the mirrored line.
@@ -397,3 +400,5 @@ class BoundsSolver {
             if (place_[own[e]] >= 0) is_foreign[place_[own[e]]] = 0;
     }
 };
+
+} // namespace blockxmc

@@ -17,6 +17,9 @@
 #include "feature_rows.hpp"
 #include "random.hpp"
 #include "threads.hpp"
+#include "topk.hpp"
+
+namespace blockxmc {
 
 struct PdOptions {
     double C, lam;
@@ -30,11 +33,11 @@ struct PdOptions {
 };
 
 struct PdResult {
-    std::vector<int64_t> indptr;  // features x labels, weights of the final model
+    std::vector<int64_t> indptr; // features x labels, weights of the final model
     std::vector<int32_t> labels;
     std::vector<float> weights;
     std::vector<double> gap_trace;       // per epoch: sum of the rows' gaps, each taken when the row was visited
-    std::vector<double> held_out_trace;  // per epoch: top-1 accuracy on the held-out rows
+    std::vector<double> held_out_trace; // per epoch: top-1 accuracy on the held-out rows
     double gap = 0, primal = 0;          // of the main problem at its end, exact
 };
 
@@ -81,20 +84,13 @@ class PdSparse {
         double alpha;
         float product;
     };
-    struct Candidate {
-        float product;
-        int32_t label;
-        bool operator<(const Candidate &other) const {
-            return product != other.product ? product > other.product : label < other.label;
-        }
-    };
     static constexpr int64_t kMaxSelect = 100, kRefresh = 10;
     static constexpr double kNegligible = 1e-12;
     static constexpr float kOut = -std::numeric_limits<float>::infinity();
 
     struct Outcome {
         int64_t epochs;
-        double accuracy;  // on the held-out rows, if any
+        double accuracy; // on the held-out rows, if any
     };
 
     // Epochs until the gap is small, the held-out rows stop improving, or the limit; leaves the best epoch's alpha.
@@ -226,7 +222,7 @@ class PdSparse {
     // Adds to the active set the max_select_ other labels of highest product, if above -1 (below, they cannot violate).
     void choose() {
         candidates_.clear();
-        float floor = 0;  // rises once enough candidates are known
+        float floor = 0; // rises once enough candidates are known
         for (int32_t label = 0; label < Y_.n_cols; ++label) {
             if (product_[label] <= floor) continue;
             candidates_.push_back({product_[label], label});
@@ -243,17 +239,17 @@ class PdSparse {
             for (int32_t label = 0; label < Y_.n_cols; ++label)
                 if (product_[label] < 0 && product_[label] > -1) candidates_.push_back({product_[label], label});
         keep_best();
-        std::sort(candidates_.begin(), candidates_.end());
-        for (const Candidate &candidate : candidates_) work_.push_back({candidate.label, 0.0, candidate.product});
+        std::sort(candidates_.begin(), candidates_.end(), better);
+        for (const Scored &candidate : candidates_) work_.push_back({candidate.label, 0.0, candidate.score});
     }
 
     // Cuts the candidates to the max_select_ best and returns the lowest product among them.
     float keep_best() {
         if (static_cast<int64_t>(candidates_.size()) <= max_select_) return 0;
         const auto last = candidates_.begin() + max_select_ - 1;
-        std::nth_element(candidates_.begin(), last, candidates_.end());
+        std::nth_element(candidates_.begin(), last, candidates_.end(), better);
         candidates_.resize(max_select_);
-        return candidates_.back().product;
+        return candidates_.back().score;
     }
 
     // Replaces sampled products of the active labels by exact ones; returns the best of a wrong label among them.
@@ -406,9 +402,11 @@ class PdSparse {
     int64_t max_select_ = 1, sample_divisor_ = 1, next_any_ = 0;
     // Scratch of one visit.
     std::vector<float> product_, own_product_;
-    std::vector<Active> work_;  // negatives of the active set
-    std::vector<Candidate> candidates_;
+    std::vector<Active> work_; // negatives of the active set
+    std::vector<Scored> candidates_; // by their product with the row
     std::vector<double> cumulative_, b_, c_;
     std::vector<Dual> changes_;
     BisimplexProjection project_;
 };
+
+} // namespace blockxmc

@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <utility>
 
+namespace blockxmc {
+
 template <typename T>
 class GrowingArray {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -52,3 +54,5 @@ class GrowingArray {
     int64_t size_ = 0;
     int64_t capacity_ = 0;
 };
+
+} // namespace blockxmc

@@ -7,18 +7,9 @@
 #include <vector>
 
 #include "csr.hpp"
+#include "simd.hpp"
 
-// The loops below are compiled for AVX-512, AVX2 and the baseline, and chosen when the library is loaded.
-// (Sanitised builds cannot run code that early, and other platforms have no such mechanism: baseline only.)
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#define LANES_MULTIVERSION __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define LANES_MULTIVERSION
-#endif
-#define LANES_INLINE inline __attribute__((always_inline))
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wpsabi"  // wide vectors pass between always-inlined functions only: no ABI is involved
-#endif
+namespace blockxmc {
 
 constexpr int kLanes = 16;
 typedef float FloatLanes __attribute__((vector_size(64)));
@@ -32,7 +23,7 @@ struct alignas(64) Lanes {
     float operator[](int lane) const { return reinterpret_cast<const float *>(&v)[lane]; }
 };
 using LaneVector = std::vector<Lanes>;
-using LaneMask = uint16_t;  // one bit per lane
+using LaneMask = uint16_t; // one bit per lane
 
 struct LaneSums {
     double v[kLanes] = {};
@@ -46,17 +37,17 @@ struct FloatSums {
     int length = 0;
     LaneSums total;
 
-    LANES_INLINE void add(const FloatLanes &value) {
+    BLOCKXMC_INLINE void add(const FloatLanes &value) {
         run += value;
         if (++length == 16) flush();
     }
-    LANES_INLINE void finish(LaneSums &out) {
+    BLOCKXMC_INLINE void finish(LaneSums &out) {
         flush();
         out = total;
     }
 
   private:
-    LANES_INLINE void flush() {
+    BLOCKXMC_INLINE void flush() {
         for (int lane = 0; lane < kLanes; ++lane) total[lane] += run[lane];
         run = FloatLanes{};
         length = 0;
@@ -70,19 +61,19 @@ struct Rows {
     int64_t n_features() const { return x.n_cols + (bias != 0 ? 1 : 0); }
 };
 
-LANES_INLINE IntLanes lanes_of(LaneMask mask) {
+BLOCKXMC_INLINE IntLanes lanes_of(LaneMask mask) {
     const IntLanes bit = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
     return (bit & static_cast<int32_t>(mask)) != 0;
 }
 
-LANES_INLINE bool any_lane(const IntLanes &mask) {
+BLOCKXMC_INLINE bool any_lane(const IntLanes &mask) {
     int64_t parts[8], any = 0;
     std::memcpy(parts, &mask, sizeof parts);
     for (int64_t part : parts) any |= part;
     return any != 0;
 }
 
-LANES_INLINE void row_product(const Rows &rows, int64_t i, const Lanes *v, FloatLanes &out) {
+BLOCKXMC_INLINE void row_product(const Rows &rows, int64_t i, const Lanes *v, FloatLanes &out) {
     FloatLanes even = {}, odd = {};
     if (rows.bias != 0) even = v[rows.x.n_cols].v * rows.bias;
     int64_t k = rows.x.indptr[i];
@@ -95,22 +86,22 @@ LANES_INLINE void row_product(const Rows &rows, int64_t i, const Lanes *v, Float
     out = even + odd;
 }
 
-LANES_INLINE void row_scatter(const Rows &rows, int64_t i, const FloatLanes &scale, Lanes *out) {
+BLOCKXMC_INLINE void row_scatter(const Rows &rows, int64_t i, const FloatLanes &scale, Lanes *out) {
     for (int64_t k = rows.x.indptr[i]; k < rows.x.indptr[i + 1]; ++k) out[rows.x.indices[k]].v += scale * rows.x.data[k];
 }
 
 // out[i] = x_i . V for every row.
-LANES_MULTIVERSION static void lane_products(const Rows &rows, const Lanes *v, Lanes *out) {
+BLOCKXMC_CLONES static void lane_products(const Rows &rows, const Lanes *v, Lanes *out) {
     for (int64_t i = 0; i < rows.x.n_rows; ++i) row_product(rows, i, v, out[i].v);
 }
 
 struct ActiveRow {
     int32_t row;
-    LaneMask lanes;  // those in which the row matters
+    LaneMask lanes; // those in which the row matters
 };
 
 // out = v + sum over the listed rows of x_i (curvature_i * (x_i . v)): the Hessian of every lane times its vector.
-LANES_MULTIVERSION static void lane_hessian(const Rows &rows, const std::vector<ActiveRow> &active,
+BLOCKXMC_CLONES static void lane_hessian(const Rows &rows, const std::vector<ActiveRow> &active,
                                             const Lanes *curvature, const Lanes *v, Lanes *out) {
     const int64_t d = rows.n_features();
     for (int64_t f = 0; f < d; ++f) out[f].v = v[f].v;
@@ -126,7 +117,7 @@ LANES_MULTIVERSION static void lane_hessian(const Rows &rows, const std::vector<
 }
 
 // Dot products lane by lane, in double.
-LANES_MULTIVERSION static void lane_dots(const Lanes *a, const Lanes *b, int64_t n, LaneSums &out) {
+BLOCKXMC_CLONES static void lane_dots(const Lanes *a, const Lanes *b, int64_t n, LaneSums &out) {
     DoubleLanes low = {}, high = {};
     for (int64_t i = 0; i < n; ++i) {
         HalfLanes part[4];
@@ -142,13 +133,15 @@ LANES_MULTIVERSION static void lane_dots(const Lanes *a, const Lanes *b, int64_t
 }
 
 // a = scale * b
-LANES_MULTIVERSION static void lane_scale(Lanes *a, const Lanes &scale, const Lanes *b, int64_t n) {
+BLOCKXMC_CLONES static void lane_scale(Lanes *a, const Lanes &scale, const Lanes *b, int64_t n) {
     const FloatLanes s = scale.v;
     for (int64_t i = 0; i < n; ++i) a[i].v = s * b[i].v;
 }
 
 // a += scale * b
-LANES_MULTIVERSION static void lane_add(Lanes *a, const Lanes &scale, const Lanes *b, int64_t n) {
+BLOCKXMC_CLONES static void lane_add(Lanes *a, const Lanes &scale, const Lanes *b, int64_t n) {
     const FloatLanes s = scale.v;
     for (int64_t i = 0; i < n; ++i) a[i].v += s * b[i].v;
 }
+
+} // namespace blockxmc

@@ -12,6 +12,8 @@
 #include "csr.hpp"
 #include "threads.hpp"
 
+namespace blockxmc {
+
 // Finds them in one row after the other, and allocates only for one longer than all before.
 class LargestValues {
   public:
@@ -74,8 +76,9 @@ struct LargestOfRows {
         indices.resize(indptr.back());
         data.resize(indptr.back());
         constexpr int64_t rows_per_item = 256;
-        std::vector<LargestValues> of_worker(std::max(threads, 1));
-        parallel_for((X.n_rows + rows_per_item - 1) / rows_per_item, threads, [&](int64_t t, int worker) {
+        const int64_t n_items = (X.n_rows + rows_per_item - 1) / rows_per_item;
+        std::vector<LargestValues> of_worker(worker_count(n_items, threads));
+        parallel_for(n_items, threads, [&](int64_t t, int worker) {
             for (int64_t i = t * rows_per_item; i < std::min((t + 1) * rows_per_item, X.n_rows); ++i)
                 of_worker[worker].copy(row_of(X, i), most, indices.data() + indptr[i], data.data() + indptr[i]);
         });
@@ -85,3 +88,5 @@ struct LargestOfRows {
         return {indptr.data(), indices.data(), data.data(), static_cast<int64_t>(indptr.size()) - 1, n_cols};
     }
 };
+
+} // namespace blockxmc

@@ -10,6 +10,8 @@
 #include "lane_start.hpp"
 #include "local_features.hpp"
 
+namespace blockxmc {
+
 struct Weight {
     int32_t feature;
     float value;
@@ -224,5 +226,7 @@ class LocalSvm {
     std::vector<LaneMask> positive_;                                                  // per row, in the first lane
     LaneVector along_mean_;                                                           // per row, in the first lane
     std::vector<float> products_;                                                     // per active row
-    std::vector<float> w_, gradient_, inverse_, direction_, residual_, conjugate_, image_;  // per local feature
+    std::vector<float> w_, gradient_, inverse_, direction_, residual_, conjugate_, image_; // per local feature
 };
+
+} // namespace blockxmc

@@ -10,6 +10,8 @@
 #include "lanes.hpp"
 #include "local_features.hpp"
 
+namespace blockxmc {
+
 class RowSubset {
   public:
     explicit RowSubset(const Rows &all) : all_(all), features_(all.x.n_cols) {}
@@ -45,3 +47,5 @@ class RowSubset {
     std::vector<float> values_;
     std::vector<int64_t> indptr_{0};
 };
+
+} // namespace blockxmc

@@ -9,16 +9,9 @@
 #include <limits>
 #include <vector>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
+#include "simd.hpp"
 
-// The widest vectors of the machine at hand, chosen when the module is loaded; elsewhere the portable code.
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
-#define BLOCKXMC_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define BLOCKXMC_SIMD
-#endif
+namespace blockxmc {
 
 struct Scored {
     float score;
@@ -82,7 +75,7 @@ inline float reached_by(const float *__restrict scores, int64_t n, int64_t k) {
 // Keeps the k best of scores[0..n), best first, and returns how many there are. Labels ascend, so that a later score equal to
 // the worst kept one never displaces it, and one strict comparison per score is enough. Only scores above `threshold` are
 // kept; -inf and NaN never are.
-BLOCKXMC_SIMD static int64_t keep_best(const float *__restrict scores, const int32_t *__restrict labels, int64_t n,
+BLOCKXMC_CLONES static int64_t keep_best(const float *__restrict scores, const int32_t *__restrict labels, int64_t n,
                                        int64_t k, Scored *__restrict best,
                                        float threshold = -std::numeric_limits<float>::infinity()) {
     const bool few = k <= 32; // a short list is kept in order faster than a heap
@@ -137,6 +130,18 @@ class SeenLabels {
     uint32_t now_ = 0;
 };
 
+// Reorders `candidates`; writes the k best of them, padded with -1 / -inf.
+inline void write_best(std::vector<Scored> &candidates, int64_t k, int64_t *labels, float *scores) {
+    const int64_t found = std::min<int64_t>(k, static_cast<int64_t>(candidates.size()));
+    std::partial_sort(candidates.begin(), candidates.begin() + found, candidates.end(), better);
+    for (int64_t r = 0; r < found; ++r) {
+        labels[r] = candidates[r].label;
+        scores[r] = candidates[r].score;
+    }
+    std::fill(labels + found, labels + k, int64_t{-1});
+    std::fill(scores + found, scores + k, -std::numeric_limits<float>::infinity());
+}
+
 // A sorted list of scored labels (best first) that is being consumed.
 struct Run {
     const Scored *next, *end;
@@ -161,3 +166,5 @@ inline void merge_runs(std::vector<Run> &runs, int64_t k, int64_t n_labels, Seen
     std::fill(labels + found, labels + k, int64_t{-1});
     std::fill(scores + found, scores + k, -std::numeric_limits<float>::infinity());
 }
+
+} // namespace blockxmc

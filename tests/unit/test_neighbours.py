@@ -177,9 +177,9 @@ def test_neighbours_of_a_damaged_model_are_refused(fitted):
     state = fitted[2].blocks_.neighbours.state()
     labels = state["labels"].copy()
     labels[3] = 40
-    with pytest.raises(BlockXMCError, match="a label that is none"):
+    with pytest.raises(BlockXMCError, match="a label that is out of range"):
         _ = Neighbours.from_state(state | {"labels": labels}).kernel
-    with pytest.raises(BlockXMCError, match="labels of neighbours are missing"):
+    with pytest.raises(BlockXMCError, match="labels of neighbors are missing"):
         _ = Neighbours.from_state(state | {"indptr": state["indptr"][:-1].copy()}).kernel
     for wrong in ({"labels": labels.astype(np.int64)}, {"count": None}, {"rows": {"kind": "packed"}}):
         with pytest.raises(ModelFormatError):
