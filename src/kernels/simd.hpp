@@ -15,12 +15,12 @@
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #if __GNUC__ >= 12
-#define BLOCKXMC_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define BLOCKXMC_CLONES [[maybe_unused]] __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
-#define BLOCKXMC_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#define BLOCKXMC_CLONES [[maybe_unused]] __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 #else
-#define BLOCKXMC_CLONES
+#define BLOCKXMC_CLONES [[maybe_unused]]
 #endif
 
 // BLOCKXMC_TARGET compiles a function for one instruction set; widest() picks among such functions at run time. This works
