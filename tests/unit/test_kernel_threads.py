@@ -1,4 +1,4 @@
-"""The threads of the kernels: kept from call to call, safe with fork, with several callers and where none can be started."""
+"""The threads of the kernels: kept between calls, safe with fork and several callers, and done without where none start."""
 
 import os
 import signal
