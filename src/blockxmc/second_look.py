@@ -50,7 +50,7 @@ def commonness_of(Y: sparse.csr_array) -> F32:
 
 @dataclass(frozen=True)
 class SecondLook:
-    """What each of the ``first`` labels of a row gains: a polynomial of its terms (second_look.hpp has the formula).
+    """What each of the ``first`` labels of a row gains: a polynomial of its terms (reranker.hpp has the formula).
 
     ``curve`` holds the lower and upper bounds of the terms, then the weights of the terms and of their products.
     """

@@ -26,7 +26,7 @@ nb::tuple train(In1<int64_t> x_indptr, In1<int32_t> x_indices, In1<float> x_data
     std::vector<float> weights, biases;
     std::vector<uint8_t> certified;
     {
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         for (CdLabel &label : dual_cd(X, positives, subsets ? &*subsets : nullptr, options, threads, watch)) {
             features.insert(features.end(), label.features.begin(), label.features.end());
             weights.insert(weights.end(), label.weights.begin(), label.weights.end());

@@ -11,7 +11,7 @@ void append(std::vector<T> &to, const std::vector<T> &from, T shift = 0) {
     for (const T &value : from) to.push_back(value + shift);
 }
 
-// The trees one after the other, node ids shifted accordingly.
+// All trees in a row, with node ids shifted accordingly.
 nb::dict joined(const std::vector<Tree> &trees) {
     Tree all;
     std::vector<int32_t> roots;
@@ -59,7 +59,7 @@ nb::dict fastxml_grow(In1<int64_t> x_ptr, In1<int32_t> x_idx, In1<float> x_val, 
     std::vector<Tree> trees;
     const Watch watch = checked_watch(progress);
     {
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         trees = grow_forest(x, y, {max_leaf, leaf_labels, cost, bias}, n_trees, seed, threads, watch);
     }
     return joined(trees);
@@ -134,7 +134,7 @@ class Forest {
         const CsrView x = checked_rows(ptr, idx, val, view_.n_features);
         require(static_cast<int64_t>(out.shape(0)) == x.n_rows && static_cast<int64_t>(out.shape(1)) == view_.n_trees,
                 "out must be rows x trees");
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         for_each_row(view_, x, threads, [&](int64_t i, ForestScratch &, const std::vector<int32_t> &leaves) {
             std::copy(leaves.begin(), leaves.end(), out.data() + i * view_.n_trees);
         });
@@ -144,9 +144,10 @@ class Forest {
               int threads) const {
         const CsrView x = checked_rows(ptr, idx, val, view_.n_features);
         const auto k = static_cast<int64_t>(labels.shape(1));
+        require_k(k, view_.n_labels);
         require(static_cast<int64_t>(labels.shape(0)) == x.n_rows && labels.shape(0) == scores.shape(0) &&
                     labels.shape(1) == scores.shape(1), "labels and scores must be rows x k");
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         for_each_row(view_, x, threads, [&](int64_t i, ForestScratch &scratch, const std::vector<int32_t> &leaves) {
             std::vector<Scored> found;
             average_leaves(view_, leaves.data(), scratch, found);
@@ -161,7 +162,7 @@ class Forest {
         std::vector<int32_t> labels;
         std::vector<float> values;
         {
-            nb::gil_scoped_release unlocked;
+            WithoutGil unlocked;
             for_each_row(view_, x, threads, [&](int64_t i, ForestScratch &scratch, const std::vector<int32_t> &leaves) {
                 average_leaves(view_, leaves.data(), scratch, rows[i]);
                 std::sort(rows[i].begin(), rows[i].end(),

@@ -1,7 +1,8 @@
 #include "bindings.hpp"
 #include "candidate_scores.hpp"
 #include "filter_index.hpp"
-#include "filters.hpp"
+#include "filter_bounds.hpp"
+#include "filter_direction.hpp"
 #include "topk.hpp"
 
 namespace blockxmc {
@@ -30,7 +31,7 @@ Numpy1<double> filters_direction(
     const Watch watch = checked_watch(progress);
     std::vector<double> w;
     {
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         w = DirectionTrainer(x, y, earlier, {own, decay, n_steps, n_negatives, rank_every, seed}).run(watch);
     }
     return to_numpy(std::move(w));
@@ -43,7 +44,7 @@ void filters_project(In1<int64_t> x_ptr, In1<int32_t> x_idx, In1<float> x_val, I
     const auto n_filters = static_cast<int64_t>(directions.shape(1));
     require(static_cast<int64_t>(out.shape(0)) == x.n_rows && static_cast<int64_t>(out.shape(1)) == n_filters,
             "out must be rows x filters");
-    nb::gil_scoped_release unlocked;
+    WithoutGil unlocked;
     constexpr int64_t kChunk = 256;
     parallel_for((x.n_rows + kChunk - 1) / kChunk, threads, [&](int64_t chunk, int) {
         std::vector<double> sums(n_filters);
@@ -74,7 +75,7 @@ nb::tuple filters_bounds(In1<int64_t> y_ptr, In1<int32_t> y_idx, int64_t n_label
     const Watch watch = checked_watch(progress);
     BoundsCount count;
     {
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         const BoundsSolver solver(y, rows_of_label, earlier, projection.data(),
                                   {sample.data(), sample.data() + sample.size()}, own);
         count = solver.run(new_lower.data(), new_upper.data(), threads, watch);
@@ -95,7 +96,7 @@ class BoundFilterIndex {
         std::vector<int64_t> indptr(n_rows + 1, 0);
         std::vector<int32_t> labels;
         {
-            nb::gil_scoped_release unlocked;
+            WithoutGil unlocked;
             std::vector<std::vector<int32_t>> parts(n_chunks);
             parallel_for(n_chunks, threads, [&](int64_t chunk, int) {
                 for (int64_t i = chunk * kChunk; i < std::min(n_rows, (chunk + 1) * kChunk); ++i) {
@@ -135,7 +136,7 @@ class LabelWeights {
         const CsrView pairs = checked_csr("candidates", cand_ptr, cand, scores_.n_labels());
         require(x.n_rows == pairs.n_rows, "rows and candidates differ in number");
         require(out.size() == cand.size(), "one score per candidate is needed");
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         constexpr int64_t kChunk = 64;
         std::vector<CandidateScores::Scratch> scratch;
         const int64_t n_items = (x.n_rows + kChunk - 1) / kChunk;
@@ -167,7 +168,7 @@ void topk_of_pairs(In1<int64_t> ptr, In1<int32_t> cand, In1<float> scores, Out2<
     const auto k = static_cast<int64_t>(labels.shape(1));
     require(static_cast<int64_t>(labels.shape(0)) == pairs.n_rows && labels.shape(0) == best.shape(0) &&
                 labels.shape(1) == best.shape(1), "labels and scores must be rows x k");
-    nb::gil_scoped_release unlocked;
+    WithoutGil unlocked;
     constexpr int64_t kChunk = 256;
     parallel_for((pairs.n_rows + kChunk - 1) / kChunk, threads, [&](int64_t chunk, int) {
         std::vector<Scored> row;

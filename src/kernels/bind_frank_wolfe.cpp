@@ -18,7 +18,7 @@ nb::tuple pd_sparse(In1<int64_t> x_indptr, In1<int32_t> x_indices, In1<float> x_
     const PdOptions options{C, lam, tol, max_iter, patience, importance_sampling, post_solve, direct_bytes, seed};
     PdResult result;
     {
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         result = PdSparse(X, Y, held_out.data(), options, watch).run();
     }
     return nb::make_tuple(to_numpy(std::move(result.indptr)), to_numpy(std::move(result.labels)),

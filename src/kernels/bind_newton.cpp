@@ -25,7 +25,7 @@ nb::tuple train_one_vs_all(In1<int64_t> indptr, In1<int32_t> indices, In1<float>
     require(member_indptr.has_value() == member_indices.has_value(), "member_indptr and member_indices go together");
     SparseWeights out;
     {
-        nb::gil_scoped_release release;
+        WithoutGil release;
         const CsrView x = checked_csr("X", indptr, indices, data, n_features);
         const int64_t n_labels = checked_csr("positives", positive_indptr, positive_indices, x.n_rows, Order::ascending).n_rows;
         const RowLists positives{positive_indptr.data(), positive_indices.data()};
@@ -48,7 +48,7 @@ nb::tuple rows_of_labels(In1<int64_t> block_indptr, In1<int32_t> block_rows, int
                          In1<int32_t> label_blocks, In1<int64_t> own_indptr, In1<int32_t> own_rows, int threads) {
     RowUnions out;
     {
-        nb::gil_scoped_release release;
+        WithoutGil release;
         const CsrView blocks = checked_csr("blocks", block_indptr, block_rows, n_rows);
         checked_csr("blocks of labels", label_indptr, label_blocks, blocks.n_rows);
         checked_csr("own rows", own_indptr, own_rows, n_rows);

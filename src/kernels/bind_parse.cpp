@@ -16,7 +16,7 @@ Numpy1<T> hand_over(GrowingArray<T> &array) {
     return {values.release(), {size}, guard};
 }
 
-// The parser as Python holds it: one feed at a time, nothing after finish.
+// The parser as Python holds it: one feed at a time, and no feed after finish.
 class PythonParser {
   public:
     PythonParser(int64_t n_features, int64_t n_labels) : parser_({n_features, n_labels}) {
@@ -28,7 +28,7 @@ class PythonParser {
         const Turn turn(*this);
         xc::Fault fault;
         {
-            nb::gil_scoped_release nogil;
+            WithoutGil nogil;
             fault = parser_.feed(reinterpret_cast<const char *>(block.data()), static_cast<int64_t>(block.size()), n_threads);
         }
         return {static_cast<int>(fault.finding), fault.row, fault.offset};
@@ -76,7 +76,7 @@ nb::bytes format_xc(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data, 
     std::vector<std::string> parts((n_rows + rows_per_item - 1) / rows_per_item);
     std::string text;
     {
-        nb::gil_scoped_release nogil;
+        WithoutGil nogil;
         parallel_for(static_cast<int64_t>(parts.size()), n_threads, [&](int64_t i, int) {
             parts[i] = xc::format_rows(X, Y, i * rows_per_item, std::min(n_rows, (i + 1) * rows_per_item));
         });

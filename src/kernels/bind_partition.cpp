@@ -30,7 +30,7 @@ Ragged rank_labels_py(In1<int64_t> indptr, In1<int32_t> indices, int64_t n_label
                       int64_t min_count, int threads) {
     RankedLabels out;
     {
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         const CsrView Y = checked_csr("Y", indptr, indices, n_labels);
         check_assignment(assignment, Y.n_rows, n_blocks);
         out = rank_labels(Y, assignment.data(), n_blocks, min_count, threads);
@@ -42,7 +42,7 @@ auto choose_blocks_py(In1<int64_t> indptr, In1<int32_t> indices, int64_t n_label
                       In1<int32_t> cluster_labels, In1<int32_t> assignment, double price, bool small, int threads) {
     BlockChoice out;
     {
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         const CsrView Y = checked_csr("Y", indptr, indices, n_labels);
         const CsrView clusters = checked_csr("clusters", cluster_indptr, cluster_labels, n_labels);
         check_distinct(clusters);
@@ -59,7 +59,7 @@ auto nearest_centroids_py(In1<int64_t> indptr, In1<int32_t> indices, In1<float> 
     require(k >= 1, "at least one cluster must be asked for");
     kmeans::Nearest out(0, k);
     {
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         const CsrView X = checked_csr("X", indptr, indices, data, n_features);
         const CsrView queries = checked_csr("queries", query_indptr, query_indices, query_data, n_features);
         check_assignment(assignment, X.n_rows, n_clusters);
@@ -72,7 +72,7 @@ auto balanced_tree_py(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data
                       uint64_t seed, int64_t sample, int max_iter, int threads, Out1<int64_t> progress) {
     std::vector<int32_t> out;
     {
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         const CsrView X = checked_csr("X", indptr, indices, data, n_features);
         require(n_leaves >= 1 && n_leaves <= std::max<int64_t>(X.n_rows, 1), "more leaves than rows");
         require(sample >= 2, "a split needs a sample of two rows or more");
@@ -85,7 +85,7 @@ auto heaviest_sums_py(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data
                       In1<int64_t> list_indptr, In1<int32_t> list_rows, int64_t keep, int threads, Out1<int64_t> progress) {
     SparseRows out;
     {
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         const CsrView X = checked_csr("X", indptr, indices, data, n_features);
         const CsrView lists = checked_csr("lists", list_indptr, list_rows, X.n_rows);
         require(keep >= 1, "at least one feature must be kept");

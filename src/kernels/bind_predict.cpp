@@ -16,9 +16,6 @@ namespace {
 
 using Best = std::tuple<Numpy1<int64_t>, Numpy1<float>>;
 
-// Answers are padded to k labels. A k far beyond the number of labels would only ask for memory.
-constexpr int64_t max_padded_k = 65536;
-
 template <typename T>
 Numpy1<T> array_of(std::unique_ptr<T[]> &&values, int64_t size) {
     nb::capsule guard(values.get(), [](void *p) noexcept { delete[] static_cast<T *>(p); });
@@ -28,12 +25,11 @@ Numpy1<T> array_of(std::unique_ptr<T[]> &&values, int64_t size) {
 // Two small result arrays and what fills them.
 template <typename Fill>
 Best best_of(const BoundModel &self, int64_t k, Fill &&fill) {
-    require_input(k >= 1, "k must be at least 1");
-    require_input(k <= std::max(max_padded_k, self.model().n_labels), "k is too large: there are not that many labels");
+    require_k(k, self.model().n_labels);
     auto labels = std::make_unique_for_overwrite<int64_t[]>(k);
     auto scores = std::make_unique_for_overwrite<float[]>(k);
     {
-        nb::gil_scoped_release release;
+        WithoutGil release;
         fill(labels.get(), scores.get());
     }
     return {array_of(std::move(labels), k), array_of(std::move(scores), k)};
@@ -75,17 +71,18 @@ Best one_routed(const BoundModel &self, const BoundModel &router, I32 indices, F
     });
 }
 
-void require_results(const CsrView &X, const Out2<int64_t> &labels, const Out2<float> &scores) {
+void require_results(const BoundModel &self, const CsrView &X, const Out2<int64_t> &labels, const Out2<float> &scores) {
+    require_k(static_cast<int64_t>(labels.shape(1)), self.model().n_labels);
     require(static_cast<int64_t>(labels.shape(0)) == X.n_rows && static_cast<int64_t>(scores.shape(0)) == X.n_rows &&
-               labels.shape(1) == scores.shape(1) && labels.shape(1) >= 1,
-           "labels and scores must be (rows, k)");
+                labels.shape(1) == scores.shape(1),
+            "labels and scores must be (rows, k)");
 }
 
 void topk(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks blocks, Out2<int64_t> labels,
           Out2<float> scores, int threads) {
-    nb::gil_scoped_release release;
+    WithoutGil release;
     const CsrView X = self.rows(indptr, indices, data);
-    require_results(X, labels, scores);
+    require_results(self, X, labels, scores);
     topk_batch(self.model(), X, self.visits(blocks, X.n_rows), static_cast<int64_t>(labels.shape(1)), threads,
                labels.data(), scores.data());
 }
@@ -93,9 +90,9 @@ void topk(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks bloc
 void topk_routed(const BoundModel &self, const BoundModel &router, I64 indptr, I32 indices, F32 data, int64_t b, float slope,
                  float mass, Out2<int64_t> labels, Out2<float> scores, int threads, const BoundNeighbors *neighbors,
                  const BoundReranker *reranker) {
-    nb::gil_scoped_release release;
+    WithoutGil release;
     const CsrView X = self.rows(indptr, indices, data);
-    require_results(X, labels, scores);
+    require_results(self, X, labels, scores);
     const RoutedRows routed(routing_of(self, router, b, slope, mass, {neighbors, reranker}), X, threads);
     topk_batch(self.model(), X, routed.visits, static_cast<int64_t>(labels.shape(1)), threads, labels.data(), scores.data());
 }
@@ -114,7 +111,7 @@ auto scored(const BoundModel &self, const CsrView &X, const Visits &visits, int 
 template <typename Score>
 auto scored_without_gil(Score &&score) {
     auto found = [&] {
-        nb::gil_scoped_release release;
+        WithoutGil release;
         return score();
     }();
     return std::apply([](auto &&...part) { return std::make_tuple(to_numpy(std::move(part))...); }, std::move(found));
@@ -141,7 +138,7 @@ auto routes(const BoundModel &self, const BoundModel &router, I64 indptr, I32 in
             float mass, int threads) {
     Visited visited;
     {
-        nb::gil_scoped_release release;
+        WithoutGil release;
         visited = visit(routing_of(self, router, b, slope, mass), self.rows(indptr, indices, data), threads);
     }
     return std::make_tuple(to_numpy(std::move(visited.blocks)), to_numpy(std::move(visited.weights)));
@@ -151,7 +148,7 @@ auto candidates(const BoundModel &self, Blocks blocks, int threads) {
     const int64_t n_rows = blocks ? static_cast<int64_t>(blocks->shape(0)) : 1;
     std::vector<int64_t> counts(n_rows);
     {
-        nb::gil_scoped_release release;
+        WithoutGil release;
         count_candidates(self.model(), self.visits(blocks, n_rows), n_rows, threads, counts.data());
     }
     return to_numpy(std::move(counts));
@@ -161,7 +158,7 @@ auto touched(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks b
     const CsrView X = self.rows(indptr, indices, data);
     std::vector<int64_t> counts(X.n_rows);
     {
-        nb::gil_scoped_release release;
+        WithoutGil release;
         count_touched(self.model(), X, self.visits(blocks, X.n_rows), threads, counts.data());
     }
     return to_numpy(std::move(counts));

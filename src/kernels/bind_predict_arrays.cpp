@@ -27,7 +27,7 @@ auto pack(I64 indptr, I32 indices, F32 data, I32 labels, I64 ends, int64_t n_fea
     require(bits == 32 || bits == 16 || bits == 8, "a weight has 32, 16 or 8 bits");
     PackedChunks packed;
     {
-        nb::gil_scoped_release release;
+        WithoutGil release;
         packed = pack_chunks(by_label, {labels.data(), labels.size()}, {ends.data(), ends.size()}, bits, threads);
     }
     std::vector<int64_t> sizes;
@@ -42,7 +42,7 @@ auto largest_values(I64 indptr, I32 indices, F32 data, int64_t most, int threads
     require(most >= 0, "most must not be negative");
     std::optional<LargestOfRows> kept;
     {
-        nb::gil_scoped_release release;
+        WithoutGil release;
         kept.emplace(X, most, threads);
     }
     return std::make_tuple(to_numpy(std::move(kept->indptr)), to_numpy(std::move(kept->indices)), to_numpy(std::move(kept->data)));
@@ -59,7 +59,7 @@ auto columns_of(I64 indptr, I32 indices, F32 data, I32 columns, int64_t n_rows) 
     }
     TakenColumns taken;
     {
-        nb::gil_scoped_release release;
+        WithoutGil release;
         thread_local std::vector<int32_t> slot;
         if (static_cast<int64_t>(slot.size()) < n_rows) slot.resize(n_rows, -1);
         taken = take_columns(by_column.indptr, by_column.indices, by_column.data, {columns.data(), columns.size()}, slot);
@@ -70,7 +70,7 @@ auto columns_of(I64 indptr, I32 indices, F32 data, I32 columns, int64_t n_rows) 
 
 // Best k of dense scores (rows x labels) whose columns are the given ascending labels.
 void dense_topk(In2<float> scores, I32 label_ids, Out2<int64_t> labels, Out2<float> best) {
-    nb::gil_scoped_release release;
+    WithoutGil release;
     const auto n_rows = static_cast<int64_t>(scores.shape(0)), width = static_cast<int64_t>(scores.shape(1));
     const auto k = static_cast<int64_t>(labels.shape(1));
     require(static_cast<int64_t>(label_ids.size()) == width, "one label id per column of scores");
@@ -89,20 +89,20 @@ void dense_topk(In2<float> scores, I32 label_ids, Out2<int64_t> labels, Out2<flo
 }
 
 void calibrate_all(Out1<float> scores, double scale, double shift) {
-    nb::gil_scoped_release release;
+    WithoutGil release;
     calibrate_scores({scale, shift}, static_cast<int64_t>(scores.size()), scores.data());
 }
 
 void calibrate_topk(Out2<int64_t> labels, Out2<float> scores, double scale, double shift) {
     require(labels.shape(0) == scores.shape(0) && labels.shape(1) == scores.shape(1), "labels and scores must be (rows, k)");
-    nb::gil_scoped_release release;
+    WithoutGil release;
     const auto k = static_cast<int64_t>(labels.shape(1));
     for (int64_t i = 0; i < static_cast<int64_t>(labels.shape(0)); ++i)
         calibrate_best({scale, shift}, k, labels.data() + i * k, scores.data() + i * k);
 }
 
 void low_rank_scores(I64 indptr, I32 indices, F32 data, In2<float> W, In2<float> H, Out2<float> out) {
-    nb::gil_scoped_release release;
+    WithoutGil release;
     const CsrView X = checked_rows(indptr, indices, data, static_cast<int64_t>(W.shape(0)));
     require(W.shape(1) == H.shape(1), "W and H must have the same rank");
     require(static_cast<int64_t>(out.shape(0)) == X.n_rows && out.shape(1) == H.shape(0), "out must be (rows, labels)");

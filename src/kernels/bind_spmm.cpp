@@ -9,7 +9,7 @@ namespace {
 void multiply(I64 indptr, I32 indices, F32 data, In2<float> B, Out2<float> out, int threads) {
     const CsrView X = checked_csr("X", indptr, indices, data, static_cast<int64_t>(B.shape(0)));
     require(static_cast<int64_t>(out.shape(0)) == X.n_rows && out.shape(1) == B.shape(1), "spmm: out has the wrong shape");
-    nb::gil_scoped_release release;
+    WithoutGil release;
     spmm::multiply(X, B.data(), static_cast<int64_t>(B.shape(1)), out.data(), threads);
 }
 
@@ -24,7 +24,7 @@ void ridge(I64 indptr, I32 indices, F32 data, I64 t_indptr, I32 t_indices, F32 t
     require(T.shape(1) == k && W.shape(1) == k && steps.shape(0) == k, "ridge_cg: T, W and s must have as many columns");
     require(lam > 0, "ridge_cg: lam must be positive");
     const Watch watch = checked_watch(progress);
-    nb::gil_scoped_release release;
+    WithoutGil release;
     std::vector<float> squares(d);
     for (int64_t f = 0; f < d; ++f) {
         double sum = 0;

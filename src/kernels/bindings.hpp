@@ -8,10 +8,12 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "checks.hpp"
@@ -37,6 +39,31 @@ using I32 = In1<int32_t>;
 using I64 = In1<int64_t>;
 using U32 = In1<uint32_t>;
 using F32 = In1<float>;
+
+// Releases the GIL for as long as it lives. Before Python 3.14, a thread that asks for the GIL while the interpreter exits is
+// ended by force, which C++ turns into an abort: a daemon thread waits here for the end of the process instead.
+class WithoutGil {
+  public:
+    WithoutGil() : exiting_(exiting()), state_(PyEval_SaveThread()) {}
+    WithoutGil(const WithoutGil &) = delete;
+    WithoutGil &operator=(const WithoutGil &) = delete;
+    ~WithoutGil() {
+        while (!exiting_ && exiting()) std::this_thread::sleep_for(std::chrono::seconds(1));
+        PyEval_RestoreThread(state_);
+    }
+
+  private:
+    static bool exiting() {
+#if PY_VERSION_HEX >= 0x030D0000
+        return Py_IsFinalizing();
+#else
+        return _Py_IsFinalizing();
+#endif
+    }
+
+    const bool exiting_; // before: then this is the thread that exits
+    PyThreadState *const state_;
+};
 
 template <typename T>
 std::span<const T> span_of(const In1<T> &array) {

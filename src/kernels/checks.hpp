@@ -98,6 +98,13 @@ inline CsrView checked_csr(const char *name, std::span<const int64_t> indptr, st
 constexpr const char *needs_finite = "a feature value is NaN or infinite: replace it, or leave the feature out";
 constexpr const char *needs_known_feature = "a feature index is out of range: it must be 0 or more, and below the number of features";
 
+// Answers are padded to k labels. A k far beyond the number of labels would only ask for memory.
+inline void require_k(int64_t k, int64_t n_labels) {
+    constexpr int64_t always_allowed = 65536;
+    require_input(k >= 1, "k must be at least 1");
+    require_input(k <= always_allowed || k <= n_labels, "k is too large: there are not that many labels");
+}
+
 inline RowView checked_row(std::span<const int32_t> indices, std::span<const float> values, int64_t n_features) {
     require(indices.size() == values.size(), "indices and values must have the same length");
     require_input(in_range(indices, n_features), needs_known_feature);

@@ -12,7 +12,7 @@
 //            Dense row: four weights per word.
 //   rows     start of each row in the arena, times two, plus one where the row is dense; a last entry ends the last row
 //   keys     feature of each row, grouped by hash bucket; empty where rows are indexed by the feature itself ("direct")
-//   buckets  first key of each bucket; keys are compared a window at a time, whatever bucket they belong to
+//   buckets  first key of each bucket; keys are compared a window at a time, even beyond the end of the bucket
 #pragma once
 
 #include <algorithm>
@@ -61,7 +61,7 @@ struct RowShape {
     int bits;
     int64_t n_labels;
 
-    bool byte_labels() const { return n_labels <= 256; } // beside weights of 8 bits
+    bool byte_labels() const { return n_labels <= 256; } // where weights have 8 bits
     int64_t dense_words() const { return bits == 32 ? n_labels : bits == 16 ? (n_labels + 1) / 2 : (n_labels + 3) / 4; }
     int64_t sparse_words(int64_t n) const {
         return bits == 32 ? n + (n + 1) / 2 : bits == 16 ? n : byte_labels() ? (n + 1) / 2 : (3 * n + 3) / 4;

@@ -34,7 +34,7 @@ struct Number {
     Finding finding;
 };
 
-// The parts of [+-]digits[.digits][e[+-]digits] as they stand in the text.
+// The parts of [+-]digits[.digits][e[+-]digits] as they are written in the text.
 struct Decimal {
     const char *digits;      // first digit or point
     int64_t whole, fraction; // number of digits before and after the point

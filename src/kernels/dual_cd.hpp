@@ -3,9 +3,9 @@
 //   min_w  1/2 |w|^2 + lam |w|_1 + C sum_i max(0, 1 - s_i w.x_i)^2        (the bias is not thresholded; lam = 0: DiSMEC)
 //
 // A label works on an active set: its positives and the negatives that push back. Rows outside are searched exactly,
-// for many labels in one sweep over the data; when none violates its margin by more than tol the dual is optimal to
-// that tolerance, and the label is certified.
-// Nothing per label costs O(rows) or O(features) unless the label really looks at that many.
+// for many labels in one sweep over the data. When all margins are kept up to tol, the dual is optimal to that tolerance,
+// and the label is certified.
+// The work for a label grows with the rows and features it looks at, not with the size of X.
 #pragma once
 
 #include <algorithm>
@@ -155,7 +155,7 @@ class DualCd {
             if (state_[row_at(r)] == kOutside) offer(row_at(r), score(row_at(r)));
     }
 
-    // Takes the worst violators in. True when there was none and the active set is solved: the label is done.
+    // Takes the worst violators in. True when there were no violators and the active set is solved: the label is done.
     bool admit() {
         found_ += static_cast<int64_t>(violators_.size());
         const int64_t most = std::max<int64_t>(static_cast<int64_t>(items_.size()), kStart);

@@ -1,5 +1,5 @@
-// FastXML trees: every node splits its rows so that the two halves rank their labels well (nDCG), then learns a sparse
-// linear separator of the halves and sends each row where the separator says.
+// FastXML trees: every node splits its rows into two sides that each rank their labels well (nDCG), then learns a sparse
+// linear separator of the sides, which decides where each row goes.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ inline double inverse_ideal_dcg(int64_t n_labels) {
 }
 
 // Alternates between ranking the labels of either side and moving each row to the side that ranks its labels better.
-// Both halves are exact, so the mean nDCG (appended to `trace` after every move step) never falls.
+// Both steps are exact, so the mean nDCG (appended to `trace` after every move step) never falls.
 class RankingSplit {
   public:
     void run(const NodeLabels &node, std::vector<int8_t> &side, std::vector<double> *trace = nullptr) {
@@ -88,10 +88,10 @@ struct FastXmlOptions {
     int64_t max_leaf;     // rows
     int64_t leaf_labels; // labels kept per leaf
     double cost;          // C of the separators
-    float bias;           // value of the constant feature, 0 for none
+    float bias;           // value of the constant feature; 0: without it
 };
 
-// Nodes in preorder. An inner node has children and weights, a leaf has labels; the other's ranges are empty.
+// Nodes in preorder. An inner node has children and weights but no labels; a leaf has labels only.
 struct Tree {
     std::vector<int32_t> children, depth; // two per node (minus, plus), -1 in a leaf
     std::vector<int64_t> feature_ptr{0}, label_ptr{0};
@@ -200,7 +200,7 @@ class TreeGrower {
         }
     }
 
-    // Every leaf below such a node would hold the same label vector, so a split cannot change any prediction.
+    // All leaves below such a node would have the same label vector: a split cannot change any prediction.
     bool all_rows_alike() const {
         return static_cast<int64_t>(node_.labels.size()) == static_cast<int64_t>(node_.n_labels) * node_.n_rows();
     }

@@ -60,7 +60,7 @@ class FilterIndex {
         return true;
     }
 
-    // Edges are quantiles of the bounds, so that every bucket holds about as many changes.
+    // Edges are quantiles of the bounds: every bucket has about the same number of bounds.
     void build(int64_t f) {
         const float *lower = lower_ + f * n_labels_, *upper = upper_ + f * n_labels_;
         std::vector<float> bounds;

@@ -1,4 +1,4 @@
-// Prediction with trees of linear nodes: where a row ends in every tree, and the average of what it finds there.
+// Prediction with trees of linear nodes: the leaf of a row in every tree, and the mean of the leaves' label vectors.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace blockxmc {
 
-// Borrowed arrays of all trees, one after the other; see Tree in fastxml.hpp. `roots` are node ids.
+// Borrowed arrays of all trees in a row; see Tree in fastxml.hpp. `roots` are node ids.
 struct ForestView {
     const int32_t *roots, *children;
     const int64_t *feature_ptr, *label_ptr;

@@ -53,7 +53,7 @@ class PdSparse {
         int64_t positives = 0;
         for (int64_t i = 0; i < X.n_rows; ++i) {
             for (int64_t e = X.indptr[i]; e < X.indptr[i + 1]; ++e) norm_[i] += double(X.data[e]) * X.data[e];
-            // Without labels, without other labels, or without features a row says nothing.
+            // A row needs features, labels, and labels that it lacks.
             if (Y.row_size(i) == 0 || Y.row_size(i) == Y.n_cols || norm_[i] == 0) continue;
             (held_out[i] ? held_out_ : train_).push_back(i);
             positives += Y.row_size(i);
@@ -124,8 +124,8 @@ class PdSparse {
         return best;
     }
 
-    // Once more on the support without L1, for at most as many epochs. Where the held-out rows find that clearly worse
-    // (by a standard error) it is undone; else it is repeated with them among the training rows.
+    // Solves again on the support without L1, for at most as many epochs. If accuracy on the held-out rows falls by more
+    // than a standard error, this is undone; otherwise it is repeated with the held-out rows among the training rows.
     void post_solve(const Outcome &main) {
         const std::vector<double> main_positive = positive_;
         const std::vector<std::vector<Dual>> main_negative = negative_;
@@ -168,7 +168,7 @@ class PdSparse {
             update_steps += X_.row_size(i) * block_step(i);
             watch_.advance();
         }
-        // Searching is dear next to solving: bring more labels home from each search.
+        // Searching costs much more than solving: take more labels from each search.
         if (search_steps > 2 * update_steps) max_select_ = std::min(2 * max_select_, kMaxSelect);
         return total;
     }
@@ -190,14 +190,14 @@ class PdSparse {
             return steps;
         }
         cumulative_.resize(size);
-        double mass = 0;
-        for (int64_t r = 0; r < size; ++r) cumulative_[r] = mass += std::fabs(X_.data[first + r]);
+        double total = 0;
+        for (int64_t r = 0; r < size; ++r) cumulative_[r] = total += std::fabs(X_.data[first + r]);
         const int64_t draws = size / divisor;
         for (int64_t s = 0; s < draws; ++s) {
-            const double u = random_.uniform() * mass;
+            const double u = random_.uniform() * total;
             const int64_t r = std::upper_bound(cumulative_.begin(), cumulative_.end() - 1, u) - cumulative_.begin();
             const float x = X_.data[first + r];
-            accumulate(X_.indices[first + r], std::copysign(static_cast<float>(mass / double(draws)), x));
+            accumulate(X_.indices[first + r], std::copysign(static_cast<float>(total / double(draws)), x));
         }
         return steps;
     }

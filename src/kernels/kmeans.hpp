@@ -124,8 +124,8 @@ inline Nearest nearest_centroids(const CsrView &X, const int32_t *assignment, in
     return out;
 }
 
-// One worker's room for splitting a set of rows in two: the rows copied with the features they use numbered 0, 1, ...,
-// so that the iterations run on short dense vectors whatever d is.
+// One worker's memory for splitting a set of rows in two. The features of the rows are numbered 0, 1, ..., so that the
+// iterations run on short dense vectors even where d is large.
 class Splitter {
   public:
     Splitter(const CsrView &X, int max_iter) : X_(X), max_iter_(max_iter), local_(X.n_cols, -1) {}

@@ -2,9 +2,9 @@
 //
 // A step needs a direction per lane, then one pass over X and one line search for all of them. Where the lanes' active
 // rows overlap (frequent labels, first steps, logistic loss) the directions come from conjugate gradients in lock-step,
-// a pass over X for all lanes at once. Where they do not (a rare label ends with a per cent or two of the rows inside its
-// margin, other ones than its neighbours) each lane solves the problem on its own active rows: problem and sub-problem
-// have the same gradient at the start, so a point where the sub-problem is lower lies in a direction of descent.
+// a pass over X for all lanes at once. Where they do not overlap (a rare label ends with one or two per cent of the rows
+// inside its margin) each lane solves the problem on its own active rows: problem and sub-problem have the same gradient at
+// the start, so a point where the sub-problem is lower lies in a direction of descent.
 #pragma once
 
 #include <algorithm>

@@ -65,7 +65,7 @@ BLOCKXMC_CLONES static void plane_sums(int64_t n, const LaneMask *positive, cons
 }
 
 // Minimum over (u, v) of 1/2 |u p + v c|^2 + C sum_i max(0, 1 - s_i (u zp_i + v zc_i))^2, given the products and pp, pc, cc:
-// Newton's method that halves a step which does not help.
+// Newton's method, with half the step where the whole one does not help.
 class Plane {
   public:
     Plane(double C, const LaneSums &pp, const LaneSums &pc, double cc) : C_(C), pp_(pp), pc_(pc), cc_(cc) {}

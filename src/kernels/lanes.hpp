@@ -13,12 +13,13 @@ namespace blockxmc {
 
 constexpr int kLanes = 16;
 typedef float FloatLanes __attribute__((vector_size(64)));
-typedef float HalfLanes __attribute__((vector_size(32)));
+typedef float EightLanes __attribute__((vector_size(32)));
 typedef double DoubleLanes __attribute__((vector_size(64)));
 typedef int32_t IntLanes __attribute__((vector_size(64)));
 
 struct alignas(64) Lanes {
     FloatLanes v;
+    // A vector and its elements may alias: GCC and Clang treat them as one type.
     float &operator[](int lane) { return reinterpret_cast<float *>(&v)[lane]; }
     float operator[](int lane) const { return reinterpret_cast<const float *>(&v)[lane]; }
 };
@@ -120,7 +121,7 @@ BLOCKXMC_CLONES static void lane_hessian(const Rows &rows, const std::vector<Act
 BLOCKXMC_CLONES static void lane_dots(const Lanes *a, const Lanes *b, int64_t n, LaneSums &out) {
     DoubleLanes low = {}, high = {};
     for (int64_t i = 0; i < n; ++i) {
-        HalfLanes part[4];
+        EightLanes part[4];
         std::memcpy(part, &a[i].v, sizeof a[i].v);
         std::memcpy(part + 2, &b[i].v, sizeof b[i].v);
         low += __builtin_convertvector(part[0], DoubleLanes) * __builtin_convertvector(part[2], DoubleLanes);

@@ -29,7 +29,7 @@ class LocalFeatures {
     size_t size() const { return features_.size(); }
 
   private:
-    std::vector<int32_t> slot_; // feature -> number, -1: in none of the rows
+    std::vector<int32_t> slot_; // feature -> number, -1: not in the rows
     std::vector<int32_t> features_;
 };
 

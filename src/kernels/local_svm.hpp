@@ -1,5 +1,5 @@
-// One squared-hinge problem on a small set of rows, copied out of X with its own feature numbering, so that everything
-// costs in proportion to those rows and nothing to the size of X.
+// One squared-hinge problem on a small set of rows, copied out of X with its own feature numbers, so that all costs grow with
+// these rows and not with the size of X.
 #pragma once
 
 #include <algorithm>

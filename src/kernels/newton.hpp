@@ -1,7 +1,7 @@
 // One-vs-all linear classifiers: many binary problems min_w 1/2 |w|^2 + C sum_i loss(s_i w.x_i) on shared rows.
 //
-// Labels are solved sixteen at a time (LaneNewton). Those that are trained on few rows only are solved on a copy of these:
-// sixteen neighbours on the union of their rows where they have most of them in common, else each one alone (LocalSvm).
+// Labels are solved sixteen at a time (LaneNewton). Labels that are trained on few rows are solved on a copy of these rows:
+// sixteen labels on the union of their rows where they share most of them, otherwise each label by itself (LocalSvm).
 // Groups are made in a fixed order that does not depend on the number of threads, so neither do the results.
 #pragma once
 
@@ -75,7 +75,7 @@ class OneVsAll {
 
     static constexpr int64_t kFewRows = 8;     // "few": less than one row of this many
     static constexpr int64_t kAloneGroup = 8; // labels per work item when solved alone
-    static constexpr int64_t kInCommon = 4;    // neighbours go together when a row of their union serves this many of them
+    static constexpr int64_t kShared = 4;    // labels go together when a row of their union serves this many of them
 
     // Groups of labels of similar frequency, frequent ones first. Labels without positives have the same weights when they
     // are trained on all rows: one is solved for all.
@@ -107,7 +107,7 @@ class OneVsAll {
                     last[i] = static_cast<int64_t>(at);
                     ++pairs;
                 }
-            if (pairs >= kInCommon * rows) {
+            if (pairs >= kShared * rows) {
                 add_group(Way::on_union, few, at, kLanes);
             } else {
                 add_group(Way::alone, few, at, kAloneGroup);

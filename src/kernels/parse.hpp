@@ -1,7 +1,7 @@
 // XC text (`label,label feature:value feature:value ...`, one row per line) to CSR arrays, and back.
 //
 // Text arrives in blocks of whole lines. A block is cut at line ends into chunks that are parsed in parallel into their own
-// scratch, then copied behind what was read before: besides the result, only one block's scratch is ever in memory.
+// scratch, then copied behind what was read before: memory holds the result and the scratch of one block.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +70,7 @@ class Chunk {
         float value;
     };
 
-    // A feature takes at least four bytes ("0:1" and what ends it) and a label two, so nothing below checks capacity.
+    // A feature takes at least four bytes ("0:1" and what ends it) and a label two, so the arrays are always large enough.
     void reset(int64_t bytes) {
         if (bytes > capacity_) {
             capacity_ = bytes;

@@ -1,4 +1,4 @@
-// The two half-steps of block-wise partitioning on a binary label matrix.
+// The two steps of block-wise partitioning on a binary label matrix.
 //
 // rank_labels: how often each label occurs in each block, ranked; every label cluster, for any penalty, is a prefix.
 // choose_blocks: each row moves to the block whose label cluster holds most of its labels.
@@ -126,8 +126,8 @@ struct BlockChoice {
 };
 
 // Row i goes to the block with the largest |y_i ∩ L_l| - price * |L_l|. Among equals: its present block (Tie::stay), then the
-// smallest label cluster, then the lowest id; Tie::small asks for the smallest cluster first. A row none of whose labels
-// lies in any cluster keeps its block (-1 included).
+// smallest label cluster, then the lowest id; Tie::small asks for the smallest cluster first. A row whose labels are in no
+// cluster keeps its block (-1 included).
 inline BlockChoice choose_blocks(const CsrView &Y, const int64_t *indptr, const int32_t *labels, int64_t n_blocks,
                                  const int32_t *assignment, double price, Tie tie, int threads) {
     const BlocksOfLabel where(indptr, labels, n_blocks, Y.n_cols);

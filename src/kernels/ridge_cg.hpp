@@ -1,7 +1,7 @@
 // Many ridge problems with one sparse X: (s_c X^T X + lam I) w_c = X^T t_c for the columns c of W, by conjugate gradients
 // with the Jacobi preconditioner. The columns of a panel advance in lock-step and share each pass over X; every column has
 // its own step lengths and stands still once it has converged, and a panel ends when all of its columns have. Panels are
-// independent: threads never wait for each other, and a column's bits depend on nothing but the column.
+// independent: threads never wait for each other, and the bits of a column depend on that column only.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct Problem {
     int32_t *steps;        // k: steps taken
     int64_t n_columns;     // k
     float lam;
-    double tol; // a column has converged when its residual is this small beside X^T t_c
+    double tol; // a column has converged when its residual is this small relative to X^T t_c
     int max_steps;
 };
 
@@ -43,7 +43,7 @@ union alignas(128) Sums {
     }
 };
 
-// The state of one panel; a thread uses it for one panel after the other.
+// The state of one panel; a thread uses it for many panels in turn.
 struct Solver {
     const Problem &in;
     Panel rows, w, r, p, q; // n, d, d, d, d

@@ -1,5 +1,5 @@
-// Some rows of X copied out with their own numbering of the features, so that what is computed on them costs in proportion to
-// them and nothing to the size of X.
+// Some rows of X, copied out with their own feature numbers, so that all costs grow with these rows and not with the size of
+// X.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ class RowSubset {
   public:
     explicit RowSubset(const Rows &all) : all_(all), features_(all.x.n_cols) {}
 
-    // Takes the listed rows in place of those held before.
+    // Replaces the rows held before by these.
     void take(std::span<const int32_t> rows) {
         features_.clear();
         columns_.clear();

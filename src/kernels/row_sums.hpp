@@ -40,7 +40,7 @@ class RowSum {
         }
     }
 
-    // Appends the `keep` entries of largest magnitude (lower feature first among equals) to `out`, ascending; starts anew.
+    // Appends the `keep` entries of largest magnitude (lower feature first among equals) to `out`, ascending, and clears the sum.
     void flush(int64_t keep, SparseRows &out) {
         for (int32_t f : touched_) seen_[f] = 0;
         if (static_cast<int64_t>(touched_.size()) > keep) {

@@ -17,7 +17,7 @@ struct RowUnions {
     std::vector<int32_t> rows; // ascending within a label
 };
 
-// Unions of lists of numbers below n. A bit per number sorts a long union in one sweep; a short one is sorted as it is.
+// Unions of lists of numbers below n. A bit per number sorts a long union in one sweep; a short union is simply sorted.
 class Uniter {
   public:
     explicit Uniter(int64_t n) : words_((n + 63) / 64) {}
@@ -69,7 +69,7 @@ inline RowUnions unite_rows(int64_t n_labels, int64_t n_rows, const RowLists &bl
     out.rows.reserve(out.indptr.back());
     for (std::vector<int32_t> &part : found) {
         out.rows.insert(out.rows.end(), part.begin(), part.end());
-        std::vector<int32_t>().swap(part); // two copies of all would be too much
+        std::vector<int32_t>().swap(part); // frees the copy at once: two copies of all rows take too much memory
     }
     return out;
 }

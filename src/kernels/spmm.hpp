@@ -20,7 +20,7 @@ constexpr int kWidth = 16;
 // Sixteen numbers: one AVX-512 register, two AVX ones, four SSE or NEON ones.
 typedef float Lanes __attribute__((vector_size(64)));
 
-union alignas(64) Row { // said aloud: compilers disagree on the alignment of wide vectors where AVX is off
+union alignas(64) Row { // explicit: compilers disagree on the alignment of wide vectors where AVX is off
     Lanes lanes;
     float of[kWidth];
 };

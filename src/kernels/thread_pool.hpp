@@ -1,7 +1,7 @@
-// Threads that are kept from call to call: starting them anew costs more than many kernels take.
+// Threads that are kept from call to call: starting a thread takes longer than many kernels.
 //
-// A caller offers its job, works on it at once, and when nothing is left closes the job and waits only for those threads
-// that did join. So a job ends even if no thread could be started or all are busy, and calls may nest.
+// A caller offers its job to the threads and works on it itself. When the work is done it closes the job and waits only for
+// the threads that joined. So a job ends even if no thread could be started or all are busy, and calls may nest.
 #pragma once
 
 #include <pthread.h>
@@ -69,9 +69,9 @@ class ThreadPool {
         return static_cast<int64_t>(threads_.size());
     }
 
-    // The pool of this process. A forked child has none of its parent's threads, so it gets a pool of its own; the parent's
-    // is left as it is, since its locks may have been held at the moment of the fork. It is never destroyed: a thread that
-    // still runs at exit may need it.
+    // The pool of this process. A forked child lacks its parent's threads, so it gets a new pool. It never touches the old
+    // one, whose locks may have been held at the moment of the fork. The pool is never destroyed: a thread that still runs
+    // at exit may need it.
     static ThreadPool &shared() {
         static const int registered = pthread_atfork(nullptr, nullptr, [] { current().store(nullptr); });
         static_cast<void>(registered);
@@ -97,7 +97,7 @@ class ThreadPool {
         return pool;
     }
 
-    // Signals are for the threads of Python: one that is handled here would not wake the main thread.
+    // Signals go to the threads of Python: a signal that is handled here would not wake the main thread.
     static std::thread start_quiet(std::function<void()> body) {
         sigset_t all, before;
         sigfillset(&all);
@@ -121,7 +121,7 @@ class ThreadPool {
         for (int i = 1; i < job.workers && i <= idle_; ++i) wake_.notify_one();
     }
 
-    // So many threads that the job finds helpers beside those that are busy, or as many as the system allows.
+    // Starts threads until every open place in a job can have one, or as many as the system allows.
     void add_threads(int helpers) {
         if (stopped_) return;
         int64_t open = helpers;
@@ -133,9 +133,9 @@ class ThreadPool {
                 threads_.reserve(threads_.size() + 1);
                 threads_.push_back(start_([this] { serve(); }));
                 ++live_;
-                ++idle_; // it will wait for work; counted here, so that nobody starts another one for the same job
+                ++idle_; // counted before it runs, so that the next call does not start one more
             }
-        } catch (const std::system_error &) { // go on with those there are
+        } catch (const std::system_error &) { // no more threads, or no more memory: the caller works with fewer
         } catch (const std::bad_alloc &) {
         }
     }
@@ -165,8 +165,8 @@ class ThreadPool {
     mutable std::mutex lock_; // of all below, and of the jobs
     std::condition_variable wake_, ended_;
     std::vector<std::thread> threads_;
-    std::deque<Job *> jobs_; // those that more threads may join
-    int64_t live_ = 0, idle_ = 0; // threads that have not ended, and those of them without a job
+    std::deque<Job *> jobs_; // with places for more threads
+    int64_t live_ = 0, idle_ = 0; // threads that have not ended, and how many of them have no job
     bool stopped_ = false;
 };
 

@@ -52,6 +52,15 @@ TEST(sparse_matrices) {
     CHECK(throws<std::invalid_argument>([] { csr({0, 2}, {1}, 4); }));
 }
 
+TEST(a_very_large_k_is_refused) {
+    require_k(1, 0);
+    require_k(65536, 3);
+    require_k(100000, 100000);
+    CHECK(throws<BadInput>([] { require_k(0, 3); }));
+    CHECK(throws<BadInput>([] { require_k(65537, 3); }));
+    CHECK(throws<BadInput>([] { require_k(INT64_MAX, INT32_MAX); }));
+}
+
 TEST(rows_to_be_scored) {
     const std::vector<int64_t> indptr{0, 2};
     const std::vector<int32_t> indices{0, 1, 99};

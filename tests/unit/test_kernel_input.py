@@ -102,6 +102,10 @@ def test_a_very_large_k_takes_no_memory(model, scorer, k):
     for call in (model.blocks_.one, lambda i, v, k: scorer.one(i, v, None, k)):
         with pytest.raises(BlockXMCError, match="k is too large"):
             call(*row, k)
+    if k == 2**31:  # larger arrays do not come into being
+        X = sparse.csr_array(np.eye(1, D, dtype=np.float32))
+        with pytest.raises((BlockXMCError, MemoryError)):
+            scorer.topk(X, None, k)
     labels, scores = scorer.one(*row, None, 100)  # a little more than there are: padded, as ever
     assert labels.shape == (100,)
     assert (labels[M:] == -1).all()
