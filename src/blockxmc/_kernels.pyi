@@ -113,6 +113,9 @@ def rows_of_labels(
 # --- predict ---
 U32 = NDArray[np.uint32]
 MAX_CHUNK_LABELS: int
+UNLISTED: (
+    float  # added to the score of a frequent label that no visited block lists; half of it tells such scores apart
+)
 
 class PackedModel:
     def __init__(
@@ -128,6 +131,7 @@ class PackedModel:
         arena: U32,
         scale: F32 | None,
         n_labels: int,
+        n_features: int,
         bits: int,
     ) -> None: ...
     def one(self, indices: I32, values: F32, blocks: I32 | None, k: int) -> tuple[I64, F32]: ...
@@ -141,7 +145,7 @@ class PackedModel:
         mass: float,
         k: int,
         neighbors: Neighbors | None = None,
-        look: Reranker | None = None,
+        reranker: Reranker | None = None,
     ) -> tuple[I64, F32]: ...
     def topk(
         self, indptr: I64, indices: I32, data: F32, blocks: I32 | None, labels: I64, scores: F32, threads: int
@@ -159,7 +163,7 @@ class PackedModel:
         scores: F32,
         threads: int,
         neighbors: Neighbors | None = None,
-        look: Reranker | None = None,
+        reranker: Reranker | None = None,
     ) -> None: ...
     def candidates(self, blocks: I32 | None, threads: int) -> I64: ...
     def routes(
@@ -179,7 +183,7 @@ class PackedModel:
         mass: float,
         threads: int,
         neighbors: Neighbors | None = None,
-        look: Reranker | None = None,
+        reranker: Reranker | None = None,
     ) -> tuple[I64, I32, F32]: ...
     def touched(self, indptr: I64, indices: I32, data: F32, blocks: I32 | None, threads: int) -> I64: ...
 
@@ -190,7 +194,7 @@ class Neighbors:
     def gains(self, indptr: I64, indices: I32, data: F32, nearest: I64, similarity: F32) -> tuple[I64, I32, F32]: ...
 
 class Reranker:
-    def __init__(self, curve: F32, log_positives: F32, first: int) -> None: ...
+    def __init__(self, curve: F32, frequency: F32, first: int) -> None: ...
 
 def largest_values(indptr: I64, indices: I32, data: F32, most: int, threads: int) -> tuple[I64, I32, F32]: ...
 def pack_chunks(
@@ -248,7 +252,7 @@ def pd_sparse(
     """Weights (features x labels), gap and held-out traces, exact gap and primal objective."""
 
 def project_bisimplex(b: F64, c: F64, C: float) -> tuple[F64, F64]:
-    """Projection on {x, y >= 0, sum x = sum y = t, 0 <= t <= C}."""
+    """For tests only, which compare it with a reference: projection on {x, y >= 0, sum x = sum y = t, 0 <= t <= C}."""
 
 # --- dual_cd ---
 def dual_cd(
@@ -294,6 +298,8 @@ def fastxml_grow(
     threads: int,
     progress: I64 | None = None,
 ) -> dict[str, Any]: ...
+
+# For tests only: the two steps inside fastxml_grow, which tests compare with references.
 def fastxml_split(y_ptr: I64, y_idx: I32, n_labels: int, start: I8) -> tuple[I8, F64]: ...
 def fastxml_separator(
     col_ptr: I64,

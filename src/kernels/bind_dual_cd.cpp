@@ -1,6 +1,7 @@
 #include "bindings.hpp"
-#include "csr_check.hpp"
 #include "dual_cd_lanes.hpp"
+
+namespace blockxmc {
 
 namespace {
 
@@ -9,26 +10,24 @@ nb::tuple train(In1<int64_t> x_indptr, In1<int32_t> x_indices, In1<float> x_data
                 std::optional<In1<int32_t>> r_indices, double C, double lam, double bias, double tol,
                 int64_t max_rounds, int64_t max_passes, double prune, uint64_t seed, int threads,
                 Out1<int64_t> progress) {
-    if (n_features < 0 || n_features > INT32_MAX) throw std::invalid_argument("features must fit 32-bit indices");
-    const CsrView X = checked_csr("X", x_indptr, x_indices, x_data, n_features);
-    const CsrView positives = checked_csr("positives", p_indptr, p_indices, nullptr, X.n_rows);
-    if (r_indptr.has_value() != r_indices.has_value()) throw std::invalid_argument("rows: give both arrays or none");
+    const CsrView X = checked_csr("X", x_indptr, x_indices, x_data, n_features, Order::ascending);
+    const CsrView positives = checked_csr("positives", p_indptr, p_indices, X.n_rows, Order::ascending);
+    require(r_indptr.has_value() == r_indices.has_value(), "rows: give both arrays, or leave both out");
     std::optional<CsrView> subsets;
     if (r_indptr) {
-        subsets = checked_csr("rows", *r_indptr, *r_indices, nullptr, X.n_rows);
-        if (subsets->n_rows != positives.n_rows) throw std::invalid_argument("rows and positives differ in labels");
+        subsets = checked_csr("rows", *r_indptr, *r_indices, X.n_rows, Order::ascending);
+        require(subsets->n_rows == positives.n_rows, "rows and positives differ in labels");
     }
-    if (X.n_rows > INT32_MAX) throw std::invalid_argument("rows must fit 32-bit indices");
-    if (!(C > 0) || !(lam >= 0) || !std::isfinite(bias) || progress.shape(0) != 2)
-        throw std::invalid_argument("need C > 0, lam >= 0, a finite bias and a progress array of two");
+    require(C > 0 && lam >= 0 && std::isfinite(bias), "C must be positive, lam 0 or more, and bias finite");
+    const Watch watch = checked_watch(progress);
     const CdOptions options{C, lam, bias, tol, max_rounds, max_passes, prune, seed};
     std::vector<int64_t> indptr(1, 0), rounds;
     std::vector<int32_t> features;
     std::vector<float> weights, biases;
     std::vector<uint8_t> certified;
     {
-        nb::gil_scoped_release unlocked;
-        for (CdLabel &label : dual_cd(X, positives, subsets ? &*subsets : nullptr, options, threads, Watch(progress.data()))) {
+        WithoutGil unlocked;
+        for (CdLabel &label : dual_cd(X, positives, subsets ? &*subsets : nullptr, options, threads, watch)) {
             features.insert(features.end(), label.features.begin(), label.features.end());
             weights.insert(weights.end(), label.weights.begin(), label.weights.end());
             indptr.push_back(static_cast<int64_t>(features.size()));
@@ -42,7 +41,7 @@ nb::tuple train(In1<int64_t> x_indptr, In1<int32_t> x_indices, In1<float> x_data
                           to_numpy(std::move(certified)));
 }
 
-}  // namespace
+} // namespace
 
 void bind_dual_cd(nb::module_ &m) {
     m.def("dual_cd", &train, nb::arg("x_indptr").noconvert(), nb::arg("x_indices").noconvert(),
@@ -52,3 +51,5 @@ void bind_dual_cd(nb::module_ &m) {
           nb::arg("tol"), nb::arg("max_rounds"), nb::arg("max_passes"), nb::arg("prune"), nb::arg("seed"),
           nb::arg("threads"), nb::arg("progress").noconvert());
 }
+
+} // namespace blockxmc

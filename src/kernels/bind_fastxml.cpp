@@ -1,7 +1,8 @@
 #include "bindings.hpp"
-#include "checks.hpp"
 #include "fastxml.hpp"
 #include "forest.hpp"
+
+namespace blockxmc {
 
 namespace {
 
@@ -10,7 +11,7 @@ void append(std::vector<T> &to, const std::vector<T> &from, T shift = 0) {
     for (const T &value : from) to.push_back(value + shift);
 }
 
-// The trees one after the other, node ids shifted accordingly.
+// All trees in a row, with node ids shifted accordingly.
 nb::dict joined(const std::vector<Tree> &trees) {
     Tree all;
     std::vector<int32_t> roots;
@@ -50,23 +51,24 @@ nb::dict joined(const std::vector<Tree> &trees) {
 nb::dict fastxml_grow(In1<int64_t> x_ptr, In1<int32_t> x_idx, In1<float> x_val, int64_t n_features, In1<int64_t> y_ptr,
                       In1<int32_t> y_idx, int64_t n_labels, int64_t n_trees, int64_t max_leaf, int64_t leaf_labels,
                       double cost, float bias, uint64_t seed, int threads, std::optional<Out1<int64_t>> progress) {
-    const CsrView x = checked_csr(x_ptr, x_idx, x_val.data(), x_val.size(), n_features);
-    const CsrView y = checked_csr(y_ptr, y_idx, nullptr, 0, n_labels);
+    const CsrView x = checked_csr("X", x_ptr, x_idx, x_val, n_features);
+    const CsrView y = checked_csr("Y", y_ptr, y_idx, n_labels);
     require(x.n_rows == y.n_rows, "X and Y differ in their number of rows");
     require(x.n_rows <= INT32_MAX, "too many rows for 32-bit row numbers");
     require(n_trees >= 1 && max_leaf >= 1 && leaf_labels >= 1 && cost > 0, "parameter out of range");
     std::vector<Tree> trees;
     const Watch watch = checked_watch(progress);
     {
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         trees = grow_forest(x, y, {max_leaf, leaf_labels, cost, bias}, n_trees, seed, threads, watch);
     }
     return joined(trees);
 }
 
-// One node's alternation on all rows of Y from the given sides: the sides it ends with, and nDCG after every move step.
+// Only tests call this: one node's alternation on all rows of Y from the given sides, to see that nDCG never falls. Returns
+// the sides it ends with, and nDCG after every move step.
 nb::tuple fastxml_split(In1<int64_t> y_ptr, In1<int32_t> y_idx, int64_t n_labels, In1<int8_t> start) {
-    const CsrView y = checked_csr(y_ptr, y_idx, nullptr, 0, n_labels);
+    const CsrView y = checked_csr("Y", y_ptr, y_idx, n_labels);
     require(static_cast<int64_t>(start.size()) == y.n_rows, "one side per row is needed");
     NodeLabels node;
     node.ptr.assign(y.indptr, y.indptr + y.n_rows + 1);
@@ -79,12 +81,13 @@ nb::tuple fastxml_split(In1<int64_t> y_ptr, In1<int32_t> y_idx, int64_t n_labels
     return nb::make_tuple(to_numpy(std::move(side)), to_numpy(std::move(trace)));
 }
 
-// Weights of the l1-regularised logistic regression of one node (no constant feature unless X holds one).
-nb::ndarray<nb::numpy, double, nb::ndim<1>> fastxml_separator(In1<int64_t> col_ptr, In1<int32_t> rows, In1<float> values,
+// Only tests call this: the l1-regularised logistic regression of one node (no constant feature unless X holds one), to be
+// compared with LIBLINEAR.
+Numpy1<double> fastxml_separator(In1<int64_t> col_ptr, In1<int32_t> rows, In1<float> values,
                                                               In1<int8_t> side, double cost_plus, double cost_minus,
                                                               double tolerance, int max_newton, int max_passes,
                                                               uint64_t seed) {
-    const CsrView by_column = checked_csr(col_ptr, rows, values.data(), values.size(), static_cast<int64_t>(side.size()));
+    const CsrView by_column = checked_csr("columns", col_ptr, rows, values, static_cast<int64_t>(side.size()));
     Columns x;
     x.ptr.assign(col_ptr.data(), col_ptr.data() + col_ptr.size());
     x.n_rows = static_cast<int32_t>(side.size());
@@ -104,31 +107,34 @@ class Forest {
         : roots_(roots), children_(children), features_(features), labels_(labels), feature_ptr_(feature_ptr),
           label_ptr_(label_ptr), weights_(weights), bias_(bias), label_scores_(label_scores) {
         const auto n_nodes = static_cast<int64_t>(bias.size());
-        require(static_cast<int64_t>(children.size()) == 2 * n_nodes, "a tree node needs two children entries");
-        require(static_cast<int64_t>(feature_ptr.size()) == n_nodes + 1 && feature_ptr.size() == label_ptr.size(),
-                "pointers do not fit the number of tree nodes");
-        require_pointers(feature_ptr, features.size(), "feature pointers do not fit the features");
-        require_pointers(label_ptr, labels.size(), "label pointers do not fit the labels");
-        require(weights.size() == features.size() && label_scores.size() == labels.size(), "ids and values differ in length");
-        require_range(features.data(), features.size(), n_features, "feature id out of range");
-        require_range(labels.data(), labels.size(), n_labels, "label id out of range");
-        require_range(roots.data(), roots.size(), n_nodes, "root out of range");
+        require_intact(n_features >= 0 && n_features <= INT32_MAX && n_labels >= 0 && n_labels <= INT32_MAX,
+                       "the number of features or labels is out of range");
+        require_intact(children.size() / 2 == bias.size() && children.size() % 2 == 0 && n_nodes <= INT32_MAX / 2,
+                       "a tree node needs two children entries");
+        require_intact(feature_ptr.size() == bias.size() + 1 && label_ptr.size() == bias.size() + 1,
+                       "pointers do not match the number of tree nodes");
+        require_intact(are_pointers(span_of(feature_ptr), features.size()), "feature pointers do not match the features");
+        require_intact(are_pointers(span_of(label_ptr), labels.size()), "label pointers do not match the labels");
+        require_intact(weights.size() == features.size() && label_scores.size() == labels.size(), "ids and values differ in length");
+        require_intact(in_range(span_of(features), n_features), "a feature number is out of range");
+        require_intact(in_range(span_of(labels), n_labels), "a label is out of range");
+        require_intact(in_range(span_of(roots), n_nodes), "the root of a tree is out of range");
         for (int64_t slot = 0; slot < 2 * n_nodes; ++slot) {
             const int32_t child = children(slot), twin = children(slot ^ 1);
             // Children come after their parent: every descent ends.
-            require(child < 0 ? twin < 0 : child > slot / 2 && child < n_nodes && twin >= 0, "damaged tree structure");
+            require_intact(child < 0 ? twin < 0 : child > slot / 2 && child < n_nodes && twin >= 0, "a tree node has wrong children");
         }
-        for (size_t e = 0; e < label_scores.size(); ++e) require(label_scores(e) > 0, "leaf scores must be positive");
+        for (size_t e = 0; e < label_scores.size(); ++e) require_intact(label_scores(e) > 0, "the score of a leaf must be positive");
         view_ = {roots.data(), children.data(), feature_ptr.data(), label_ptr.data(), features.data(), labels.data(),
                  weights.data(), bias.data(), label_scores.data(), static_cast<int64_t>(roots.size()), n_nodes,
                  n_features, n_labels};
     }
 
     void leaves(In1<int64_t> ptr, In1<int32_t> idx, In1<float> val, Out2<int32_t> out, int threads) const {
-        const CsrView x = checked_csr(ptr, idx, val.data(), val.size(), view_.n_features);
+        const CsrView x = checked_rows(ptr, idx, val, view_.n_features);
         require(static_cast<int64_t>(out.shape(0)) == x.n_rows && static_cast<int64_t>(out.shape(1)) == view_.n_trees,
                 "out must be rows x trees");
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         for_each_row(view_, x, threads, [&](int64_t i, ForestScratch &, const std::vector<int32_t> &leaves) {
             std::copy(leaves.begin(), leaves.end(), out.data() + i * view_.n_trees);
         });
@@ -136,33 +142,34 @@ class Forest {
 
     void topk(In1<int64_t> ptr, In1<int32_t> idx, In1<float> val, Out2<int64_t> labels, Out2<float> scores,
               int threads) const {
-        const CsrView x = checked_csr(ptr, idx, val.data(), val.size(), view_.n_features);
+        const CsrView x = checked_rows(ptr, idx, val, view_.n_features);
         const auto k = static_cast<int64_t>(labels.shape(1));
+        require_k(k, view_.n_labels);
         require(static_cast<int64_t>(labels.shape(0)) == x.n_rows && labels.shape(0) == scores.shape(0) &&
                     labels.shape(1) == scores.shape(1), "labels and scores must be rows x k");
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         for_each_row(view_, x, threads, [&](int64_t i, ForestScratch &scratch, const std::vector<int32_t> &leaves) {
-            std::vector<ScoredLabel> found;
+            std::vector<Scored> found;
             average_leaves(view_, leaves.data(), scratch, found);
             write_best(found, k, labels.data() + i * k, scores.data() + i * k);
         });
     }
 
     nb::tuple scores(In1<int64_t> ptr, In1<int32_t> idx, In1<float> val, int threads) const {
-        const CsrView x = checked_csr(ptr, idx, val.data(), val.size(), view_.n_features);
-        std::vector<std::vector<ScoredLabel>> rows(x.n_rows);
+        const CsrView x = checked_rows(ptr, idx, val, view_.n_features);
+        std::vector<std::vector<Scored>> rows(x.n_rows);
         std::vector<int64_t> indptr{0};
         std::vector<int32_t> labels;
         std::vector<float> values;
         {
-            nb::gil_scoped_release unlocked;
+            WithoutGil unlocked;
             for_each_row(view_, x, threads, [&](int64_t i, ForestScratch &scratch, const std::vector<int32_t> &leaves) {
                 average_leaves(view_, leaves.data(), scratch, rows[i]);
                 std::sort(rows[i].begin(), rows[i].end(),
-                          [](const ScoredLabel &a, const ScoredLabel &b) { return a.label < b.label; });
+                          [](const Scored &a, const Scored &b) { return a.label < b.label; });
             });
             for (const auto &row : rows) {
-                for (const ScoredLabel &one : row) labels.push_back(one.label), values.push_back(one.score);
+                for (const Scored &one : row) labels.push_back(one.label), values.push_back(one.score);
                 indptr.push_back(static_cast<int64_t>(labels.size()));
             }
         }
@@ -177,7 +184,7 @@ class Forest {
     ForestView view_;
 };
 
-}  // namespace
+} // namespace
 
 void bind_fastxml(nb::module_ &m) {
     using nb::arg;
@@ -186,10 +193,10 @@ void bind_fastxml(nb::module_ &m) {
           arg("max_leaf"), arg("leaf_labels"), arg("cost"), arg("bias"), arg("seed"), arg("threads"),
           arg("progress").noconvert() = nb::none());
     m.def("fastxml_split", &fastxml_split, arg("y_ptr").noconvert(), arg("y_idx").noconvert(), arg("n_labels"),
-          arg("start").noconvert());
+          arg("start").noconvert(), "For tests only: the split inside fastxml_grow.");
     m.def("fastxml_separator", &fastxml_separator, arg("col_ptr").noconvert(), arg("rows").noconvert(),
           arg("values").noconvert(), arg("side").noconvert(), arg("cost_plus"), arg("cost_minus"), arg("tolerance"),
-          arg("max_newton"), arg("max_passes"), arg("seed"));
+          arg("max_newton"), arg("max_passes"), arg("seed"), "For tests only: the separator inside fastxml_grow.");
     nb::class_<Forest>(m, "Forest")
         .def(nb::init<In1<int32_t>, In1<int32_t>, In1<int64_t>, In1<int32_t>, In1<float>, In1<float>, In1<int64_t>,
                       In1<int32_t>, In1<float>, int64_t, int64_t>(),
@@ -204,3 +211,5 @@ void bind_fastxml(nb::module_ &m) {
         .def("scores", &Forest::scores, arg("indptr").noconvert(), arg("indices").noconvert(), arg("values").noconvert(),
              arg("threads"));
 }
+
+} // namespace blockxmc

@@ -1,9 +1,11 @@
 #include "bindings.hpp"
 #include "candidate_scores.hpp"
-#include "checks.hpp"
 #include "filter_index.hpp"
-#include "filters.hpp"
-#include "ranking.hpp"
+#include "filter_bounds.hpp"
+#include "filter_direction.hpp"
+#include "topk.hpp"
+
+namespace blockxmc {
 
 namespace {
 
@@ -16,20 +18,20 @@ EarlierFilters checked_earlier(const In2<float> &lower, const In2<float> &upper,
     return {lower.data(), upper.data(), projections.data(), static_cast<int64_t>(lower.shape(0)), n_labels, n_rows};
 }
 
-nb::ndarray<nb::numpy, double, nb::ndim<1>> filters_direction(
+Numpy1<double> filters_direction(
     In1<int64_t> x_ptr, In1<int32_t> x_idx, In1<float> x_val, int64_t n_features, In1<int64_t> y_ptr,
     In1<int32_t> y_idx, int64_t n_labels, In2<float> lower, In2<float> upper, In2<float> projections, double own,
     double decay, int64_t n_steps, int64_t n_negatives, int64_t rank_every, uint64_t seed,
     std::optional<Out1<int64_t>> progress) {
-    const CsrView x = checked_csr(x_ptr, x_idx, x_val.data(), x_val.size(), n_features);
-    const CsrView y = checked_csr(y_ptr, y_idx, nullptr, 0, n_labels);
+    const CsrView x = checked_csr("X", x_ptr, x_idx, x_val, n_features);
+    const CsrView y = checked_csr("Y", y_ptr, y_idx, n_labels);
     require(x.n_rows == y.n_rows, "X and Y differ in their number of rows");
     require(own > 0 && decay >= 0 && n_steps >= 1 && n_negatives >= 1 && rank_every >= 1, "parameter out of range");
     const EarlierFilters earlier = checked_earlier(lower, upper, projections, n_labels, x.n_rows);
     const Watch watch = checked_watch(progress);
     std::vector<double> w;
     {
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         w = DirectionTrainer(x, y, earlier, {own, decay, n_steps, n_negatives, rank_every, seed}).run(watch);
     }
     return to_numpy(std::move(w));
@@ -38,11 +40,11 @@ nb::ndarray<nb::numpy, double, nb::ndim<1>> filters_direction(
 // out[row, filter] = x . directions[:, filter], summed in double in the order of the row's entries.
 void filters_project(In1<int64_t> x_ptr, In1<int32_t> x_idx, In1<float> x_val, In2<float> directions, Out2<float> out,
                      int threads) {
-    const CsrView x = checked_csr(x_ptr, x_idx, x_val.data(), x_val.size(), static_cast<int64_t>(directions.shape(0)));
+    const CsrView x = checked_csr("X", x_ptr, x_idx, x_val, static_cast<int64_t>(directions.shape(0)));
     const auto n_filters = static_cast<int64_t>(directions.shape(1));
     require(static_cast<int64_t>(out.shape(0)) == x.n_rows && static_cast<int64_t>(out.shape(1)) == n_filters,
             "out must be rows x filters");
-    nb::gil_scoped_release unlocked;
+    WithoutGil unlocked;
     constexpr int64_t kChunk = 256;
     parallel_for((x.n_rows + kChunk - 1) / kChunk, threads, [&](int64_t chunk, int) {
         std::vector<double> sums(n_filters);
@@ -61,8 +63,8 @@ nb::tuple filters_bounds(In1<int64_t> y_ptr, In1<int32_t> y_idx, int64_t n_label
                          In1<int32_t> label_rows, In2<float> lower, In2<float> upper, In2<float> projections,
                          In1<float> projection, In1<int64_t> sample, double own, Out1<float> new_lower,
                          Out1<float> new_upper, int threads, std::optional<Out1<int64_t>> progress) {
-    const CsrView y = checked_csr(y_ptr, y_idx, nullptr, 0, n_labels);
-    const CsrView rows_of_label = checked_csr(label_ptr, label_rows, nullptr, 0, y.n_rows);
+    const CsrView y = checked_csr("Y", y_ptr, y_idx, n_labels);
+    const CsrView rows_of_label = checked_csr("rows of labels", label_ptr, label_rows, y.n_rows);
     require(rows_of_label.n_rows == n_labels, "one list of rows per label is needed");
     require(static_cast<int64_t>(projection.size()) == y.n_rows, "one projection per row is needed");
     require(static_cast<int64_t>(new_lower.size()) == n_labels && static_cast<int64_t>(new_upper.size()) == n_labels,
@@ -73,7 +75,7 @@ nb::tuple filters_bounds(In1<int64_t> y_ptr, In1<int32_t> y_idx, int64_t n_label
     const Watch watch = checked_watch(progress);
     BoundsCount count;
     {
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         const BoundsSolver solver(y, rows_of_label, earlier, projection.data(),
                                   {sample.data(), sample.data() + sample.size()}, own);
         count = solver.run(new_lower.data(), new_upper.data(), threads, watch);
@@ -94,7 +96,7 @@ class BoundFilterIndex {
         std::vector<int64_t> indptr(n_rows + 1, 0);
         std::vector<int32_t> labels;
         {
-            nb::gil_scoped_release unlocked;
+            WithoutGil unlocked;
             std::vector<std::vector<int32_t>> parts(n_chunks);
             parallel_for(n_chunks, threads, [&](int64_t chunk, int) {
                 for (int64_t i = chunk * kChunk; i < std::min(n_rows, (chunk + 1) * kChunk); ++i) {
@@ -112,11 +114,12 @@ class BoundFilterIndex {
 
   private:
     static FilterIndex made(const In2<float> &lower, const In2<float> &upper) {
-        require(lower.shape(0) == upper.shape(0) && lower.shape(1) == upper.shape(1), "bounds differ in shape");
-        require(lower.shape(0) >= 1 && lower.shape(0) <= 64, "between 1 and 64 filters are possible");
+        require_intact(lower.shape(0) == upper.shape(0) && lower.shape(1) == upper.shape(1), "the bounds of filters differ in shape");
+        require_intact(lower.shape(0) >= 1 && lower.shape(0) <= 64, "there must be 1 to 64 filters");
+        require_intact(lower.shape(1) <= INT32_MAX, "there are too many labels");
         return {lower.data(), upper.data(), static_cast<int64_t>(lower.shape(0)), static_cast<int64_t>(lower.shape(1))};
     }
-    In2<float> lower_, upper_;  // kept so that the memory outlives the index
+    In2<float> lower_, upper_; // kept so that the memory outlives the index
     FilterIndex index_;
 };
 
@@ -124,20 +127,21 @@ class BoundFilterIndex {
 class LabelWeights {
   public:
     LabelWeights(In1<int64_t> ptr, In1<int32_t> idx, In1<float> val, int64_t n_features)
-        : ptr_(ptr), idx_(idx), val_(val), scores_(checked_csr(ptr, idx, val.data(), val.size(), n_features)) {}
+        : ptr_(ptr), idx_(idx), val_(val), scores_(intact(ptr, idx, val, n_features)) {}
 
     // out: one score per (row, candidate) pair.
     void score(In1<int64_t> x_ptr, In1<int32_t> x_idx, In1<float> x_val, In1<int64_t> cand_ptr, In1<int32_t> cand,
                Out1<float> out, int threads) const {
-        const CsrView x = checked_csr(x_ptr, x_idx, x_val.data(), x_val.size(), scores_.n_features());
-        const CsrView pairs = checked_csr(cand_ptr, cand, nullptr, 0, scores_.n_labels());
+        const CsrView x = checked_csr("X", x_ptr, x_idx, x_val, scores_.n_features());
+        const CsrView pairs = checked_csr("candidates", cand_ptr, cand, scores_.n_labels());
         require(x.n_rows == pairs.n_rows, "rows and candidates differ in number");
         require(out.size() == cand.size(), "one score per candidate is needed");
-        nb::gil_scoped_release unlocked;
+        WithoutGil unlocked;
         constexpr int64_t kChunk = 64;
         std::vector<CandidateScores::Scratch> scratch;
-        for (int t = 0; t < std::max(threads, 1); ++t) scratch.push_back(scores_.scratch());
-        parallel_for((x.n_rows + kChunk - 1) / kChunk, threads, [&](int64_t chunk, int worker) {
+        const int64_t n_items = (x.n_rows + kChunk - 1) / kChunk;
+        for (int t = 0; t < worker_count(n_items, threads); ++t) scratch.push_back(scores_.scratch());
+        parallel_for(n_items, threads, [&](int64_t chunk, int worker) {
             for (int64_t i = chunk * kChunk; i < std::min(x.n_rows, (chunk + 1) * kChunk); ++i) {
                 const int64_t start = pairs.indptr[i];
                 scores_.row(x, i, pairs.indices + start, pairs.row_size(i), out.data() + start, scratch[worker]);
@@ -146,6 +150,12 @@ class LabelWeights {
     }
 
   private:
+    static CsrView intact(const I64 &ptr, const I32 &idx, const F32 &val, int64_t n_features) {
+        require_intact(are_pointers(span_of(ptr), idx.size()) && val.size() == idx.size(), "the weights of labels are incomplete");
+        require_intact(n_features >= 0 && in_range(span_of(idx), n_features), "a feature number is out of range");
+        return {ptr.data(), idx.data(), val.data(), static_cast<int64_t>(ptr.size()) - 1, n_features};
+    }
+
     In1<int64_t> ptr_;
     In1<int32_t> idx_;
     In1<float> val_;
@@ -154,14 +164,14 @@ class LabelWeights {
 
 void topk_of_pairs(In1<int64_t> ptr, In1<int32_t> cand, In1<float> scores, Out2<int64_t> labels, Out2<float> best,
                    int threads) {
-    const CsrView pairs = checked_csr(ptr, cand, scores.data(), scores.size(), INT32_MAX);
+    const CsrView pairs = checked_csr("candidates", ptr, cand, scores, INT32_MAX);
     const auto k = static_cast<int64_t>(labels.shape(1));
     require(static_cast<int64_t>(labels.shape(0)) == pairs.n_rows && labels.shape(0) == best.shape(0) &&
                 labels.shape(1) == best.shape(1), "labels and scores must be rows x k");
-    nb::gil_scoped_release unlocked;
+    WithoutGil unlocked;
     constexpr int64_t kChunk = 256;
     parallel_for((pairs.n_rows + kChunk - 1) / kChunk, threads, [&](int64_t chunk, int) {
-        std::vector<ScoredLabel> row;
+        std::vector<Scored> row;
         for (int64_t i = chunk * kChunk; i < std::min(pairs.n_rows, (chunk + 1) * kChunk); ++i) {
             row.clear();
             for (int64_t e = pairs.indptr[i]; e < pairs.indptr[i + 1]; ++e) row.push_back({pairs.data[e], pairs.indices[e]});
@@ -170,7 +180,7 @@ void topk_of_pairs(In1<int64_t> ptr, In1<int32_t> cand, In1<float> scores, Out2<
     });
 }
 
-}  // namespace
+} // namespace
 
 void bind_filters(nb::module_ &m) {
     using nb::arg;
@@ -198,3 +208,5 @@ void bind_filters(nb::module_ &m) {
     m.def("topk_of_pairs", &topk_of_pairs, arg("indptr").noconvert(), arg("candidates").noconvert(),
           arg("scores").noconvert(), arg("labels").noconvert(), arg("best").noconvert(), arg("threads"));
 }
+
+} // namespace blockxmc

@@ -4,24 +4,9 @@
 #include "newton.hpp"
 #include "row_unions.hpp"
 
+namespace blockxmc {
+
 namespace {
-
-void require(bool condition, const char *message) {
-    if (!condition) throw std::invalid_argument(message);
-}
-
-// Row pointers must start at 0, never fall and end at the number of entries; entries must lie in [0, limit).
-void check_lists(const In1<int64_t> &indptr, const In1<int32_t> &indices, int64_t limit, bool ascending) {
-    require(indptr.size() >= 1 && indptr.data()[0] == 0, "row pointers must start at 0");
-    for (size_t i = 0; i + 1 < indptr.size(); ++i) require(indptr.data()[i] <= indptr.data()[i + 1], "row pointers must not fall");
-    require(indptr.data()[indptr.size() - 1] == static_cast<int64_t>(indices.size()), "row pointers must end at the number of entries");
-    for (size_t k = 0; k < indices.size(); ++k)
-        require(indices.data()[k] >= 0 && indices.data()[k] < limit, "an index is out of range");
-    if (!ascending) return;
-    for (size_t i = 0; i + 1 < indptr.size(); ++i)
-        for (int64_t k = indptr.data()[i] + 1; k < indptr.data()[i + 1]; ++k)
-            require(indices.data()[k - 1] < indices.data()[k], "rows of a label must be ascending");
-}
 
 void check_subset(const RowLists &positives, const RowLists &members, int64_t n_labels) {
     for (int64_t j = 0; j < n_labels; ++j)
@@ -34,30 +19,26 @@ nb::tuple train_one_vs_all(In1<int64_t> indptr, In1<int32_t> indices, In1<float>
                            const std::string &loss, double C, double tol, double bias, double prune, int threads,
                            Out1<int64_t> progress) {
     require(loss == "squared_hinge" || loss == "logistic", "loss must be 'squared_hinge' or 'logistic'");
-    require(C > 0 && std::isfinite(C) && tol > 0 && std::isfinite(bias) && prune >= 0, "C and tol must be positive, prune not negative");
-    require(data.size() == indices.size(), "indices and data must have the same length");
-    require(n_features >= 0 && n_features < INT32_MAX, "n_features is out of range");
-    require(progress.size() == 2, "progress must hold two numbers");
+    require(C > 0 && std::isfinite(C) && tol > 0 && std::isfinite(bias) && prune >= 0, "C and tol must be positive, prune 0 or more");
+    require(n_features < INT32_MAX, "n_features is out of range"); // the bias becomes one feature more
+    const Watch watch = checked_watch(progress);
     require(member_indptr.has_value() == member_indices.has_value(), "member_indptr and member_indices go together");
     SparseWeights out;
     {
-        nb::gil_scoped_release release;
-        check_lists(indptr, indices, n_features, false);
-        const int64_t n_rows = static_cast<int64_t>(indptr.size()) - 1;
-        const int64_t n_labels = static_cast<int64_t>(positive_indptr.size()) - 1;
-        check_lists(positive_indptr, positive_indices, n_rows, true);
+        WithoutGil release;
+        const CsrView x = checked_csr("X", indptr, indices, data, n_features);
+        const int64_t n_labels = checked_csr("positives", positive_indptr, positive_indices, x.n_rows, Order::ascending).n_rows;
         const RowLists positives{positive_indptr.data(), positive_indices.data()};
         std::optional<RowLists> members;
         if (member_indptr) {
             require(member_indptr->size() == positive_indptr.size(), "one list of rows per label is needed");
-            check_lists(*member_indptr, *member_indices, n_rows, true);
+            checked_csr("members", *member_indptr, *member_indices, x.n_rows, Order::ascending);
             members = RowLists{member_indptr->data(), member_indices->data()};
             check_subset(positives, *members, n_labels);
         }
-        const CsrView x{indptr.data(), indices.data(), data.data(), n_rows, n_features};
         const Objective objective{loss == "logistic" ? Loss::logistic : Loss::squared_hinge, C, tol};
         OneVsAll problems(x, static_cast<float>(bias), objective, static_cast<float>(prune));
-        out = problems.train(n_labels, positives, members, threads, Watch(progress.data()));
+        out = problems.train(n_labels, positives, members, threads, watch);
     }
     return nb::make_tuple(to_numpy(std::move(out.indptr)), to_numpy(std::move(out.indices)), to_numpy(std::move(out.data)),
                           to_numpy(std::move(out.bias)));
@@ -65,13 +46,12 @@ nb::tuple train_one_vs_all(In1<int64_t> indptr, In1<int32_t> indices, In1<float>
 
 nb::tuple rows_of_labels(In1<int64_t> block_indptr, In1<int32_t> block_rows, int64_t n_rows, In1<int64_t> label_indptr,
                          In1<int32_t> label_blocks, In1<int64_t> own_indptr, In1<int32_t> own_rows, int threads) {
-    require(n_rows >= 0 && n_rows < INT32_MAX, "n_rows is out of range");
     RowUnions out;
     {
-        nb::gil_scoped_release release;
-        check_lists(block_indptr, block_rows, n_rows, false);
-        check_lists(label_indptr, label_blocks, static_cast<int64_t>(block_indptr.size()) - 1, false);
-        check_lists(own_indptr, own_rows, n_rows, false);
+        WithoutGil release;
+        const CsrView blocks = checked_csr("blocks", block_indptr, block_rows, n_rows);
+        checked_csr("blocks of labels", label_indptr, label_blocks, blocks.n_rows);
+        checked_csr("own rows", own_indptr, own_rows, n_rows);
         require(label_indptr.size() == own_indptr.size(), "one list of own rows per label is needed");
         out = unite_rows(static_cast<int64_t>(label_indptr.size()) - 1, n_rows, {label_indptr.data(), label_blocks.data()},
                          {block_indptr.data(), block_rows.data()}, {own_indptr.data(), own_rows.data()}, threads);
@@ -79,7 +59,7 @@ nb::tuple rows_of_labels(In1<int64_t> block_indptr, In1<int32_t> block_rows, int
     return nb::make_tuple(to_numpy(std::move(out.indptr)), to_numpy(std::move(out.rows)));
 }
 
-}  // namespace
+} // namespace
 
 void bind_newton(nb::module_ &m) {
     m.def("train_one_vs_all", &train_one_vs_all, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
@@ -91,3 +71,5 @@ void bind_newton(nb::module_ &m) {
           nb::arg("n_rows"), nb::arg("label_indptr").noconvert(), nb::arg("label_blocks").noconvert(),
           nb::arg("own_indptr").noconvert(), nb::arg("own_rows").noconvert(), nb::arg("threads"));
 }
+
+} // namespace blockxmc

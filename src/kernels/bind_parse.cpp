@@ -1,29 +1,34 @@
+#include <cstdlib>
+#include <memory>
+
 #include "bindings.hpp"
 #include "parse.hpp"
+
+namespace blockxmc {
 
 namespace {
 
 template <typename T>
-nb::ndarray<nb::numpy, T, nb::ndim<1>> hand_over(GrowingArray<T> &array) {
+Numpy1<T> hand_over(GrowingArray<T> &array) {
     const size_t size = static_cast<size_t>(array.size());
-    T *values = array.release();
-    nb::capsule guard(values, [](void *p) noexcept { std::free(p); });
-    return {values, {size}, guard};
+    std::unique_ptr<T, decltype(&std::free)> values(array.release(), &std::free); // until the capsule owns them
+    nb::capsule guard(values.get(), [](void *p) noexcept { std::free(p); });
+    return {values.release(), {size}, guard};
 }
 
-// The parser as Python holds it: one feed at a time, nothing after finish.
+// The parser as Python holds it: one feed at a time, and no feed after finish.
 class PythonParser {
   public:
     PythonParser(int64_t n_features, int64_t n_labels) : parser_({n_features, n_labels}) {
-        if (n_features < 0 || n_labels < 0 || n_features > INT32_MAX || n_labels > INT32_MAX)
-            throw std::invalid_argument("sizes must lie between 0 and 2^31 - 1");
+        require(n_features >= 0 && n_labels >= 0 && n_features <= INT32_MAX && n_labels <= INT32_MAX,
+                "sizes must lie between 0 and 2^31 - 1");
     }
 
     std::tuple<int, int64_t, int64_t> feed(In1<uint8_t> block, int n_threads) {
         const Turn turn(*this);
         xc::Fault fault;
         {
-            nb::gil_scoped_release nogil;
+            WithoutGil nogil;
             fault = parser_.feed(reinterpret_cast<const char *>(block.data()), static_cast<int64_t>(block.size()), n_threads);
         }
         return {static_cast<int>(fault.finding), fault.row, fault.offset};
@@ -32,8 +37,8 @@ class PythonParser {
     // The arrays of the first n_rows rows; those cut off must be empty.
     nb::tuple finish(int64_t n_rows) {
         const Turn turn(*this);
-        if (n_rows > parser_.n_rows() || n_rows < parser_.n_rows() - parser_.trailing_empty)
-            throw std::invalid_argument("only empty rows at the end can be left out");
+        require(n_rows <= parser_.n_rows() && n_rows >= parser_.n_rows() - parser_.trailing_empty,
+                "only empty rows at the end can be left out");
         parser_.indptr.resize(n_rows + 1);
         parser_.label_indptr.resize(n_rows + 1);
         finished_ = true;
@@ -49,8 +54,8 @@ class PythonParser {
   private:
     struct Turn {
         explicit Turn(PythonParser &parser) : parser_(parser) {
-            if (parser.finished_) throw std::invalid_argument("the parser has finished");
-            if (parser.busy_.exchange(true)) throw std::invalid_argument("the parser is in use by another thread");
+            require(!parser.finished_, "the parser has finished");
+            require(!parser.busy_.exchange(true), "the parser is in use by another thread");
         }
         ~Turn() { parser_.busy_ = false; }
         PythonParser &parser_;
@@ -61,28 +66,17 @@ class PythonParser {
     bool finished_ = false;
 };
 
-void check_indptr(const In1<int64_t> &indptr, size_t nnz) {
-    const int64_t *p = indptr.data();
-    if (indptr.size() == 0 || p[0] != 0 || p[indptr.size() - 1] != static_cast<int64_t>(nnz))
-        throw std::invalid_argument("row pointers do not match the number of entries");
-    for (size_t i = 1; i < indptr.size(); ++i)
-        if (p[i] < p[i - 1]) throw std::invalid_argument("row pointers must not decrease");
-}
-
 nb::bytes format_xc(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data, In1<int64_t> label_indptr,
                     In1<int32_t> label_indices, int n_threads) {
-    if (indices.size() != data.size() || indptr.size() != label_indptr.size())
-        throw std::invalid_argument("array sizes do not match");
-    check_indptr(indptr, indices.size());
-    check_indptr(label_indptr, label_indices.size());
-    const int64_t n_rows = static_cast<int64_t>(indptr.size()) - 1;
-    const CsrView X{indptr.data(), indices.data(), data.data(), n_rows, 0};
-    const CsrView Y{label_indptr.data(), label_indices.data(), nullptr, n_rows, 0};
+    const CsrView X = checked_csr("X", indptr, indices, data, INT32_MAX);
+    const CsrView Y = checked_csr("Y", label_indptr, label_indices, INT32_MAX);
+    require(X.n_rows == Y.n_rows, "X and Y differ in their number of rows");
+    const int64_t n_rows = X.n_rows;
     constexpr int64_t rows_per_item = 256;
     std::vector<std::string> parts((n_rows + rows_per_item - 1) / rows_per_item);
     std::string text;
     {
-        nb::gil_scoped_release nogil;
+        WithoutGil nogil;
         parallel_for(static_cast<int64_t>(parts.size()), n_threads, [&](int64_t i, int) {
             parts[i] = xc::format_rows(X, Y, i * rows_per_item, std::min(n_rows, (i + 1) * rows_per_item));
         });
@@ -91,7 +85,7 @@ nb::bytes format_xc(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data, 
     return nb::bytes(text.data(), text.size());
 }
 
-}  // namespace
+} // namespace
 
 void bind_parse(nb::module_ &m) {
     nb::class_<PythonParser>(m, "XcParser")
@@ -105,3 +99,5 @@ void bind_parse(nb::module_ &m) {
     m.def("format_xc", &format_xc, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("data").noconvert(),
           nb::arg("label_indptr").noconvert(), nb::arg("label_indices").noconvert(), nb::arg("n_threads"));
 }
+
+} // namespace blockxmc

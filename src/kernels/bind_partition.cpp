@@ -1,32 +1,11 @@
-#include <stdexcept>
-#include <string>
-
 #include "bindings.hpp"
 #include "kmeans.hpp"
 #include "partition.hpp"
 #include "row_sums.hpp"
 
+namespace blockxmc {
+
 namespace {
-
-void require(bool ok, const char *what) {
-    if (!ok) throw std::invalid_argument(what);
-}
-
-// Row pointers that start at 0 and never fall, and indices below n_cols: nothing later can read out of bounds.
-CsrView checked(const In1<int64_t> &indptr, const In1<int32_t> &indices, const float *data, int64_t n_cols) {
-    require(indptr.shape(0) >= 1 && n_cols >= 0, "a matrix needs row pointers and a number of columns");
-    const CsrView view{indptr.data(), indices.data(), data, int64_t(indptr.shape(0)) - 1, n_cols};
-    require(view.indptr[0] == 0 && view.nnz() == int64_t(indices.shape(0)), "row pointers do not match the indices");
-    for (int64_t i = 0; i < view.n_rows; ++i) require(view.row_size(i) >= 0, "row pointers must not fall");
-    for (int64_t k = 0; k < view.nnz(); ++k)
-        require(uint32_t(view.indices[k]) < uint64_t(n_cols), "a column index is out of range");
-    return view;
-}
-
-CsrView checked(const In1<int64_t> &indptr, const In1<int32_t> &indices, const In1<float> &data, int64_t n_cols) {
-    require(data.shape(0) == indices.shape(0), "values and indices differ in length");
-    return checked(indptr, indices, data.data(), n_cols);
-}
 
 void check_assignment(const In1<int32_t> &assignment, int64_t n_rows, int64_t n_blocks) {
     require(n_blocks >= 1 && n_blocks <= INT32_MAX, "the number of blocks must be positive");
@@ -45,20 +24,14 @@ void check_distinct(const CsrView &clusters) {
         }
 }
 
-Watch watch_of(const Out1<int64_t> &progress) {
-    require(progress.shape(0) >= 2, "progress must hold two numbers");
-    return Watch(progress.data());
-}
-
-using Ragged = std::tuple<nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>, nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>,
-                          nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>>;
+using Ragged = std::tuple<Numpy1<int64_t>, Numpy1<int32_t>, Numpy1<int32_t>>;
 
 Ragged rank_labels_py(In1<int64_t> indptr, In1<int32_t> indices, int64_t n_labels, In1<int32_t> assignment, int64_t n_blocks,
                       int64_t min_count, int threads) {
     RankedLabels out;
     {
-        nb::gil_scoped_release unlocked;
-        const CsrView Y = checked(indptr, indices, nullptr, n_labels);
+        WithoutGil unlocked;
+        const CsrView Y = checked_csr("Y", indptr, indices, n_labels);
         check_assignment(assignment, Y.n_rows, n_blocks);
         out = rank_labels(Y, assignment.data(), n_blocks, min_count, threads);
     }
@@ -69,9 +42,9 @@ auto choose_blocks_py(In1<int64_t> indptr, In1<int32_t> indices, int64_t n_label
                       In1<int32_t> cluster_labels, In1<int32_t> assignment, double price, bool small, int threads) {
     BlockChoice out;
     {
-        nb::gil_scoped_release unlocked;
-        const CsrView Y = checked(indptr, indices, nullptr, n_labels);
-        const CsrView clusters = checked(cluster_indptr, cluster_labels, nullptr, n_labels);
+        WithoutGil unlocked;
+        const CsrView Y = checked_csr("Y", indptr, indices, n_labels);
+        const CsrView clusters = checked_csr("clusters", cluster_indptr, cluster_labels, n_labels);
         check_distinct(clusters);
         check_assignment(assignment, Y.n_rows, clusters.n_rows);
         out = choose_blocks(Y, clusters.indptr, clusters.indices, clusters.n_rows, assignment.data(), price,
@@ -86,11 +59,11 @@ auto nearest_centroids_py(In1<int64_t> indptr, In1<int32_t> indices, In1<float> 
     require(k >= 1, "at least one cluster must be asked for");
     kmeans::Nearest out(0, k);
     {
-        nb::gil_scoped_release unlocked;
-        const CsrView X = checked(indptr, indices, data, n_features);
-        const CsrView queries = checked(query_indptr, query_indices, query_data, n_features);
+        WithoutGil unlocked;
+        const CsrView X = checked_csr("X", indptr, indices, data, n_features);
+        const CsrView queries = checked_csr("queries", query_indptr, query_indices, query_data, n_features);
         check_assignment(assignment, X.n_rows, n_clusters);
-        out = kmeans::nearest_centroids(X, assignment.data(), n_clusters, queries, k, budget, threads, watch_of(progress));
+        out = kmeans::nearest_centroids(X, assignment.data(), n_clusters, queries, k, budget, threads, checked_watch(progress));
     }
     return std::make_tuple(to_numpy(std::move(out.cluster)), to_numpy(std::move(out.cosine)));
 }
@@ -99,11 +72,11 @@ auto balanced_tree_py(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data
                       uint64_t seed, int64_t sample, int max_iter, int threads, Out1<int64_t> progress) {
     std::vector<int32_t> out;
     {
-        nb::gil_scoped_release unlocked;
-        const CsrView X = checked(indptr, indices, data, n_features);
+        WithoutGil unlocked;
+        const CsrView X = checked_csr("X", indptr, indices, data, n_features);
         require(n_leaves >= 1 && n_leaves <= std::max<int64_t>(X.n_rows, 1), "more leaves than rows");
         require(sample >= 2, "a split needs a sample of two rows or more");
-        out = kmeans::balanced_tree(X, n_leaves, seed, sample, max_iter, threads, watch_of(progress));
+        out = kmeans::balanced_tree(X, n_leaves, seed, sample, max_iter, threads, checked_watch(progress));
     }
     return to_numpy(std::move(out));
 }
@@ -112,16 +85,16 @@ auto heaviest_sums_py(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data
                       In1<int64_t> list_indptr, In1<int32_t> list_rows, int64_t keep, int threads, Out1<int64_t> progress) {
     SparseRows out;
     {
-        nb::gil_scoped_release unlocked;
-        const CsrView X = checked(indptr, indices, data, n_features);
-        const CsrView lists = checked(list_indptr, list_rows, nullptr, X.n_rows);
+        WithoutGil unlocked;
+        const CsrView X = checked_csr("X", indptr, indices, data, n_features);
+        const CsrView lists = checked_csr("lists", list_indptr, list_rows, X.n_rows);
         require(keep >= 1, "at least one feature must be kept");
-        out = heaviest_sums(X, lists, keep, threads, watch_of(progress));
+        out = heaviest_sums(X, lists, keep, threads, checked_watch(progress));
     }
     return std::make_tuple(to_numpy(std::move(out.indptr)), to_numpy(std::move(out.indices)), to_numpy(std::move(out.data)));
 }
 
-}  // namespace
+} // namespace
 
 void bind_partition(nb::module_ &m) {
     m.def("rank_labels", &rank_labels_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("n_labels"),
@@ -145,3 +118,5 @@ void bind_partition(nb::module_ &m) {
           nb::arg("list_rows").noconvert(), nb::arg("keep"), nb::arg("threads"), nb::arg("progress").noconvert(),
           "Sums of unit rows over lists of rows, each cut to its heaviest features: CSR arrays.");
 }
+
+} // namespace blockxmc

@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+namespace blockxmc {
+
 class BisimplexProjection {
   public:
     // Replaces b and c by their projection.
@@ -66,3 +68,5 @@ class BisimplexProjection {
 
     std::vector<double> falling_, rising_;
 };
+
+} // namespace blockxmc

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <limits>
 
-struct Curve {
+namespace blockxmc {
+
+struct LogisticCurve {
     double scale, shift;
 
     float probability(float score) const {
@@ -14,13 +16,13 @@ struct Curve {
     }
 };
 
-inline void calibrate_scores(const Curve &curve, int64_t n, float *scores) {
+inline void calibrate_scores(const LogisticCurve &curve, int64_t n, float *scores) {
     for (int64_t i = 0; i < n; ++i) scores[i] = curve.probability(scores[i]);
 }
 
-// The k best of a row, padded with label -1 and -inf, which stay. Scores that differ may be the same probability in single
-// precision: then the lower label comes first.
-inline void calibrate_best(const Curve &curve, int64_t k, int64_t *labels, float *scores) {
+// The k best of a row; padding (label -1) stays as it is. Two scores may give the same float as probability: then the lower
+// label comes first.
+inline void calibrate_best(const LogisticCurve &curve, int64_t k, int64_t *labels, float *scores) {
     for (int64_t j = 0; j < k && labels[j] >= 0; ++j) {
         const int64_t label = labels[j];
         const float probability = curve.probability(scores[j]);
@@ -30,3 +32,5 @@ inline void calibrate_best(const Curve &curve, int64_t k, int64_t *labels, float
         scores[j] = probability;
     }
 }
+
+} // namespace blockxmc

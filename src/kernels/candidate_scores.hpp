@@ -1,8 +1,8 @@
 // Scores of a few labels of a row: row . weights of the label, for the listed labels only.
 //
-// Two ways lead there, and each row takes the one that touches fewer weights: label by label over the candidates' own
-// weights, or feature by feature over the weights of all labels that the row's features touch. Either adds the same
-// products in the order of the features, so the bits do not depend on the way taken.
+// There are two ways to compute them, and each row takes the way that touches fewer weights: label by label over the weights
+// of the candidates, or feature by feature over the weights of all labels. Both add the same products in the order of the
+// features, so both give the same bits.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,12 @@
 
 #include "csr.hpp"
 
+namespace blockxmc {
+
 class CandidateScores {
   public:
     struct Scratch {
-        std::vector<float> spread;  // the row's values at its features, zero elsewhere
+        std::vector<float> spread; // the row's values at its features, zero elsewhere
         std::vector<double> sums;   // per label
     };
 
@@ -41,7 +43,7 @@ class CandidateScores {
 
     // out: one score per listed label. The row's features are ascending.
     void row(const CsrView &x, int64_t i, const int32_t *labels, int64_t n, float *out, Scratch &scratch) const {
-        int64_t over_labels = 0, over_features = n_labels() / 4;  // sums are cleared, which is quick but not free
+        int64_t over_labels = 0, over_features = n_labels() / 4; // clearing the sums costs a little too
         for (int64_t s = 0; s < n; ++s) over_labels += by_label_.row_size(labels[s]);
         for (int64_t e = x.indptr[i]; e < x.indptr[i + 1]; ++e)
             over_features += ptr_[x.indices[e] + 1] - ptr_[x.indices[e]];
@@ -51,7 +53,7 @@ class CandidateScores {
 
   private:
     CsrView by_label_;
-    std::vector<int64_t> ptr_;  // the same weights by feature, labels ascending
+    std::vector<int64_t> ptr_; // the same weights by feature, labels ascending
     std::vector<int32_t> labels_;
     std::vector<float> weights_;
 
@@ -78,3 +80,5 @@ class CandidateScores {
         for (int64_t e = x.indptr[i]; e < x.indptr[i + 1]; ++e) spread[x.indices[e]] = 0;
     }
 };
+
+} // namespace blockxmc

@@ -3,43 +3,65 @@
 //
 //   arena    rows of weights, in 4-byte words. Sparse row: n floats, then n 16-bit local label numbers (padded to a
 //            word). Dense row: one float per label. One stream per row: a short row costs one cache line.
-//            A weight of 16 bits is the upper half of a float, rounded. Sparse row: n words, each a weight above its label
-//            number. Dense row: two weights per word, the first one below.
+//            A weight of 16 bits is a bfloat16: the upper half of a float, rounded. Sparse row: n words, each with the
+//            weight in its upper half and the label number in its lower half. Dense row: two weights per word, the first
+//            in the lower half.
 //            A weight of 8 bits is an integer in -127..127 that its label's scale multiplies. Sparse row: n label numbers
-//            of 16 bits, or of 8 where the chunk has no more than 256 labels, then n weights, as many as its words hold:
-//            where one entry too many fits, it is a zero for a label that the row lacks (labels of a row must differ).
+//            of 16 bits, or of 8 where the chunk has no more than 256 labels, then n weights. Where the words have room
+//            for one entry more, it is a zero for a label that the row lacks (labels of a row must differ).
 //            Dense row: four weights per word.
-//   rows     start of each row in the arena, times two, plus one where the row is dense; one more entry closes the last
+//   rows     start of each row in the arena, times two, plus one where the row is dense; a last entry ends the last row
 //   keys     feature of each row, grouped by hash bucket; empty where rows are indexed by the feature itself ("direct")
-//   buckets  first key of each bucket; keys are compared a window at a time, whatever bucket they belong to
+//   buckets  first key of each bucket; keys are compared a window at a time, even beyond the end of the bucket
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <stdexcept>
-#include <string>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
+#include "checks.hpp"
+#include "simd.hpp"
+
+namespace blockxmc {
 
 constexpr int64_t max_chunk_labels = 16384;
-constexpr int32_t key_window = 8;      // keys compared at once; as many padding keys close a chunk's list
-constexpr int32_t keys_per_bucket = 3; // on average: more than a window in one bucket is rare
+constexpr int32_t key_window = 8;      // keys compared at once; as many padding keys end a chunk's list
+constexpr int32_t keys_per_bucket = 3; // on average: a bucket rarely has more than a window of them
 constexpr int32_t no_feature = -1;
 
-struct DamagedModel : std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
+// The words of the arena hold numbers of several types. They are copied out and in byte by byte, which compilers turn into
+// plain loads and stores: a pointer of another type to the same words would break the rules of the language.
+template <typename T>
+BLOCKXMC_INLINE T load(const std::byte *from, int64_t i) {
+    T value;
+    std::memcpy(&value, from + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    return value;
+}
 
-// How many words rows take in a chunk, and how many entries a sparse row of so many words has.
+template <typename T>
+BLOCKXMC_INLINE void store(std::byte *to, int64_t i, T value) {
+    std::memcpy(to + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
+}
+
+template <typename T>
+BLOCKXMC_INLINE const std::byte *bytes_of(const T *values) {
+    return reinterpret_cast<const std::byte *>(values);
+}
+
+template <typename T>
+BLOCKXMC_INLINE std::byte *bytes_of(T *values) {
+    return reinterpret_cast<std::byte *>(values);
+}
+
+// How many words a row takes in a chunk, and how many entries a sparse row of so many words has.
 struct RowShape {
     int bits;
     int64_t n_labels;
 
-    bool byte_labels() const { return n_labels <= 256; } // beside weights of 8 bits
+    bool byte_labels() const { return n_labels <= 256; } // where weights have 8 bits
     int64_t dense_words() const { return bits == 32 ? n_labels : bits == 16 ? (n_labels + 1) / 2 : (n_labels + 3) / 4; }
     int64_t sparse_words(int64_t n) const {
         return bits == 32 ? n + (n + 1) / 2 : bits == 16 ? n : byte_labels() ? (n + 1) / 2 : (3 * n + 3) / 4;
@@ -52,7 +74,7 @@ struct RowShape {
 struct ChunkView {
     const int32_t *labels; // global ids, ascending
     const float *bias;
-    const float *mass;  // nullptr: no term in |x|_1
+    const float *mass; // nullptr: no term in |x|_1
     const float *scale; // of weights of 8 bits, else nullptr
     const int32_t *keys;
     const uint32_t *buckets;
@@ -71,32 +93,20 @@ struct WeightRow {
     uint32_t n_words;
     bool dense;
 
-    const float *weights() const { return reinterpret_cast<const float *>(words); }
-    const uint16_t *labels(int64_t n) const { return reinterpret_cast<const uint16_t *>(words + n); }
-    // Of weights of 8 bits: label numbers, which the weights follow.
-    template <typename Label>
-    const Label *first_labels() const { return reinterpret_cast<const Label *>(words); }
-    template <typename Label>
-    const int8_t *last_weights(int64_t n) const { return reinterpret_cast<const int8_t *>(first_labels<Label>() + n); }
+    const std::byte *bytes() const { return bytes_of(words); }
 
+    // The number of the i-th label of a sparse row of n entries.
     int64_t label(int64_t i, int64_t n, RowShape shape) const {
-        if (shape.bits == 32) return labels(n)[i];
+        if (shape.bits == 32) return load<uint16_t>(bytes_of(words + n), i);
         if (shape.bits == 16) return words[i] & 0xFFFFu;
-        return shape.byte_labels() ? first_labels<uint8_t>()[i] : first_labels<uint16_t>()[i];
+        return shape.byte_labels() ? load<uint8_t>(bytes(), i) : load<uint16_t>(bytes(), i);
     }
 };
 
-// A weight in the upper half of a word, rounded to the nearest (ties to even).
-inline uint32_t upper_half(float weight) {
-    uint32_t bits;
-    std::memcpy(&bits, &weight, sizeof bits);
+// The bfloat16 nearest to a weight (ties to even), in the upper half of a word.
+inline uint32_t bfloat16_word(float weight) {
+    const auto bits = std::bit_cast<uint32_t>(weight);
     return (bits + 0x7FFFu + (bits >> 16 & 1)) & 0xFFFF0000u;
-}
-
-inline float weight_of(uint32_t upper) {
-    float weight;
-    std::memcpy(&weight, &upper, sizeof weight);
-    return weight;
 }
 
 inline uint32_t bucket_of(int32_t feature, int64_t n_buckets) {
@@ -119,8 +129,8 @@ inline int32_t find_in_window(const int32_t *keys, int32_t feature) {
 #endif
 }
 
-// Number of the row that holds `feature`; row 0 with found = false where the chunk has none. Free of unpredictable
-// branches, so that the searches for the features of one instance overlap.
+// Number of the row that holds `feature`; row 0 with found = false where the chunk lacks it. There are no branches that
+// are hard to predict, so that the searches for the features of a row overlap.
 inline uint32_t find_direct(const ChunkView &chunk, int32_t feature, bool &found) {
     found = static_cast<uint64_t>(static_cast<uint32_t>(feature)) < static_cast<uint64_t>(chunk.n_rows);
     return static_cast<uint32_t>(feature) & (0u - found);
@@ -146,31 +156,27 @@ inline WeightRow weight_row(const ChunkView &chunk, uint32_t row) {
 }
 
 // ---- checking ----
-inline void require_intact(bool right, const char *what) {
-    if (!right) throw DamagedModel(std::string("the model is damaged: ") + what + "; restore it or train again");
-}
-
 // Everything a kernel relies on when it reads the chunk; called once, before the first use.
 inline void check_chunk(const ChunkView &chunk, int64_t n_labels) {
     for (int64_t i = 0; i < chunk.n_labels; ++i)
-        require_intact(chunk.labels[i] > (i ? chunk.labels[i - 1] : -1) && chunk.labels[i] < n_labels, "label ids out of order");
+        require_intact(chunk.labels[i] > (i ? chunk.labels[i - 1] : -1) && chunk.labels[i] < n_labels, "label ids are out of order");
     if (!chunk.direct()) {
         const int64_t n_keys = chunk.n_keys - key_window;
-        require_intact(chunk.buckets[0] == 0 && chunk.buckets[chunk.n_buckets] == n_keys, "feature buckets out of range");
+        require_intact(chunk.buckets[0] == 0 && chunk.buckets[chunk.n_buckets] == n_keys, "feature buckets are out of range");
         for (int64_t b = 0; b < chunk.n_buckets; ++b)
-            require_intact(chunk.buckets[b] <= chunk.buckets[b + 1], "feature buckets out of order");
+            require_intact(chunk.buckets[b] <= chunk.buckets[b + 1], "feature buckets are out of order");
         require_intact(std::all_of(chunk.keys + n_keys, chunk.keys + chunk.n_keys, [](int32_t f) { return f == no_feature; }) &&
-                    std::all_of(chunk.keys, chunk.keys + n_keys, [](int32_t f) { return f >= 0; }),
-                "feature numbers out of range");
+                           std::all_of(chunk.keys, chunk.keys + n_keys, [](int32_t f) { return f >= 0; }),
+                       "feature numbers are out of range");
     }
     for (int64_t i = 0; chunk.scale && i < chunk.n_labels; ++i)
         require_intact(std::isfinite(chunk.scale[i]) && chunk.scale[i] > 0, "the scale of a label is not a positive number");
     const RowShape shape = chunk.shape();
     require_intact(chunk.rows[0] < 2 && chunk.rows[chunk.n_rows] == static_cast<uint64_t>(chunk.arena_words) * 2,
-            "weight rows out of range");
+                   "weight rows are out of range");
     for (int64_t r = 0; r < chunk.n_rows; ++r) {
         require_intact(chunk.rows[r] >> 1 <= chunk.rows[r + 1] >> 1 && chunk.rows[r + 1] >> 1 <= chunk.arena_words,
-                "weight rows out of order");
+                       "weight rows are out of order");
         const WeightRow row = weight_row(chunk, static_cast<uint32_t>(r));
         if (row.dense) {
             require_intact(row.n_words == shape.dense_words(), "a dense weight row has the wrong length");
@@ -182,3 +188,5 @@ inline void check_chunk(const ChunkView &chunk, int64_t n_labels) {
             require_intact(row.label(i, n, shape) < chunk.n_labels, "a label is out of range");
     }
 }
+
+} // namespace blockxmc

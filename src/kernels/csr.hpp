@@ -4,10 +4,12 @@
 #include <cmath>
 #include <cstdint>
 
+namespace blockxmc {
+
 struct CsrView {
     const int64_t *indptr;
     const int32_t *indices;
-    const float *data;  // nullptr: all ones (a label matrix)
+    const float *data; // nullptr: all ones (a label matrix)
     int64_t n_rows;
     int64_t n_cols;
 
@@ -31,3 +33,5 @@ struct RowView {
 inline RowView row_of(const CsrView &X, int64_t i) {
     return {X.indices + X.indptr[i], X.data + X.indptr[i], X.row_size(i)};
 }
+
+} // namespace blockxmc

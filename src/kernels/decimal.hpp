@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace xc {
+namespace blockxmc::xc {
 
 enum class Finding : int {
     none = 0,
@@ -34,10 +34,10 @@ struct Number {
     Finding finding;
 };
 
-// The parts of [+-]digits[.digits][e[+-]digits] as they stand in the text.
+// The parts of [+-]digits[.digits][e[+-]digits] as they are written in the text.
 struct Decimal {
     const char *digits;      // first digit or point
-    int64_t whole, fraction;  // number of digits before and after the point
+    int64_t whole, fraction; // number of digits before and after the point
     int64_t exponent;        // what follows e, clamped far outside the range of a float
     uint64_t mantissa;       // all digits as one integer; meaningful up to 19 digits
     bool negative;
@@ -48,7 +48,7 @@ inline bool overflows(const Decimal &number) {
     const char *p = number.digits;
     for (int64_t i = 0; i < number.whole; ++i, ++p)
         if (*p != '0') return number.whole - 1 - i + number.exponent > 0;
-    if (number.fraction) ++p;  // the point
+    if (number.fraction) ++p; // the point
     for (int64_t i = 0; i < number.fraction; ++i, ++p)
         if (*p != '0') return -1 - i + number.exponent > 0;
     return false;
@@ -129,4 +129,4 @@ inline int64_t read_index(const char *&p) {
     return static_cast<int64_t>(value);
 }
 
-}  // namespace xc
+} // namespace blockxmc::xc

@@ -3,9 +3,9 @@
 //   min_w  1/2 |w|^2 + lam |w|_1 + C sum_i max(0, 1 - s_i w.x_i)^2        (the bias is not thresholded; lam = 0: DiSMEC)
 //
 // A label works on an active set: its positives and the negatives that push back. Rows outside are searched exactly,
-// for many labels in one sweep over the data; when none violates its margin by more than tol the dual is optimal to
-// that tolerance, and the label is certified.
-// Nothing per label costs O(rows) or O(features) unless the label really looks at that many.
+// for many labels in one sweep over the data. When all margins are kept up to tol, the dual is optimal to that tolerance,
+// and the label is certified.
+// The work for a label grows with the rows and features it looks at, not with the size of X.
 #pragma once
 
 #include <algorithm>
@@ -19,11 +19,13 @@
 #include "random.hpp"
 #include "threads.hpp"
 
+namespace blockxmc {
+
 struct CdOptions {
     double C, lam, bias;
     double tol;          // largest violation left, in units of the margin
-    int64_t max_rounds;  // solve + search rounds per label
-    int64_t max_passes;  // coordinate passes per round
+    int64_t max_rounds; // solve + search rounds per label
+    int64_t max_passes; // coordinate passes per round
     double prune;        // weights below are dropped at the end
     uint64_t seed;
 };
@@ -60,7 +62,7 @@ class CdRows {
     const int64_t *indptr;
     const float *values;
     std::vector<int32_t> columns;   // feature ranks, aligned with values
-    std::vector<int32_t> original;  // rank -> feature
+    std::vector<int32_t> original; // rank -> feature
     std::vector<double> norm;       // |x_i|^2 + bias^2
 };
 
@@ -153,7 +155,7 @@ class DualCd {
             if (state_[row_at(r)] == kOutside) offer(row_at(r), score(row_at(r)));
     }
 
-    // Takes the worst violators in. True when there was none and the active set is solved: the label is done.
+    // Takes the worst violators in. True when there were no violators and the active set is solved: the label is done.
     bool admit() {
         found_ += static_cast<int64_t>(violators_.size());
         const int64_t most = std::max<int64_t>(static_cast<int64_t>(items_.size()), kStart);
@@ -232,7 +234,7 @@ class DualCd {
         const int64_t last = rows_.indptr[row + 1];
         const int32_t *column = rows_.columns.data();
         const float *x = rows_.values, *v = v_.data();
-        double a = 0, b = 0;  // two chains: the additions would otherwise wait for each other
+        double a = 0, b = 0; // two chains: the additions would otherwise wait for each other
         int64_t e = rows_.indptr[row];
         for (; e + 1 < last; e += 2) {
             a += x[e] * shrink(v[column[e]]);
@@ -274,12 +276,14 @@ class DualCd {
     RandomStream random_{0};
     std::vector<float> v_;
     double bias_ = 0;                     // v of the bias feature
-    std::vector<uint8_t> state_, moved_;  // per row
+    std::vector<uint8_t> state_, moved_; // per row
     std::vector<Item> items_;
     std::vector<int32_t> shrunk_;   // positives set aside
-    std::vector<int32_t> updated_;  // rows that ever moved v
+    std::vector<int32_t> updated_; // rows that ever moved v
     std::vector<Violator> violators_;
     const int32_t *subset_ = nullptr;
     int64_t n_subset_ = 0, found_ = 0;
     bool solved_ = false;
 };
+
+} // namespace blockxmc

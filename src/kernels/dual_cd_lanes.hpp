@@ -10,18 +10,15 @@
 
 #include "csr.hpp"
 #include "dual_cd.hpp"
+#include "simd.hpp"
 #include "threads.hpp"
+
+namespace blockxmc {
 
 constexpr int kCdLanes = 16;
 
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__)
-#define BLOCKXMC_CD_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define BLOCKXMC_CD_CLONES
-#endif
-
 // Scores of one row for sixteen labels whose weights lie side by side: out += sum_e x_e W[column_e].
-BLOCKXMC_CD_CLONES inline void cd_lane_scores(const float *x, const int32_t *columns, int64_t size, const float *W,
+BLOCKXMC_CLONES inline void cd_lane_scores(const float *x, const int32_t *columns, int64_t size, const float *W,
                                               float *out) {
     float sum[kCdLanes];
     for (int l = 0; l < kCdLanes; ++l) sum[l] = out[l];
@@ -115,7 +112,7 @@ class CdWorker {
     const CsrView *subsets_;
     const CdOptions options_;
     std::vector<DualCd> solvers_;
-    std::vector<int64_t> label_, rounds_;  // per lane; label -1: idle
+    std::vector<int64_t> label_, rounds_; // per lane; label -1: idle
     std::vector<float> W_;                 // features x lanes
 };
 
@@ -125,9 +122,11 @@ inline std::vector<CdLabel> dual_cd(CsrView X, CsrView positives, const CsrView 
     const CdRows rows(X, options.bias);
     std::vector<CdLabel> results(positives.n_rows);
     std::atomic<int64_t> next{0};
-    const int64_t workers = std::clamp<int64_t>(positives.n_rows, 1, std::max(n_threads, 1));
-    parallel_for(workers, static_cast<int>(workers), [&](int64_t, int) {
+    const int workers = worker_count(positives.n_rows, n_threads);
+    parallel_for(workers, workers, [&](int64_t, int) {
         CdWorker(rows, positives, subsets, options).run(next, results, watch);
     });
     return results;
 }
+
+} // namespace blockxmc

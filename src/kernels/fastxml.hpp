@@ -1,5 +1,5 @@
-// FastXML trees: every node splits its rows so that the two halves rank their labels well (nDCG), then learns a sparse
-// linear separator of the halves and sends each row where the separator says.
+// FastXML trees: every node splits its rows into two sides that each rank their labels well (nDCG), then learns a sparse
+// linear separator of the sides, which decides where each row goes.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,10 @@
 #include "csr.hpp"
 #include "l1_logistic.hpp"
 #include "random.hpp"
-#include "ranking.hpp"
+#include "topk.hpp"
 #include "threads.hpp"
+
+namespace blockxmc {
 
 // Rows with their labels renumbered 0..n_labels-1 (ascending in the original ids), and each row's 1 / ideal DCG.
 struct NodeLabels {
@@ -23,7 +25,7 @@ struct NodeLabels {
     int32_t n_rows() const { return static_cast<int32_t>(ptr.size()) - 1; }
 };
 
-inline double discount(int64_t rank) { return 1 / std::log2(static_cast<double>(rank) + 2); }  // rank from 0
+inline double discount(int64_t rank) { return 1 / std::log2(static_cast<double>(rank) + 2); } // rank from 0
 
 inline double inverse_ideal_dcg(int64_t n_labels) {
     double ideal = 0;
@@ -32,7 +34,7 @@ inline double inverse_ideal_dcg(int64_t n_labels) {
 }
 
 // Alternates between ranking the labels of either side and moving each row to the side that ranks its labels better.
-// Both halves are exact, so the mean nDCG (appended to `trace` after every move step) never falls.
+// Both steps are exact, so the mean nDCG (appended to `trace` after every move step) never falls.
 class RankingSplit {
   public:
     void run(const NodeLabels &node, std::vector<int8_t> &side, std::vector<double> *trace = nullptr) {
@@ -84,14 +86,14 @@ class RankingSplit {
 
 struct FastXmlOptions {
     int64_t max_leaf;     // rows
-    int64_t leaf_labels;  // labels kept per leaf
+    int64_t leaf_labels; // labels kept per leaf
     double cost;          // C of the separators
-    float bias;           // value of the constant feature, 0 for none
+    float bias;           // value of the constant feature; 0: without it
 };
 
-// Nodes in preorder. An inner node has children and weights, a leaf has labels; the other's ranges are empty.
+// Nodes in preorder. An inner node has children and weights but no labels; a leaf has labels only.
 struct Tree {
-    std::vector<int32_t> children, depth;  // two per node (minus, plus), -1 in a leaf
+    std::vector<int32_t> children, depth; // two per node (minus, plus), -1 in a leaf
     std::vector<int64_t> feature_ptr{0}, label_ptr{0};
     std::vector<int32_t> features, labels;
     std::vector<float> weights, bias, label_scores;
@@ -141,7 +143,7 @@ class TreeGrower {
     CsrView x_, y_;
     FastXmlOptions options_;
     std::vector<int32_t> rows_, swap_;
-    std::vector<int32_t> local_feature_, local_label_;  // global id -> id within the node, -1 when absent
+    std::vector<int32_t> local_feature_, local_label_; // global id -> id within the node, -1 when absent
     std::vector<int32_t> node_features_, node_label_ids_;
     NodeLabels node_;
     Columns columns_;
@@ -198,7 +200,7 @@ class TreeGrower {
         }
     }
 
-    // Every leaf below such a node would hold the same label vector, so a split cannot change any prediction.
+    // All leaves below such a node would have the same label vector: a split cannot change any prediction.
     bool all_rows_alike() const {
         return static_cast<int64_t>(node_.labels.size()) == static_cast<int64_t>(node_.n_labels) * node_.n_rows();
     }
@@ -207,7 +209,7 @@ class TreeGrower {
     void gather_columns(int64_t begin, int64_t end) {
         node_features_.clear();
         auto &ptr = columns_.ptr;
-        ptr.assign(2, 0);  // counts of column j at ptr[j + 2] while filling, so that they end up as starts
+        ptr.assign(2, 0); // counts of column j at ptr[j + 2] while filling, so that they end up as starts
         for (int64_t r = begin; r < end; ++r)
             for (int64_t e = x_.indptr[rows_[r]]; e < x_.indptr[rows_[r] + 1]; ++e) {
                 int32_t &local = local_feature_[x_.indices[e]];
@@ -253,11 +255,11 @@ class TreeGrower {
     void write_leaf(Tree &tree) {
         std::vector<int64_t> counts(node_.n_labels, 0);
         for (int32_t j : node_.labels) ++counts[j];
-        std::vector<ScoredLabel> mean(node_.n_labels);
+        std::vector<Scored> mean(node_.n_labels);
         for (int32_t j = 0; j < node_.n_labels; ++j)
             mean[j] = {static_cast<float>(static_cast<double>(counts[j]) / node_.n_rows()), node_label_ids_[j]};
         const int64_t kept = std::min<int64_t>(options_.leaf_labels, node_.n_labels);
-        std::partial_sort(mean.begin(), mean.begin() + kept, mean.end(), ranks_before);
+        std::partial_sort(mean.begin(), mean.begin() + kept, mean.end(), better);
         for (int64_t r = 0; r < kept; ++r) {
             tree.labels.push_back(mean[r].label);
             tree.label_scores.push_back(mean[r].score);
@@ -269,7 +271,7 @@ inline std::vector<Tree> grow_forest(const CsrView &x, const CsrView &y, const F
                                      uint64_t seed, int n_threads, const Watch &watch) {
     std::vector<Tree> trees(n_trees);
     std::vector<TreeGrower> growers;
-    const int workers = static_cast<int>(std::clamp<int64_t>(n_threads, 1, std::max<int64_t>(n_trees, 1)));
+    const int workers = worker_count(n_trees, n_threads);
     growers.reserve(workers);
     for (int w = 0; w < workers; ++w) growers.emplace_back(x, y, options);
     parallel_for(n_trees, workers, [&](int64_t t, int worker) {
@@ -277,3 +279,5 @@ inline std::vector<Tree> grow_forest(const CsrView &x, const CsrView &y, const F
     });
     return trees;
 }
+
+} // namespace blockxmc

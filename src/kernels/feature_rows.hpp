@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+namespace blockxmc {
+
 class FeatureRow {
   public:
     void reset(int32_t n_labels, bool direct) {
@@ -108,9 +110,11 @@ class FeatureRow {
     }
 
     std::vector<Entry> entries_;
-    std::vector<int32_t> index_;  // positions in entries_
+    std::vector<int32_t> index_; // positions in entries_
     int32_t n_support_ = 0;
     int32_t n_labels_ = 0;
     bool direct_ = false;
     bool frozen_ = false;
 };
+
+} // namespace blockxmc

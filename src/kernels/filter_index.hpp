@@ -9,13 +9,15 @@
 
 #include "csr.hpp"
 
+namespace blockxmc {
+
 // For every filter the line is cut into buckets, and each bucket has a bitmap of the labels whose interval touches it.
 // A row's candidates are the conjunction of one bitmap per filter, checked exactly label by label.
 class FilterIndex {
   public:
     FilterIndex(const float *lower, const float *upper, int64_t n_filters, int64_t n_labels)
         : lower_(lower), upper_(upper), n_filters_(n_filters), n_labels_(n_labels), n_words_((n_labels + 63) / 64) {
-        constexpr int64_t kBudget = int64_t{1} << 23;  // words: 64 MiB of bitmaps at most, unless 16 buckets need more
+        constexpr int64_t kBudget = int64_t{1} << 23; // words: 64 MiB of bitmaps at most, unless 16 buckets need more
         n_buckets_ = std::clamp<int64_t>(kBudget / std::max<int64_t>(1, n_filters * n_words_), 16, 1024);
         edges_.resize(n_filters);
         bitmaps_.assign(n_filters * n_buckets_ * n_words_, 0);
@@ -40,9 +42,9 @@ class FilterIndex {
     }
 
   private:
-    const float *lower_, *upper_;  // n_filters x n_labels
+    const float *lower_, *upper_; // n_filters x n_labels
     int64_t n_filters_, n_labels_, n_words_, n_buckets_;
-    std::vector<std::vector<float>> edges_;  // ascending; bucket b is (edge b-1, edge b]
+    std::vector<std::vector<float>> edges_; // ascending; bucket b is (edge b-1, edge b]
     std::vector<uint64_t> bitmaps_;
 
     const uint64_t *bitmap(int64_t f, int64_t bucket) const {
@@ -58,7 +60,7 @@ class FilterIndex {
         return true;
     }
 
-    // Edges are quantiles of the bounds, so that every bucket holds about as many changes.
+    // Edges are quantiles of the bounds: every bucket has about the same number of bounds.
     void build(int64_t f) {
         const float *lower = lower_ + f * n_labels_, *upper = upper_ + f * n_labels_;
         std::vector<float> bounds;
@@ -78,3 +80,5 @@ class FilterIndex {
         }
     }
 };
+
+} // namespace blockxmc

@@ -1,14 +1,16 @@
-// Prediction with trees of linear nodes: where a row ends in every tree, and the average of what it finds there.
+// Prediction with trees of linear nodes: the leaf of a row in every tree, and the mean of the leaves' label vectors.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "csr.hpp"
-#include "ranking.hpp"
+#include "topk.hpp"
 #include "threads.hpp"
 
-// Borrowed arrays of all trees, one after the other; see Tree in fastxml.hpp. `roots` are node ids.
+namespace blockxmc {
+
+// Borrowed arrays of all trees in a row; see Tree in fastxml.hpp. `roots` are node ids.
 struct ForestView {
     const int32_t *roots, *children;
     const int64_t *feature_ptr, *label_ptr;
@@ -44,12 +46,12 @@ inline void reach_leaves(const ForestView &f, const int32_t *indices, const floa
 
 // Mean of the leaf vectors over the trees, as (score, label) in order of first touch.
 inline void average_leaves(const ForestView &f, const int32_t *leaves, ForestScratch &scratch,
-                           std::vector<ScoredLabel> &out) {
+                           std::vector<Scored> &out) {
     scratch.touched.clear();
     for (int64_t t = 0; t < f.n_trees; ++t)
         for (int64_t e = f.label_ptr[leaves[t]]; e < f.label_ptr[leaves[t] + 1]; ++e) {
             float &sum = scratch.sums[f.labels[e]];
-            if (sum == 0) scratch.touched.push_back(f.labels[e]);  // leaf scores are positive
+            if (sum == 0) scratch.touched.push_back(f.labels[e]); // leaf scores are positive
             sum += f.label_scores[e];
         }
     out.clear();
@@ -63,10 +65,10 @@ inline void average_leaves(const ForestView &f, const int32_t *leaves, ForestScr
 template <typename Use>
 void for_each_row(const ForestView &f, const CsrView &x, int n_threads, Use &&use) {
     constexpr int64_t kChunk = 64;
-    const int workers = std::max(n_threads, 1);
+    const int64_t n_items = (x.n_rows + kChunk - 1) / kChunk;
     std::vector<ForestScratch> scratch;
-    for (int w = 0; w < workers; ++w) scratch.emplace_back(f);
-    parallel_for((x.n_rows + kChunk - 1) / kChunk, workers, [&](int64_t chunk, int worker) {
+    for (int w = 0; w < worker_count(n_items, n_threads); ++w) scratch.emplace_back(f);
+    parallel_for(n_items, n_threads, [&](int64_t chunk, int worker) {
         std::vector<int32_t> leaves(f.n_trees);
         for (int64_t i = chunk * kChunk; i < std::min(x.n_rows, (chunk + 1) * kChunk); ++i) {
             const int64_t start = x.indptr[i];
@@ -75,3 +77,5 @@ void for_each_row(const ForestView &f, const CsrView &x, int n_threads, Use &&us
         }
     });
 }
+
+} // namespace blockxmc

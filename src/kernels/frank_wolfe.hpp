@@ -17,6 +17,9 @@
 #include "feature_rows.hpp"
 #include "random.hpp"
 #include "threads.hpp"
+#include "topk.hpp"
+
+namespace blockxmc {
 
 struct PdOptions {
     double C, lam;
@@ -30,11 +33,11 @@ struct PdOptions {
 };
 
 struct PdResult {
-    std::vector<int64_t> indptr;  // features x labels, weights of the final model
+    std::vector<int64_t> indptr; // features x labels, weights of the final model
     std::vector<int32_t> labels;
     std::vector<float> weights;
     std::vector<double> gap_trace;       // per epoch: sum of the rows' gaps, each taken when the row was visited
-    std::vector<double> held_out_trace;  // per epoch: top-1 accuracy on the held-out rows
+    std::vector<double> held_out_trace; // per epoch: top-1 accuracy on the held-out rows
     double gap = 0, primal = 0;          // of the main problem at its end, exact
 };
 
@@ -50,7 +53,7 @@ class PdSparse {
         int64_t positives = 0;
         for (int64_t i = 0; i < X.n_rows; ++i) {
             for (int64_t e = X.indptr[i]; e < X.indptr[i + 1]; ++e) norm_[i] += double(X.data[e]) * X.data[e];
-            // Without labels, without other labels, or without features a row says nothing.
+            // A row needs features, labels, and labels that it lacks.
             if (Y.row_size(i) == 0 || Y.row_size(i) == Y.n_cols || norm_[i] == 0) continue;
             (held_out[i] ? held_out_ : train_).push_back(i);
             positives += Y.row_size(i);
@@ -81,20 +84,13 @@ class PdSparse {
         double alpha;
         float product;
     };
-    struct Candidate {
-        float product;
-        int32_t label;
-        bool operator<(const Candidate &other) const {
-            return product != other.product ? product > other.product : label < other.label;
-        }
-    };
     static constexpr int64_t kMaxSelect = 100, kRefresh = 10;
     static constexpr double kNegligible = 1e-12;
     static constexpr float kOut = -std::numeric_limits<float>::infinity();
 
     struct Outcome {
         int64_t epochs;
-        double accuracy;  // on the held-out rows, if any
+        double accuracy; // on the held-out rows, if any
     };
 
     // Epochs until the gap is small, the held-out rows stop improving, or the limit; leaves the best epoch's alpha.
@@ -128,8 +124,8 @@ class PdSparse {
         return best;
     }
 
-    // Once more on the support without L1, for at most as many epochs. Where the held-out rows find that clearly worse
-    // (by a standard error) it is undone; else it is repeated with them among the training rows.
+    // Solves again on the support without L1, for at most as many epochs. If accuracy on the held-out rows falls by more
+    // than a standard error, this is undone; otherwise it is repeated with the held-out rows among the training rows.
     void post_solve(const Outcome &main) {
         const std::vector<double> main_positive = positive_;
         const std::vector<std::vector<Dual>> main_negative = negative_;
@@ -172,7 +168,7 @@ class PdSparse {
             update_steps += X_.row_size(i) * block_step(i);
             watch_.advance();
         }
-        // Searching is dear next to solving: bring more labels home from each search.
+        // Searching costs much more than solving: take more labels from each search.
         if (search_steps > 2 * update_steps) max_select_ = std::min(2 * max_select_, kMaxSelect);
         return total;
     }
@@ -194,14 +190,14 @@ class PdSparse {
             return steps;
         }
         cumulative_.resize(size);
-        double mass = 0;
-        for (int64_t r = 0; r < size; ++r) cumulative_[r] = mass += std::fabs(X_.data[first + r]);
+        double total = 0;
+        for (int64_t r = 0; r < size; ++r) cumulative_[r] = total += std::fabs(X_.data[first + r]);
         const int64_t draws = size / divisor;
         for (int64_t s = 0; s < draws; ++s) {
-            const double u = random_.uniform() * mass;
+            const double u = random_.uniform() * total;
             const int64_t r = std::upper_bound(cumulative_.begin(), cumulative_.end() - 1, u) - cumulative_.begin();
             const float x = X_.data[first + r];
-            accumulate(X_.indices[first + r], std::copysign(static_cast<float>(mass / double(draws)), x));
+            accumulate(X_.indices[first + r], std::copysign(static_cast<float>(total / double(draws)), x));
         }
         return steps;
     }
@@ -226,7 +222,7 @@ class PdSparse {
     // Adds to the active set the max_select_ other labels of highest product, if above -1 (below, they cannot violate).
     void choose() {
         candidates_.clear();
-        float floor = 0;  // rises once enough candidates are known
+        float floor = 0; // rises once enough candidates are known
         for (int32_t label = 0; label < Y_.n_cols; ++label) {
             if (product_[label] <= floor) continue;
             candidates_.push_back({product_[label], label});
@@ -243,17 +239,17 @@ class PdSparse {
             for (int32_t label = 0; label < Y_.n_cols; ++label)
                 if (product_[label] < 0 && product_[label] > -1) candidates_.push_back({product_[label], label});
         keep_best();
-        std::sort(candidates_.begin(), candidates_.end());
-        for (const Candidate &candidate : candidates_) work_.push_back({candidate.label, 0.0, candidate.product});
+        std::sort(candidates_.begin(), candidates_.end(), better);
+        for (const Scored &candidate : candidates_) work_.push_back({candidate.label, 0.0, candidate.score});
     }
 
     // Cuts the candidates to the max_select_ best and returns the lowest product among them.
     float keep_best() {
         if (static_cast<int64_t>(candidates_.size()) <= max_select_) return 0;
         const auto last = candidates_.begin() + max_select_ - 1;
-        std::nth_element(candidates_.begin(), last, candidates_.end());
+        std::nth_element(candidates_.begin(), last, candidates_.end(), better);
         candidates_.resize(max_select_);
-        return candidates_.back().product;
+        return candidates_.back().score;
     }
 
     // Replaces sampled products of the active labels by exact ones; returns the best of a wrong label among them.
@@ -406,9 +402,11 @@ class PdSparse {
     int64_t max_select_ = 1, sample_divisor_ = 1, next_any_ = 0;
     // Scratch of one visit.
     std::vector<float> product_, own_product_;
-    std::vector<Active> work_;  // negatives of the active set
-    std::vector<Candidate> candidates_;
+    std::vector<Active> work_; // negatives of the active set
+    std::vector<Scored> candidates_; // by their product with the row
     std::vector<double> cumulative_, b_, c_;
     std::vector<Dual> changes_;
     BisimplexProjection project_;
 };
+
+} // namespace blockxmc

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <vector>
 
+namespace blockxmc {
+
 struct RowGroups {
-    std::vector<int64_t> begin;  // n_blocks + 1
+    std::vector<int64_t> begin; // n_blocks + 1
     std::vector<int64_t> rows;   // rows of block l at [begin[l], begin[l + 1]); rows without a block (-1) are left out
 
     RowGroups(const int32_t *assignment, int64_t n_rows, int64_t n_blocks) : begin(n_blocks + 1, 0) {
@@ -18,3 +20,5 @@ struct RowGroups {
             if (assignment[i] >= 0) rows[next[assignment[i]]++] = i;
     }
 };
+
+} // namespace blockxmc

@@ -1,4 +1,4 @@
-// An array that grows by realloc: large ones are remapped rather than copied, and memory not yet written costs nothing.
+// An array that grows by realloc: a large array is remapped without a copy, and unwritten memory takes no room.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,8 @@
 #include <new>
 #include <type_traits>
 #include <utility>
+
+namespace blockxmc {
 
 template <typename T>
 class GrowingArray {
@@ -27,7 +29,7 @@ class GrowingArray {
 
     // New elements are uninitialised.
     void resize(int64_t size) {
-        // A large array starts so large that the allocator maps it: only then growing is remapping and not copying.
+        // A large array starts at a size that the allocator maps: only mapped memory grows without a copy.
         if (size > capacity_) reallocate(std::max({size, capacity_ + capacity_ / 2, size > kLarge ? kMapped : 0}));
         size_ = size;
     }
@@ -52,3 +54,5 @@ class GrowingArray {
     int64_t size_ = 0;
     int64_t capacity_ = 0;
 };
+
+} // namespace blockxmc

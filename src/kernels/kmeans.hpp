@@ -12,15 +12,11 @@
 
 #include "csr.hpp"
 #include "group.hpp"
+#include "random.hpp"
+#include "simd.hpp"
 #include "threads.hpp"
 
-#if defined(__GNUC__) && defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
-#define KMEANS_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define KMEANS_CLONES
-#endif
-
-namespace kmeans {
+namespace blockxmc::kmeans {
 
 inline float inverse_norm(const CsrView &X, int64_t i) {
     double sum = 0;
@@ -29,7 +25,7 @@ inline float inverse_norm(const CsrView &X, int64_t i) {
 }
 
 // out[c] += sum_k values[k] * table[indices[k]][c] for c < width: the row's products with `width` centroids at once.
-KMEANS_CLONES static void add_products(const int32_t *indices, const float *values, int64_t nnz, const float *table,
+BLOCKXMC_CLONES static void add_products(const int32_t *indices, const float *values, int64_t nnz, const float *table,
                                        int64_t width, float *out) {
     for (int64_t k = 0; k < nnz; ++k) {
         const float *row = table + int64_t(indices[k]) * width;
@@ -90,7 +86,7 @@ class CentroidSlice {
     }
 
     const int64_t first, width;
-    std::vector<float> scale;  // 0: no direction
+    std::vector<float> scale; // 0: no direction
     const std::vector<float> &table;
 };
 
@@ -103,11 +99,12 @@ inline Nearest nearest_centroids(const CsrView &X, const int32_t *assignment, in
     if (width > 16) width -= width % 16 && width < n_clusters ? width % 16 : 0;
     Nearest out(queries.n_rows, k);
     std::vector<float> table;
-    std::vector<std::vector<float>> scratch(std::max(threads, 1));
+    constexpr int64_t kChunk = 1024;
+    const int64_t n_items = (queries.n_rows + kChunk - 1) / kChunk;
+    std::vector<std::vector<float>> scratch(worker_count(n_items, threads));
     for (int64_t first = 0; first < n_clusters && !watch.cancelled(); first += width) {
         const CentroidSlice slice(X, groups, first, std::min(width, n_clusters - first), table, threads);
-        constexpr int64_t kChunk = 1024;
-        parallel_for((queries.n_rows + kChunk - 1) / kChunk, threads, [&](int64_t chunk, int worker) {
+        parallel_for(n_items, threads, [&](int64_t chunk, int worker) {
             if (watch.cancelled()) return;
             auto &scores = scratch[worker];
             for (int64_t i = chunk * kChunk; i < std::min((chunk + 1) * kChunk, queries.n_rows); ++i) {
@@ -127,34 +124,17 @@ inline Nearest nearest_centroids(const CsrView &X, const int32_t *assignment, in
     return out;
 }
 
-// A small counter-based generator: the same numbers for the same (seed, stream), whatever thread asks.
-class Random {
-  public:
-    Random(uint64_t seed, uint64_t stream) : state_(mix(seed) ^ mix(stream * 0x9e3779b97f4a7c15ULL + 1)) {}
-    uint64_t next() { return mix(state_ += 0x9e3779b97f4a7c15ULL); }
-    int64_t below(int64_t n) { return int64_t((static_cast<unsigned __int128>(next()) * uint64_t(n)) >> 64); }
-    double uniform() { return double(next() >> 11) * 0x1.0p-53; }
-
-  private:
-    static uint64_t mix(uint64_t z) {
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-        return z ^ (z >> 31);
-    }
-    uint64_t state_;
-};
-
-// One worker's room for splitting a set of rows in two: the rows copied with the features they use numbered 0, 1, ...,
-// so that the iterations run on short dense vectors whatever d is.
+// One worker's memory for splitting a set of rows in two. The features of the rows are numbered 0, 1, ..., so that the
+// iterations run on short dense vectors even where d is large.
 class Splitter {
   public:
     Splitter(const CsrView &X, int max_iter) : X_(X), max_iter_(max_iter), local_(X.n_cols, -1) {}
 
     // Reorders rows[0, n) so that the first n_left of them form the left part; each part ends sorted.
-    void split(int64_t *rows, int64_t n, int64_t n_left, int64_t sample, Random random) {
+    void split(int64_t *rows, int64_t n, int64_t n_left, int64_t sample, RandomStream random) {
         const int64_t n_sample = std::min(n, sample);
         if (n_sample < n)
-            for (int64_t i = 0; i < n_sample; ++i) std::swap(rows[i], rows[i + random.below(n - i)]);
+            for (int64_t i = 0; i < n_sample; ++i) std::swap(rows[i], rows[i + random.below_any(n - i)]);
         gather(rows, n_sample);
         find_direction(n_sample, std::clamp<int64_t>(std::llround(double(n_left) * n_sample / n), 1, n_sample - 1), random);
         order_.resize(n);
@@ -204,9 +184,9 @@ class Splitter {
     static float ordered(float score) { return std::isnan(score) ? 0.0f : score; }
 
     // 2-means++ start: a random row, and a second one drawn by its distance from the first.
-    void seed_direction(int64_t n, Random &random) {
+    void seed_direction(int64_t n, RandomStream &random) {
         direction_.assign(features_.size(), 0.0f);
-        const int64_t first = random.below(n);
+        const int64_t first = random.below_any(n);
         for (int64_t k = indptr_[first]; k < indptr_[first + 1]; ++k) direction_[indices_[k]] = values_[k];
         std::vector<double> reach(n);
         double total = 0;
@@ -218,7 +198,7 @@ class Splitter {
     }
 
     // Alternates "cut the rows at n_left along the direction" and "direction = difference of the two mean directions".
-    void find_direction(int64_t n, int64_t n_left, Random &random) {
+    void find_direction(int64_t n, int64_t n_left, RandomStream &random) {
         seed_direction(n, random);
         side_.assign(n, 2);
         for (int iteration = 0; iteration < max_iter_; ++iteration) {
@@ -250,7 +230,7 @@ class Splitter {
     const CsrView &X_;
     const int max_iter_;
     std::vector<int32_t> local_;     // feature -> its number here, or -1
-    std::vector<int32_t> features_;  // the reverse
+    std::vector<int32_t> features_; // the reverse
     std::vector<int64_t> indptr_;
     std::vector<int32_t> indices_;
     std::vector<float> values_, direction_, sums_;
@@ -270,7 +250,7 @@ inline std::vector<int32_t> balanced_tree(const CsrView &X, int64_t n_leaves, ui
     std::iota(rows.begin(), rows.end(), 0);
     std::vector<int32_t> leaf_of(X.n_rows, 0);
     std::vector<Node> level{{0, X.n_rows, 0, n_leaves, 1}};
-    std::vector<std::vector<Splitter>> room(std::max(threads, 1));
+    std::vector<std::vector<Splitter>> room(worker_count(n_leaves, threads));
     while (!level.empty() && !watch.cancelled()) {
         std::vector<Node> open;
         for (const Node &node : level) {
@@ -289,7 +269,8 @@ inline std::vector<int32_t> balanced_tree(const CsrView &X, int64_t n_leaves, ui
             children[2 * item + 1] = {middle, node.end, node.first_leaf + left_leaves, node.leaves - left_leaves, 2 * node.id + 1};
             if (watch.cancelled()) return;
             if (room[worker].empty()) room[worker].emplace_back(X, max_iter);
-            room[worker][0].split(rows.data() + node.begin, node.end - node.begin, middle - node.begin, sample, {seed, node.id});
+            room[worker][0].split(rows.data() + node.begin, node.end - node.begin, middle - node.begin, sample,
+                                  RandomStream::of_node(seed, node.id));
             watch.advance();
         });
         level = std::move(children);
@@ -297,4 +278,4 @@ inline std::vector<int32_t> balanced_tree(const CsrView &X, int64_t n_leaves, ui
     return leaf_of;
 }
 
-}  // namespace kmeans
+} // namespace blockxmc::kmeans

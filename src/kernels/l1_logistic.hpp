@@ -12,13 +12,15 @@
 
 #include "random.hpp"
 
+namespace blockxmc {
+
 // Column-major data of one problem.
 struct ColumnEntry {
     int32_t row;
     float value;
 };
 struct Columns {
-    std::vector<int64_t> ptr;  // n_cols + 1
+    std::vector<int64_t> ptr; // n_cols + 1
     std::vector<ColumnEntry> entries;
     int32_t n_rows = 0;
 
@@ -26,9 +28,9 @@ struct Columns {
 };
 
 struct L1LogisticOptions {
-    double tolerance = 0.01;  // stop when the violation falls to this share of its start
+    double tolerance = 0.01; // stop when the violation falls to this share of its start
     int max_newton = 10;
-    int max_passes = 10;  // coordinate passes per Newton step
+    int max_passes = 10; // coordinate passes per Newton step
 };
 
 class L1Logistic {
@@ -53,7 +55,7 @@ class L1Logistic {
     }
 
   private:
-    static constexpr double kRidge = 1e-12;  // keeps a column's curvature positive
+    static constexpr double kRidge = 1e-12; // keeps a column's curvature positive
     L1LogisticOptions options_;
     std::vector<double> w_, trial_w_, gradient_, curvature_;       // per column
     std::vector<double> margin_, move_, slope_, bend_, cost_;      // per row; move = x.(trial_w - w)
@@ -147,7 +149,7 @@ class L1Logistic {
             slack = largest / std::max(x.n_rows, 1);
             if (total > target) continue;
             if (open == static_cast<int64_t>(active_.size())) break;
-            open = static_cast<int64_t>(active_.size());  // look once more at what was set aside
+            open = static_cast<int64_t>(active_.size()); // look once more at what was set aside
             slack = std::numeric_limits<double>::infinity();
         }
         return pass;
@@ -190,3 +192,5 @@ class L1Logistic {
 
     static double log_loss(double z) { return z > 0 ? std::log1p(std::exp(-z)) : std::log1p(std::exp(z)) - z; }
 };
+
+} // namespace blockxmc

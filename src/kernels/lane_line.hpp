@@ -8,6 +8,8 @@
 
 #include "lanes.hpp"
 
+namespace blockxmc {
+
 enum class Loss { squared_hinge, logistic };
 
 // Constants of the trained problems; the stopping rule is LIBLINEAR's.
@@ -26,10 +28,10 @@ struct Objective {
 constexpr int kMaxNewton = 200;
 constexpr int kMaxConjugate = 500;
 constexpr int kMaxLineSearch = 20;
-constexpr float kDiagonalShare = 0.01f;  // weight of diag(H) in the preconditioner, the identity has the rest
-constexpr double kNoProgress = 1e-7;  // a step this small relative to w is below float resolution
+constexpr float kDiagonalShare = 0.01f; // weight of diag(H) in the preconditioner, the identity has the rest
+constexpr double kNoProgress = 1e-7; // a step this small relative to w is below float resolution
 
-LANES_INLINE void exp_of_nonpositive(const FloatLanes &argument, FloatLanes &out) {
+BLOCKXMC_INLINE void exp_of_nonpositive(const FloatLanes &argument, FloatLanes &out) {
     const FloatLanes lowest = argument - argument - 87.0f;
     const FloatLanes x = argument > lowest ? argument : lowest;
     const IntLanes power = __builtin_convertvector(x * 1.44269504f - 0.5f, IntLanes);
@@ -47,7 +49,7 @@ LANES_INLINE void exp_of_nonpositive(const FloatLanes &argument, FloatLanes &out
 }
 
 // First and second derivative of C * loss with respect to z = w.x, in the lanes of `wanted` (0 elsewhere).
-LANES_INLINE void loss_derivatives(Loss loss, float C, LaneMask positive, LaneMask wanted, const FloatLanes &z,
+BLOCKXMC_INLINE void loss_derivatives(Loss loss, float C, LaneMask positive, LaneMask wanted, const FloatLanes &z,
                                    FloatLanes &first, FloatLanes &second) {
     const FloatLanes zero = {};
     const FloatLanes sign = lanes_of(positive) ? zero + 1.0f : zero - 1.0f;
@@ -60,7 +62,7 @@ LANES_INLINE void loss_derivatives(Loss loss, float C, LaneMask positive, LaneMa
         FloatLanes e;
         exp_of_nonpositive(margin > 0.0f ? -margin : margin, e);
         const FloatLanes one = zero + 1.0f, inverse = one / (one + e);
-        const FloatLanes miss = (margin > 0.0f ? e : one) * inverse;  // sigma(-margin)
+        const FloatLanes miss = (margin > 0.0f ? e : one) * inverse; // sigma(-margin)
         const IntLanes kept = lanes_of(wanted);
         first = kept ? -C * sign * miss : zero;
         second = kept ? C * e * inverse * inverse : zero;
@@ -69,7 +71,7 @@ LANES_INLINE void loss_derivatives(Loss loss, float C, LaneMask positive, LaneMa
 
 // Derivative of the loss along the direction at both ends of the step, sum_i loss'(z_i + t zs_i) zs_i at t = 0 and t = 1,
 // and the rows on which it depends in between: a hinge that is flat at both ends is flat all the way.
-LANES_MULTIVERSION static void slopes_at_ends(int64_t n, Loss loss, float C, const LaneMask *positive, const LaneMask *wanted,
+BLOCKXMC_CLONES static void slopes_at_ends(int64_t n, Loss loss, float C, const LaneMask *positive, const LaneMask *wanted,
                                               const Lanes *z, const Lanes *zs, LaneSums &at_start, LaneSums &at_end,
                                               std::vector<int32_t> &in_play) {
     in_play.clear();
@@ -88,7 +90,7 @@ LANES_MULTIVERSION static void slopes_at_ends(int64_t n, Loss loss, float C, con
 }
 
 // The same derivative at any t, given the rows in play.
-LANES_MULTIVERSION static void slopes_between(const std::vector<int32_t> &in_play, Loss loss, float C, const LaneMask *positive,
+BLOCKXMC_CLONES static void slopes_between(const std::vector<int32_t> &in_play, Loss loss, float C, const LaneMask *positive,
                                               const LaneMask *wanted, const Lanes *z, const Lanes &t, const Lanes *zs,
                                               LaneSums &out) {
     FloatSums sum;
@@ -133,7 +135,7 @@ class StepSearch {
     }
 
   private:
-    static constexpr double kRising = 0.1, kFalling = 0.5;  // shares of the first slope that count as flat
+    static constexpr double kRising = 0.1, kFalling = 0.5; // shares of the first slope that count as flat
     static constexpr double kEnds = 0.1;
 
     double first_, low_ = 0, low_slope_, high_ = 0, high_slope_ = 0;
@@ -171,7 +173,7 @@ class LaneLine {
         return stuck;
     }
 
-    LaneVector w, direction;  // per feature
+    LaneVector w, direction; // per feature
     LaneVector z, step;       // per row
 
   private:
@@ -202,3 +204,5 @@ class LaneLine {
     const Objective objective_;
     std::vector<int32_t> in_play_;
 };
+
+} // namespace blockxmc

@@ -2,9 +2,9 @@
 //
 // A step needs a direction per lane, then one pass over X and one line search for all of them. Where the lanes' active
 // rows overlap (frequent labels, first steps, logistic loss) the directions come from conjugate gradients in lock-step,
-// a pass over X for all lanes at once. Where they do not (a rare label ends with a per cent or two of the rows inside its
-// margin, other ones than its neighbours) each lane solves the problem on its own active rows: problem and sub-problem
-// have the same gradient at the start, so a point where the sub-problem is lower lies in a direction of descent.
+// a pass over X for all lanes at once. Where they do not overlap (a rare label ends with one or two per cent of the rows
+// inside its margin) each lane solves the problem on its own active rows: problem and sub-problem have the same gradient at
+// the start, so a point where the sub-problem is lower lies in a direction of descent.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,10 @@
 #include "lane_start.hpp"
 #include "local_svm.hpp"
 
+namespace blockxmc {
+
 // Rows that matter in some wanted lane (inside the margin; with the logistic loss all of them), and how often they do.
-LANES_MULTIVERSION static int64_t find_active_rows(int64_t n, Loss loss, const LaneMask *positive, const LaneMask *wanted,
+BLOCKXMC_CLONES static int64_t find_active_rows(int64_t n, Loss loss, const LaneMask *positive, const LaneMask *wanted,
                                                    const Lanes *z, std::vector<ActiveRow> &out) {
     out.clear();
     int64_t total = 0;
@@ -40,7 +42,7 @@ LANES_MULTIVERSION static int64_t find_active_rows(int64_t n, Loss loss, const L
 }
 
 // Gradient and diagonal of the Hessian at the cached products z.
-LANES_MULTIVERSION static void lane_gradient(const Rows &rows, Loss loss, float C, const LaneMask *positive,
+BLOCKXMC_CLONES static void lane_gradient(const Rows &rows, Loss loss, float C, const LaneMask *positive,
                                              const std::vector<ActiveRow> &active, const Lanes *z, const Lanes *w,
                                              Lanes *gradient, Lanes *diagonal, Lanes *curvature) {
     const int64_t d = rows.n_features();
@@ -70,7 +72,7 @@ LANES_MULTIVERSION static void lane_gradient(const Rows &rows, Loss loss, float 
 }
 
 // s += alpha p; r -= alpha q; returns r . r / m
-LANES_MULTIVERSION static void conjugate_step(int64_t d, const Lanes &alpha, const Lanes *p, const Lanes *q, const Lanes *m,
+BLOCKXMC_CLONES static void conjugate_step(int64_t d, const Lanes &alpha, const Lanes *p, const Lanes *q, const Lanes *m,
                                               Lanes *s, Lanes *r, LaneSums &rz) {
     constexpr int64_t kRun = 32;
     rz = LaneSums{};
@@ -88,12 +90,12 @@ LANES_MULTIVERSION static void conjugate_step(int64_t d, const Lanes &alpha, con
 }
 
 // p = r * m + beta p
-LANES_MULTIVERSION static void next_direction(int64_t d, const Lanes &beta, const Lanes *r, const Lanes *m, Lanes *p) {
+BLOCKXMC_CLONES static void next_direction(int64_t d, const Lanes &beta, const Lanes *r, const Lanes *m, Lanes *p) {
     for (int64_t f = 0; f < d; ++f) p[f].v = r[f].v * m[f].v + beta.v * p[f].v;
 }
 
 // Inverse of the preconditioner in place of the diagonal; s = 0; r = -g; p = r / m; returns g . g / m
-LANES_MULTIVERSION static void conjugate_start(int64_t d, const Lanes *gradient, Lanes *m, Lanes *s, Lanes *r, Lanes *p,
+BLOCKXMC_CLONES static void conjugate_start(int64_t d, const Lanes *gradient, Lanes *m, Lanes *s, Lanes *r, Lanes *p,
                                                LaneSums &rz) {
     constexpr int64_t kRun = 32;
     rz = LaneSums{};
@@ -113,7 +115,7 @@ LANES_MULTIVERSION static void conjugate_start(int64_t d, const Lanes *gradient,
     }
 }
 
-LANES_MULTIVERSION static void add_row(const Rows &rows, int64_t i, LaneMask lanes, Lanes *out) {
+BLOCKXMC_CLONES static void add_row(const Rows &rows, int64_t i, LaneMask lanes, Lanes *out) {
     const FloatLanes zero = {};
     row_scatter(rows, i, lanes_of(lanes) ? zero + 1.0f : zero, out);
 }
@@ -146,8 +148,8 @@ class LaneNewton {
 
   private:
     static constexpr double kOverlap = 2;      // mean lanes per active row from which lock-step is the cheaper way
-    static constexpr double kReduction = 0.1;  // a lane alone stops at this share of its gradient ...
-    static constexpr double kPrecision = 0.5;  // ... or at this share of what it is to reach
+    static constexpr double kReduction = 0.1; // a lane alone stops at this share of its gradient ...
+    static constexpr double kPrecision = 0.5; // ... or at this share of what it is to reach
     static constexpr int kSteps = 3;           // ... or after so many steps
 
     int64_t width() const { return static_cast<int64_t>(gradient_.size()); }
@@ -284,10 +286,12 @@ class LaneNewton {
     const MeanRow &mean_;
     LaneLine line_;
     LocalSvm local_;
-    LaneVector gradient_, diagonal_, residual_, conjugate_, product_;  // per feature
+    LaneVector gradient_, diagonal_, residual_, conjugate_, product_; // per feature
     LaneVector curvature_;                                             // per row
     std::vector<LaneMask> wanted_;
     std::vector<ActiveRow> active_;
     const LaneMask *positive_ = nullptr;
     LaneSums positives_, target_;
 };
+
+} // namespace blockxmc

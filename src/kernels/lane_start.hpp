@@ -10,6 +10,8 @@
 
 #include "lane_line.hpp"
 
+namespace blockxmc {
+
 // Mean of all rows, bias included, and its products with the rows.
 struct MeanRow {
     explicit MeanRow(const Rows &rows) : mean(rows.n_features()), products(rows.x.n_rows) {
@@ -30,7 +32,7 @@ struct PlaneSums {
     LaneSums f, u, v, uu, uv, vv;
 };
 
-LANES_MULTIVERSION static void plane_sums(int64_t n, const LaneMask *positive, const LaneMask *wanted, const Lanes *along_u,
+BLOCKXMC_CLONES static void plane_sums(int64_t n, const LaneMask *positive, const LaneMask *wanted, const Lanes *along_u,
                                           const float *along_v, const Lanes &u, const Lanes &v, PlaneSums &out) {
     constexpr int64_t kRun = 16;
     const FloatLanes zero = {};
@@ -63,7 +65,7 @@ LANES_MULTIVERSION static void plane_sums(int64_t n, const LaneMask *positive, c
 }
 
 // Minimum over (u, v) of 1/2 |u p + v c|^2 + C sum_i max(0, 1 - s_i (u zp_i + v zc_i))^2, given the products and pp, pc, cc:
-// Newton's method that halves a step which does not help.
+// Newton's method, with half the step where the whole one does not help.
 class Plane {
   public:
     Plane(double C, const LaneSums &pp, const LaneSums &pc, double cc) : C_(C), pp_(pp), pc_(pc), cc_(cc) {}
@@ -80,11 +82,11 @@ class Plane {
         }
     }
 
-    Lanes u{}, v{};  // OUT
+    Lanes u{}, v{}; // OUT
 
   private:
     static constexpr int kRounds = 8;
-    static constexpr double kWorthwhile = 0.05;  // a share of f; the start need not be exact
+    static constexpr double kWorthwhile = 0.05; // a share of f; the start need not be exact
 
     // Judges the trial point and replaces it by the next one; false when the lane gained little.
     bool consider(int lane, const PlaneSums &sums, float &trial_u, float &trial_v) {
@@ -117,3 +119,5 @@ class Plane {
     const double cc_;
     LaneSums best_;
 };
+
+} // namespace blockxmc

@@ -7,32 +7,24 @@
 #include <vector>
 
 #include "csr.hpp"
+#include "simd.hpp"
 
-// The loops below are compiled for AVX-512, AVX2 and the baseline, and chosen when the library is loaded.
-// (Sanitised builds cannot run code that early, and other platforms have no such mechanism: baseline only.)
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#define LANES_MULTIVERSION __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define LANES_MULTIVERSION
-#endif
-#define LANES_INLINE inline __attribute__((always_inline))
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wpsabi"  // wide vectors pass between always-inlined functions only: no ABI is involved
-#endif
+namespace blockxmc {
 
 constexpr int kLanes = 16;
 typedef float FloatLanes __attribute__((vector_size(64)));
-typedef float HalfLanes __attribute__((vector_size(32)));
+typedef float EightLanes __attribute__((vector_size(32)));
 typedef double DoubleLanes __attribute__((vector_size(64)));
 typedef int32_t IntLanes __attribute__((vector_size(64)));
 
 struct alignas(64) Lanes {
     FloatLanes v;
+    // A vector and its elements may alias: GCC and Clang treat them as one type.
     float &operator[](int lane) { return reinterpret_cast<float *>(&v)[lane]; }
     float operator[](int lane) const { return reinterpret_cast<const float *>(&v)[lane]; }
 };
 using LaneVector = std::vector<Lanes>;
-using LaneMask = uint16_t;  // one bit per lane
+using LaneMask = uint16_t; // one bit per lane
 
 struct LaneSums {
     double v[kLanes] = {};
@@ -46,17 +38,17 @@ struct FloatSums {
     int length = 0;
     LaneSums total;
 
-    LANES_INLINE void add(const FloatLanes &value) {
+    BLOCKXMC_INLINE void add(const FloatLanes &value) {
         run += value;
         if (++length == 16) flush();
     }
-    LANES_INLINE void finish(LaneSums &out) {
+    BLOCKXMC_INLINE void finish(LaneSums &out) {
         flush();
         out = total;
     }
 
   private:
-    LANES_INLINE void flush() {
+    BLOCKXMC_INLINE void flush() {
         for (int lane = 0; lane < kLanes; ++lane) total[lane] += run[lane];
         run = FloatLanes{};
         length = 0;
@@ -70,19 +62,19 @@ struct Rows {
     int64_t n_features() const { return x.n_cols + (bias != 0 ? 1 : 0); }
 };
 
-LANES_INLINE IntLanes lanes_of(LaneMask mask) {
+BLOCKXMC_INLINE IntLanes lanes_of(LaneMask mask) {
     const IntLanes bit = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
     return (bit & static_cast<int32_t>(mask)) != 0;
 }
 
-LANES_INLINE bool any_lane(const IntLanes &mask) {
+BLOCKXMC_INLINE bool any_lane(const IntLanes &mask) {
     int64_t parts[8], any = 0;
     std::memcpy(parts, &mask, sizeof parts);
     for (int64_t part : parts) any |= part;
     return any != 0;
 }
 
-LANES_INLINE void row_product(const Rows &rows, int64_t i, const Lanes *v, FloatLanes &out) {
+BLOCKXMC_INLINE void row_product(const Rows &rows, int64_t i, const Lanes *v, FloatLanes &out) {
     FloatLanes even = {}, odd = {};
     if (rows.bias != 0) even = v[rows.x.n_cols].v * rows.bias;
     int64_t k = rows.x.indptr[i];
@@ -95,22 +87,22 @@ LANES_INLINE void row_product(const Rows &rows, int64_t i, const Lanes *v, Float
     out = even + odd;
 }
 
-LANES_INLINE void row_scatter(const Rows &rows, int64_t i, const FloatLanes &scale, Lanes *out) {
+BLOCKXMC_INLINE void row_scatter(const Rows &rows, int64_t i, const FloatLanes &scale, Lanes *out) {
     for (int64_t k = rows.x.indptr[i]; k < rows.x.indptr[i + 1]; ++k) out[rows.x.indices[k]].v += scale * rows.x.data[k];
 }
 
 // out[i] = x_i . V for every row.
-LANES_MULTIVERSION static void lane_products(const Rows &rows, const Lanes *v, Lanes *out) {
+BLOCKXMC_CLONES static void lane_products(const Rows &rows, const Lanes *v, Lanes *out) {
     for (int64_t i = 0; i < rows.x.n_rows; ++i) row_product(rows, i, v, out[i].v);
 }
 
 struct ActiveRow {
     int32_t row;
-    LaneMask lanes;  // those in which the row matters
+    LaneMask lanes; // those in which the row matters
 };
 
 // out = v + sum over the listed rows of x_i (curvature_i * (x_i . v)): the Hessian of every lane times its vector.
-LANES_MULTIVERSION static void lane_hessian(const Rows &rows, const std::vector<ActiveRow> &active,
+BLOCKXMC_CLONES static void lane_hessian(const Rows &rows, const std::vector<ActiveRow> &active,
                                             const Lanes *curvature, const Lanes *v, Lanes *out) {
     const int64_t d = rows.n_features();
     for (int64_t f = 0; f < d; ++f) out[f].v = v[f].v;
@@ -126,10 +118,10 @@ LANES_MULTIVERSION static void lane_hessian(const Rows &rows, const std::vector<
 }
 
 // Dot products lane by lane, in double.
-LANES_MULTIVERSION static void lane_dots(const Lanes *a, const Lanes *b, int64_t n, LaneSums &out) {
+BLOCKXMC_CLONES static void lane_dots(const Lanes *a, const Lanes *b, int64_t n, LaneSums &out) {
     DoubleLanes low = {}, high = {};
     for (int64_t i = 0; i < n; ++i) {
-        HalfLanes part[4];
+        EightLanes part[4];
         std::memcpy(part, &a[i].v, sizeof a[i].v);
         std::memcpy(part + 2, &b[i].v, sizeof b[i].v);
         low += __builtin_convertvector(part[0], DoubleLanes) * __builtin_convertvector(part[2], DoubleLanes);
@@ -142,13 +134,15 @@ LANES_MULTIVERSION static void lane_dots(const Lanes *a, const Lanes *b, int64_t
 }
 
 // a = scale * b
-LANES_MULTIVERSION static void lane_scale(Lanes *a, const Lanes &scale, const Lanes *b, int64_t n) {
+BLOCKXMC_CLONES static void lane_scale(Lanes *a, const Lanes &scale, const Lanes *b, int64_t n) {
     const FloatLanes s = scale.v;
     for (int64_t i = 0; i < n; ++i) a[i].v = s * b[i].v;
 }
 
 // a += scale * b
-LANES_MULTIVERSION static void lane_add(Lanes *a, const Lanes &scale, const Lanes *b, int64_t n) {
+BLOCKXMC_CLONES static void lane_add(Lanes *a, const Lanes &scale, const Lanes *b, int64_t n) {
     const FloatLanes s = scale.v;
     for (int64_t i = 0; i < n; ++i) a[i].v += s * b[i].v;
 }
+
+} // namespace blockxmc

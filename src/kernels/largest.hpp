@@ -1,10 +1,11 @@
-// The largest values of a row, or of each row: those by which it is told from others.
+// The largest values of a row, or of each row: they tell most about it.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -12,10 +13,18 @@
 #include "csr.hpp"
 #include "threads.hpp"
 
-// Finds them in one row after the other, and allocates only for one longer than all before.
+namespace blockxmc {
+
+// A total order needs numbers: NaN counts as infinite. (Kernels refuse rows with either.)
+inline float magnitude(float value) {
+    const float size = std::fabs(value);
+    return size <= std::numeric_limits<float>::max() ? size : std::numeric_limits<float>::infinity();
+}
+
+// Finds them row by row, and allocates only for a row longer than all before.
 class LargestValues {
   public:
-    // The `most` largest of x by size (ties to the lower column), in the order they have there; good until the next call.
+    // The `most` largest of x by size (ties to the lower column), in the order of x; valid until the next call.
     RowView of(const RowView &x, int64_t most) {
         if (x.size <= most) return x;
         if (static_cast<int64_t>(values_.size()) < most) {
@@ -26,15 +35,15 @@ class LargestValues {
         return {indices_.data(), values_.data(), most};
     }
 
-    // ... to where there is room for min(most, x.size) of them.
+    // The same, copied to arrays with room for min(most, x.size) of them.
     void copy(const RowView &x, int64_t most, int32_t *indices, float *values) {
         if (most <= 0) return;
         float least = -1;
-        int32_t last = 0; // column of those just as large as the least
+        int32_t last = 0; // the last column among those as large as the least
         if (x.size > most) std::tie(least, last) = bounds(x, most);
-        int64_t room = std::min(most, x.size); // a column met twice may be tied with itself
+        int64_t room = std::min(most, x.size); // a column that comes twice may be tied with itself
         for (int64_t i = 0; i < x.size && room > 0; ++i) {
-            const float size = std::fabs(x.values[i]);
+            const float size = magnitude(x.values[i]);
             if (size < least || (size == least && x.indices[i] > last)) continue;
             *indices++ = x.indices[i];
             *values++ = x.values[i];
@@ -45,13 +54,13 @@ class LargestValues {
   private:
     std::pair<float, int32_t> bounds(const RowView &x, int64_t most) {
         sizes_.resize(x.size);
-        for (int64_t i = 0; i < x.size; ++i) sizes_[i] = std::fabs(x.values[i]);
+        for (int64_t i = 0; i < x.size; ++i) sizes_[i] = magnitude(x.values[i]);
         std::nth_element(sizes_.begin(), sizes_.begin() + most - 1, sizes_.end(), std::greater<>());
         const float least = sizes_[most - 1];
         tied_.clear();
         int64_t larger = 0;
         for (int64_t i = 0; i < x.size; ++i) {
-            const float size = std::fabs(x.values[i]);
+            const float size = magnitude(x.values[i]);
             larger += size > least;
             if (size == least) tied_.push_back(x.indices[i]);
         }
@@ -74,8 +83,9 @@ struct LargestOfRows {
         indices.resize(indptr.back());
         data.resize(indptr.back());
         constexpr int64_t rows_per_item = 256;
-        std::vector<LargestValues> of_worker(std::max(threads, 1));
-        parallel_for((X.n_rows + rows_per_item - 1) / rows_per_item, threads, [&](int64_t t, int worker) {
+        const int64_t n_items = (X.n_rows + rows_per_item - 1) / rows_per_item;
+        std::vector<LargestValues> of_worker(worker_count(n_items, threads));
+        parallel_for(n_items, threads, [&](int64_t t, int worker) {
             for (int64_t i = t * rows_per_item; i < std::min((t + 1) * rows_per_item, X.n_rows); ++i)
                 of_worker[worker].copy(row_of(X, i), most, indices.data() + indptr[i], data.data() + indptr[i]);
         });
@@ -85,3 +95,5 @@ struct LargestOfRows {
         return {indptr.data(), indices.data(), data.data(), static_cast<int64_t>(indptr.size()) - 1, n_cols};
     }
 };
+
+} // namespace blockxmc

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace blockxmc {
+
 class LocalFeatures {
   public:
     explicit LocalFeatures(int64_t n_features) : slot_(n_features, -1) {}
@@ -27,6 +29,8 @@ class LocalFeatures {
     size_t size() const { return features_.size(); }
 
   private:
-    std::vector<int32_t> slot_;  // feature -> number, -1: in none of the rows
+    std::vector<int32_t> slot_; // feature -> number, -1: not in the rows
     std::vector<int32_t> features_;
 };
+
+} // namespace blockxmc

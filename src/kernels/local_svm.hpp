@@ -1,5 +1,5 @@
-// One squared-hinge problem on a small set of rows, copied out of X with its own feature numbering, so that everything
-// costs in proportion to those rows and nothing to the size of X.
+// One squared-hinge problem on a small set of rows, copied out of X with its own feature numbers, so that all costs grow with
+// these rows and not with the size of X.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,8 @@
 
 #include "lane_start.hpp"
 #include "local_features.hpp"
+
+namespace blockxmc {
 
 struct Weight {
     int32_t feature;
@@ -224,5 +226,7 @@ class LocalSvm {
     std::vector<LaneMask> positive_;                                                  // per row, in the first lane
     LaneVector along_mean_;                                                           // per row, in the first lane
     std::vector<float> products_;                                                     // per active row
-    std::vector<float> w_, gradient_, inverse_, direction_, residual_, conjugate_, image_;  // per local feature
+    std::vector<float> w_, gradient_, inverse_, direction_, residual_, conjugate_, image_; // per local feature
 };
+
+} // namespace blockxmc

@@ -1,17 +1,18 @@
-// Scores through a bottleneck: (x W) H^T. Each score is summed in the same order whatever the number of rows at hand, so
+// Scores of low-rank weights: (x W) H^T. Each score is summed in an order that does not depend on the number of rows, so
 // that one row and many agree bit for bit, which a BLAS does not promise.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <stdexcept>
 #include <vector>
 
 #include "csr.hpp"
-#include "topk.hpp"
+#include "simd.hpp"
 
-struct LowRankView {
+namespace blockxmc::low_rank {
+
+struct View {
     const float *W, *H; // d x rank, labels x rank
     int64_t n_features, n_labels, rank;
 };
@@ -19,7 +20,7 @@ struct LowRankView {
 // Labels are scored a panel at a time, one lane each, from a transposed copy of their rows of H: every score is the plain
 // sum over the rank, in order.
 constexpr int lanes = 16, panel_vectors = 2, panel = lanes * panel_vectors;
-typedef float Lanes __attribute__((vector_size(4 * lanes), aligned(4), may_alias));
+typedef float Lanes __attribute__((vector_size(4 * lanes), aligned(4), may_alias)); // may read an array of floats
 
 template <int Rows>
 __attribute__((always_inline)) inline void score_panel(const float *u, const Lanes *h, int64_t rank, float *out,
@@ -31,7 +32,7 @@ __attribute__((always_inline)) inline void score_panel(const float *u, const Lan
     for (int r = 0; r < Rows; ++r) std::memcpy(out + r * stride, sums[r], width * sizeof(float));
 }
 
-BLOCKXMC_SIMD static void multiply(const float *u, int64_t n_rows, const LowRankView &weights, float *out) {
+BLOCKXMC_CLONES static void multiply(const float *u, int64_t n_rows, const View &weights, float *out) {
     constexpr int tile = 4;
     std::vector<float> transposed(weights.rank * panel, 0.0f);
     const auto *h = reinterpret_cast<const Lanes *>(transposed.data());
@@ -49,16 +50,16 @@ BLOCKXMC_SIMD static void multiply(const float *u, int64_t n_rows, const LowRank
 }
 
 // Scores of all labels for all rows of X; out is n x labels.
-inline void low_rank_scores(const CsrView &X, const LowRankView &weights, float *out) {
+inline void scores(const CsrView &X, const View &weights, float *out) {
     std::vector<float> u(X.n_rows * weights.rank, 0.0f);
     for (int64_t i = 0; i < X.n_rows; ++i) {
         float *sum = u.data() + i * weights.rank;
         for (int64_t at = X.indptr[i]; at < X.indptr[i + 1]; ++at) {
-            if (X.indices[at] < 0 || X.indices[at] >= weights.n_features)
-                throw std::invalid_argument("a feature is out of range");
             const float *w = weights.W + X.indices[at] * weights.rank;
             for (int64_t p = 0; p < weights.rank; ++p) sum[p] += X.data[at] * w[p];
         }
     }
     multiply(u.data(), X.n_rows, weights, out);
 }
+
+} // namespace blockxmc::low_rank

@@ -1,19 +1,29 @@
-// The compiled core. One header per idea, one bind_*.cpp per header; this file only lists them.
+// The compiled core. One header per idea, one bind_*.cpp per family of them; this file only lists them.
 #include <nanobind/nanobind.h>
+
+#include <chrono>
 
 #include "bindings.hpp"
 
 NB_MODULE(_kernels, m) {
-    // Objects alive at interpreter exit (a model in a global) are no leak of ours and would only alarm users.
+    namespace nb = nanobind;
+    using blockxmc::ThreadPool;
+    // A model in a global is still alive when the interpreter exits; a warning about it would only alarm users.
     nb::set_leak_warnings(false);
     m.doc() = "Compiled loops of blockxmc: plain arrays in, plain arrays out.";
-    bind_parse(m);
-    bind_partition(m);
-    bind_newton(m);
-    bind_predict(m);
-    bind_spmm(m);
-    bind_frank_wolfe(m);
-    bind_dual_cd(m);
-    bind_fastxml(m);
-    bind_filters(m);
+    blockxmc::bind_parse(m);
+    blockxmc::bind_partition(m);
+    blockxmc::bind_newton(m);
+    blockxmc::bind_predict(m);
+    blockxmc::bind_predict_arrays(m);
+    blockxmc::bind_spmm(m);
+    blockxmc::bind_frank_wolfe(m);
+    blockxmc::bind_dual_cd(m);
+    blockxmc::bind_fastxml(m);
+    blockxmc::bind_filters(m);
+    // A kernel that a daemon thread still runs at exit must not hold up the end of the process for long.
+    nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
+        blockxmc::WithoutGil release;
+        ThreadPool::shared().stop(std::chrono::milliseconds(500));
+    }));
 }

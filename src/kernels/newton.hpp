@@ -1,7 +1,7 @@
 // One-vs-all linear classifiers: many binary problems min_w 1/2 |w|^2 + C sum_i loss(s_i w.x_i) on shared rows.
 //
-// Labels are solved sixteen at a time (LaneNewton). Those that are trained on few rows only are solved on a copy of these:
-// sixteen neighbours on the union of their rows where they have most of them in common, else each one alone (LocalSvm).
+// Labels are solved sixteen at a time (LaneNewton). Labels that are trained on few rows are solved on a copy of these rows:
+// sixteen labels on the union of their rows where they share most of them, otherwise each label by itself (LocalSvm).
 // Groups are made in a fixed order that does not depend on the number of threads, so neither do the results.
 #pragma once
 
@@ -19,6 +19,8 @@
 #include "row_lists.hpp"
 #include "row_subset.hpp"
 #include "threads.hpp"
+
+namespace blockxmc {
 
 // Weights kept after pruning, feature-major (CSR, n_features x n_labels), and the biases.
 struct SparseWeights {
@@ -49,7 +51,7 @@ class OneVsAll {
         solutions_.assign(n_labels, {});
         plan(n_labels, positives, members);
         const MeanRow mean(rows_);
-        std::vector<Worker> workers(std::max<int64_t>(std::min<int64_t>(n_threads, static_cast<int64_t>(groups_.size())), 1));
+        std::vector<Worker> workers(worker_count(static_cast<int64_t>(groups_.size()), n_threads));
         parallel_for(static_cast<int64_t>(groups_.size()), n_threads, [&](int64_t g, int worker) {
             if (watch.cancelled()) return;
             solve(groups_[g], positives, members, mean, workers[worker]);
@@ -72,8 +74,8 @@ class OneVsAll {
     };
 
     static constexpr int64_t kFewRows = 8;     // "few": less than one row of this many
-    static constexpr int64_t kAloneGroup = 8;  // labels per work item when solved alone
-    static constexpr int64_t kInCommon = 4;    // neighbours go together when a row of their union serves this many of them
+    static constexpr int64_t kAloneGroup = 8; // labels per work item when solved alone
+    static constexpr int64_t kShared = 4;    // labels go together when a row of their union serves this many of them
 
     // Groups of labels of similar frequency, frequent ones first. Labels without positives have the same weights when they
     // are trained on all rows: one is solved for all.
@@ -96,7 +98,7 @@ class OneVsAll {
                          [&](int64_t a, int64_t b) { return positives[a].size() > positives[b].size(); });
         groups_.clear();
         for (size_t at = 0; at < together.size(); at += kLanes) add_group(Way::together, together, at, kLanes);
-        std::vector<int64_t> last(n, -1);  // group that has last seen a row
+        std::vector<int64_t> last(n, -1); // group that has last seen a row
         for (size_t at = 0; at < few.size(); at += kLanes) {
             int64_t pairs = 0, rows = 0;
             for (size_t j = at; j < std::min(at + kLanes, few.size()); ++j)
@@ -105,7 +107,7 @@ class OneVsAll {
                     last[i] = static_cast<int64_t>(at);
                     ++pairs;
                 }
-            if (pairs >= kInCommon * rows) {
+            if (pairs >= kShared * rows) {
                 add_group(Way::on_union, few, at, kLanes);
             } else {
                 add_group(Way::alone, few, at, kAloneGroup);
@@ -228,9 +230,11 @@ class OneVsAll {
     const Objective objective_;
     const float prune_;
     const int64_t n_features_;
-    std::vector<int32_t> original_, columns_;  // features that occur, and the columns of X in their numbering
+    std::vector<int32_t> original_, columns_; // features that occur, and the columns of X in their numbering
     Rows rows_;
-    std::vector<int64_t> source_;  // label whose solution a label shares
+    std::vector<int64_t> source_; // label whose solution a label shares
     std::vector<Group> groups_;
     std::vector<std::vector<Weight>> solutions_;
 };
+
+} // namespace blockxmc

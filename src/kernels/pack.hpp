@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
@@ -16,23 +17,25 @@
 #include "csr.hpp"
 #include "threads.hpp"
 
+namespace blockxmc {
+
 struct PackedChunk {
     std::vector<int32_t> keys;
     std::vector<uint32_t> buckets, rows, arena;
     std::vector<float> scale; // of weights of 8 bits
 };
 
-// Largest weight over 127. Below the smallest normal number a weight would lose its digits to its scale: it counts as zero.
+// The largest weight over 127, but no less than the smallest normal number: below it, division would lose digits.
 inline float scale_of(std::span<const float> weights) {
     float largest = 0;
     for (float weight : weights) largest = std::max(largest, std::fabs(weight));
     return largest == 0 ? 1.0f : std::max(largest / 127, FLT_MIN);
 }
 
-// The nearest integer, ties to even, of a number far below 2^22: adding 1.5 * 2^23 leaves no room for a fraction.
-inline int32_t nearest(float x) { return static_cast<int32_t>((x + 12582912.0f) - 12582912.0f); }
+// The nearest integer (ties to even) of a number far below 2^22: adding 1.5 * 2^23 leaves no room for a fraction.
+inline int32_t rounded(float x) { return static_cast<int32_t>((x + 12582912.0f) - 12582912.0f); }
 
-// Packs chunk after chunk of one label-major matrix (labels x features); what it knows of features is kept between chunks.
+// Packs chunk after chunk of one label-major matrix (labels x features); the room for all features is made once.
 class ChunkPacker {
   public:
     ChunkPacker(const CsrView &by_label, int bits)
@@ -76,7 +79,7 @@ class ChunkPacker {
             if (labels_[at] < 0) continue;
             const float scale = bytes ? scale_[at] : 1.0f;
             for (int64_t k = indptr[labels_[at]], end = indptr[labels_[at] + 1]; k < end; ++k) {
-                const float weight = bytes ? static_cast<float>(nearest(data[k] / scale)) : data[k];
+                const float weight = bytes ? static_cast<float>(rounded(data[k] / scale)) : data[k];
                 if (weight != 0) use(indices[k], at, weight);
             }
         }
@@ -87,7 +90,7 @@ class ChunkPacker {
         Slot *slots = slots_.data();
         int32_t *used = room_for_used_.data();
         const auto see = [&](int32_t feature, size_t, float) {
-            used[n_used] = feature; // whether it is new is hard to foretell: no branch
+            used[n_used] = feature; // a branch on whether it is new would often be predicted wrong
             n_used += slots[feature].count++ == 0;
         };
         bits_ == 8 ? for_each_weight<true>(see) : for_each_weight<false>(see);
@@ -136,14 +139,14 @@ class ChunkPacker {
             Slot &slot = slots[feature];
             uint32_t *words = arena + slot.start;
             if (bits == 16 && dense(slot)) {
-                words[label / 2] |= upper_half(weight) >> (label % 2 ? 0 : 16);
+                words[label / 2] |= bfloat16_word(weight) >> (label % 2 ? 0 : 16);
             } else if (bits == 16) {
-                words[slot.filled++] = upper_half(weight) | static_cast<uint32_t>(label);
+                words[slot.filled++] = bfloat16_word(weight) | static_cast<uint32_t>(label);
             } else if (dense(slot)) {
-                reinterpret_cast<float *>(words)[label] = weight;
+                words[label] = std::bit_cast<uint32_t>(weight);
             } else {
-                reinterpret_cast<uint16_t *>(words + slot.count)[slot.filled] = static_cast<uint16_t>(label);
-                reinterpret_cast<float *>(words)[slot.filled++] = weight;
+                store(bytes_of(words + slot.count), slot.filled, static_cast<uint16_t>(label));
+                words[slot.filled++] = std::bit_cast<uint32_t>(weight);
             }
         });
     }
@@ -152,22 +155,21 @@ class ChunkPacker {
     void fill_bytes(PackedChunk &out) {
         for_each_weight<true>([&](int32_t feature, size_t label, float weight) {
             Slot &slot = slots_[feature];
-            uint32_t *words = out.arena.data() + slot.start;
+            std::byte *row = bytes_of(out.arena.data() + slot.start);
             if (dense(slot)) {
-                reinterpret_cast<int8_t *>(words)[label] = static_cast<int8_t>(weight);
+                store(row, static_cast<int64_t>(label), static_cast<int8_t>(weight));
             } else {
-                auto *labels = reinterpret_cast<Label *>(words);
-                reinterpret_cast<int8_t *>(labels + room(slot))[slot.filled] = static_cast<int8_t>(weight);
-                labels[slot.filled++] = static_cast<Label>(label);
+                store(row + room(slot) * static_cast<int64_t>(sizeof(Label)), slot.filled, static_cast<int8_t>(weight));
+                store(row, slot.filled++, static_cast<Label>(label));
             }
         });
         for (int32_t feature : used_) {
             const Slot &slot = slots_[feature];
             if (dense(slot) || room(slot) == slot.count) continue;
-            auto *labels = reinterpret_cast<Label *>(out.arena.data() + slot.start);
+            std::byte *labels = bytes_of(out.arena.data() + slot.start);
             uint32_t missing = 0; // a sparse row lacks most labels
-            while (missing < slot.count && labels[missing] == missing) ++missing;
-            labels[slot.count] = static_cast<Label>(missing);
+            while (missing < slot.count && load<Label>(labels, missing) == missing) ++missing;
+            store(labels, slot.count, static_cast<Label>(missing));
         }
     }
 
@@ -195,9 +197,9 @@ inline PackedChunks pack_chunks(const CsrView &by_label, std::span<const int32_t
                                 int bits, int threads) {
     const auto n_chunks = static_cast<int64_t>(ends.size());
     std::vector<PackedChunk> chunks(ends.size());
-    std::vector<std::unique_ptr<ChunkPacker>> packers(std::max(threads, 1));
+    std::vector<std::unique_ptr<ChunkPacker>> packers(worker_count(n_chunks, threads));
     parallel_for(n_chunks, threads, [&](int64_t item, int worker) {
-        const int64_t c = n_chunks - 1 - item; // common labels come last and are many: they should not be waited for
+        const int64_t c = n_chunks - 1 - item; // the large chunks of frequent labels come last: start with them
         if (!packers[worker]) packers[worker] = std::make_unique<ChunkPacker>(by_label, bits);
         const int64_t begin = c ? ends[c - 1] : 0;
         chunks[c] = packers[worker]->pack(labels.subspan(begin, ends[c] - begin));
@@ -220,3 +222,5 @@ inline PackedChunks pack_chunks(const CsrView &by_label, std::span<const int32_t
     join(&PackedChunk::scale);
     return out;
 }
+
+} // namespace blockxmc

@@ -1,7 +1,7 @@
 // XC text (`label,label feature:value feature:value ...`, one row per line) to CSR arrays, and back.
 //
 // Text arrives in blocks of whole lines. A block is cut at line ends into chunks that are parsed in parallel into their own
-// scratch, then copied behind what was read before: besides the result, only one block's scratch is ever in memory.
+// scratch, then copied behind what was read before: memory holds the result and the scratch of one block.
 #pragma once
 
 #include <algorithm>
@@ -20,14 +20,14 @@
 #include "growing.hpp"
 #include "threads.hpp"
 
-namespace xc {
+namespace blockxmc::xc {
 
 inline constexpr int64_t kChunkBytes = int64_t{1} << 18;
 
 struct Fault {
     Finding finding = Finding::none;
     int64_t row = -1;     // row of the file
-    int64_t offset = -1;  // first byte of the offending token in its block
+    int64_t offset = -1; // first byte of the offending token in its block
 };
 
 struct Limits {
@@ -38,9 +38,9 @@ struct Limits {
 // Rows of one stretch of lines. Every line ends in '\n', which no token contains: it stops every scan.
 class Chunk {
   public:
-    std::vector<int64_t> feature_end, label_end;  // per row, counted from the start of the chunk
+    std::vector<int64_t> feature_end, label_end; // per row, counted from the start of the chunk
     int64_t max_feature = -1, max_label = -1;
-    int64_t trailing_empty = 0;  // empty lines at the end
+    int64_t trailing_empty = 0; // empty lines at the end
     Finding finding = Finding::none;
     const char *fault_at = nullptr;
 
@@ -57,7 +57,7 @@ class Chunk {
             const bool empty = *p == '\n' || (*p == '\r' && p[1] == '\n');
             const bool good = read_labels(p, limits.n_labels) && read_features(p, limits.n_features);
             if (!good) return;
-            ++p;  // the newline
+            ++p; // the newline
             trailing_empty = empty ? trailing_empty + 1 : 0;
             feature_end.push_back(n_features_);
             label_end.push_back(n_labels_);
@@ -70,7 +70,7 @@ class Chunk {
         float value;
     };
 
-    // A feature takes at least four bytes ("0:1" and what ends it) and a label two, so nothing below checks capacity.
+    // A feature takes at least four bytes ("0:1" and what ends it) and a label two, so the arrays are always large enough.
     void reset(int64_t bytes) {
         if (bytes > capacity_) {
             capacity_ = bytes;
@@ -100,7 +100,7 @@ class Chunk {
             const char *const token = p;
             const int64_t label = read_index(p);
             if (label < 0) return fail(*p == '-' ? Finding::negative_label : Finding::bad_label, token);
-            if (*p == ':' && token == field) {  // a feature: the row has no labels
+            if (*p == ':' && token == field) { // a feature: the row has no labels
                 p = field;
                 return true;
             }
@@ -268,7 +268,7 @@ class Parser {
 template <typename T>
 void append_number(std::string &text, T value) {
     char digits[32];
-    const auto result = std::to_chars(digits, digits + sizeof digits, value);  // floats: the shortest that reads back
+    const auto result = std::to_chars(digits, digits + sizeof digits, value); // floats: the shortest that reads back
     text.append(digits, result.ptr);
 }
 
@@ -294,4 +294,4 @@ inline std::string format_rows(const CsrView &X, const CsrView &Y, int64_t first
     return text;
 }
 
-}  // namespace xc
+} // namespace blockxmc::xc

@@ -1,4 +1,4 @@
-// The two half-steps of block-wise partitioning on a binary label matrix.
+// The two steps of block-wise partitioning on a binary label matrix.
 //
 // rank_labels: how often each label occurs in each block, ranked; every label cluster, for any penalty, is a prefix.
 // choose_blocks: each row moves to the block whose label cluster holds most of its labels.
@@ -13,9 +13,11 @@
 #include "group.hpp"
 #include "threads.hpp"
 
+namespace blockxmc {
+
 struct RankedLabels {
-    std::vector<int64_t> indptr;  // n_blocks + 1
-    std::vector<int32_t> labels;  // by count, highest first; equal counts by lower id
+    std::vector<int64_t> indptr; // n_blocks + 1
+    std::vector<int32_t> labels; // by count, highest first; equal counts by lower id
     std::vector<int32_t> counts;
 };
 
@@ -23,11 +25,11 @@ struct RankedLabels {
 inline RankedLabels rank_labels(const CsrView &Y, const int32_t *assignment, int64_t n_blocks, int64_t min_count,
                                 int threads) {
     const RowGroups groups(assignment, Y.n_rows, n_blocks);
-    std::vector<std::vector<uint64_t>> keys(n_blocks);  // (complement of count, label): ascending order is the ranking
+    std::vector<std::vector<uint64_t>> keys(n_blocks); // (complement of count, label): ascending order is the ranking
     struct Scratch {
         std::vector<int32_t> count, touched;
     };
-    std::vector<Scratch> scratch(std::max(threads, 1));
+    std::vector<Scratch> scratch(worker_count(n_blocks, threads));
     parallel_for(n_blocks, threads, [&](int64_t block, int worker) {
         auto &[count, touched] = scratch[worker];
         count.resize(Y.n_cols, 0);
@@ -73,7 +75,7 @@ class BlocksOfLabel {
         }
         blocks.resize(begin[n_labels]);
         std::vector<int64_t> next(begin.begin(), begin.end() - 1);
-        std::vector<int64_t> last(n_labels, -1);  // the last block seen to hold a complemented label
+        std::vector<int64_t> last(n_labels, -1); // the last block seen to hold a complemented label
         for (int64_t l = 0; l < n_blocks; ++l)
             for (int64_t k = indptr[l]; k < indptr[l + 1]; ++k) {
                 const int32_t j = labels[k];
@@ -105,7 +107,7 @@ struct RowCounts {
         base += where.complement[label];
         for (int64_t k = where.begin[label]; k < where.begin[label + 1]; ++k) {
             const int32_t block = where.blocks[k];
-            if (delta[block] == 0) touched.push_back(block);  // may repeat after a cancellation: harmless
+            if (delta[block] == 0) touched.push_back(block); // may repeat after a cancellation: harmless
             delta[block] += sign;
         }
     }
@@ -124,8 +126,8 @@ struct BlockChoice {
 };
 
 // Row i goes to the block with the largest |y_i ∩ L_l| - price * |L_l|. Among equals: its present block (Tie::stay), then the
-// smallest label cluster, then the lowest id; Tie::small asks for the smallest cluster first. A row none of whose labels
-// lies in any cluster keeps its block (-1 included).
+// smallest label cluster, then the lowest id; Tie::small asks for the smallest cluster first. A row whose labels are in no
+// cluster keeps its block (-1 included).
 inline BlockChoice choose_blocks(const CsrView &Y, const int64_t *indptr, const int32_t *labels, int64_t n_blocks,
                                  const int32_t *assignment, double price, Tie tie, int threads) {
     const BlocksOfLabel where(indptr, labels, n_blocks, Y.n_cols);
@@ -139,7 +141,7 @@ inline BlockChoice choose_blocks(const CsrView &Y, const int64_t *indptr, const 
     constexpr int64_t kChunk = 4096;
     const int64_t n_chunks = (Y.n_rows + kChunk - 1) / kChunk;
     std::vector<int64_t> captured(n_chunks, 0);
-    std::vector<RowCounts> scratch(std::max(threads, 1));
+    std::vector<RowCounts> scratch(worker_count(n_chunks, threads));
     for (auto &counts : scratch) counts.delta.assign(n_blocks, 0);
 
     const auto choose = [&](const RowCounts &row, int32_t current) {
@@ -177,3 +179,5 @@ inline BlockChoice choose_blocks(const CsrView &Y, const int64_t *indptr, const 
     out.captured = std::accumulate(captured.begin(), captured.end(), int64_t(0));
     return out;
 }
+
+} // namespace blockxmc

@@ -1,7 +1,20 @@
-// Many rows at once: rows that visit the same chunk are scored together, while the chunk is in cache.
+// The best labels of many rows.
 #pragma once
 
-#include "predict.hpp"
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "packed_model.hpp"
+#include "score_chunk.hpp"
+#include "threads.hpp"
+#include "visits.hpp"
+
+namespace blockxmc {
 
 // Rows that visit the same chunk are scored together, tile by tile, while the chunk is in cache.
 class BatchTopK {
@@ -40,7 +53,7 @@ class BatchTopK {
     static constexpr int64_t tile_items = 32;
 
     struct Item {
-        int64_t row, slot; // slot: where the item's results go; a row's slots are neighbours
+        int64_t row, slot; // slot: where the results go; the slots of a row follow each other
     };
     struct Tile {
         int64_t chunk, begin, end;
@@ -104,15 +117,16 @@ class BatchTopK {
             const int64_t first = begin + t * rows_per_item, last = std::min(first + rows_per_item, end);
             for (int64_t i = first; i < last; ++i) {
                 int64_t slot = slots_[i - begin];
-                // The chunks of the common labels come first, and so do their scores.
-                const NamedScores named = visits_.common ? model_.named(all_.data() + starts_[slot]) : NamedScores{};
-                scratch.weighed.start_row(model_.n_labels, k_, visits_.slope, visits_.row(i).total_weight(), named,
-                                          visits_.bonuses(i, row_of(X_, i), scratch.bonuses), visits_.look);
+                // The chunks of the frequent labels come first, and so do their scores.
+                const FrequentScores frequent =
+                    visits_.frequent ? model_.frequent_scores(all_.data() + starts_[slot]) : FrequentScores{};
+                scratch.weighed.start_row(model_.n_labels, k_, visits_.slope, visits_.total_weight(i), frequent,
+                                          visits_.bonuses(i, row_of(X_, i), scratch.bonuses), visits_.reranker);
                 model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight weight) {
                     const ChunkView chunk = model_.chunk(c);
                     float *of_chunk = all_.data() + starts_[slot++];
-                    if (visits_.common && model_.in_last_block(c)) return;
-                    if (visits_.common) fill_in(model_.names(c), named, of_chunk);
+                    if (visits_.frequent && model_.in_last_block(c)) return;
+                    if (visits_.frequent) fill_in(model_.listed(c), frequent, of_chunk);
                     scratch.weighed.add(chunk.labels, of_chunk, chunk.n_labels, weight);
                 });
                 scratch.weighed.best(labels + i * k_, scores + i * k_);
@@ -120,7 +134,7 @@ class BatchTopK {
         });
     }
 
-    // What threads learn from each other about a row only spares work: results do not depend on it.
+    // Threads share the scores that k labels of a row have reached. This only saves work: results do not depend on it.
     void score(int64_t begin, int64_t end) {
         for (int64_t i = 0; i < end - begin; ++i) enough_[i].store(-std::numeric_limits<float>::infinity(), std::memory_order_relaxed);
         parallel_for(static_cast<int64_t>(tiles_.size()), threads_, [&](int64_t t, int) {
@@ -162,10 +176,12 @@ class BatchTopK {
     std::vector<Item> items_;
     std::vector<Tile> tiles_;
     std::vector<Scored> best_;
-    std::unique_ptr<std::atomic<float>[]> enough_; // of each row, what k labels have reached
+    std::unique_ptr<std::atomic<float>[]> enough_; // of each row, a score that k labels have reached
 };
 
 inline void topk_batch(const PackedModel &model, const CsrView &X, const Visits &visits, int64_t k, int threads,
                        int64_t *labels, float *scores) {
     BatchTopK(model, X, visits, k, threads).run(labels, scores);
 }
+
+} // namespace blockxmc

@@ -1,5 +1,5 @@
-// Some rows of X copied out with their own numbering of the features, so that what is computed on them costs in proportion to
-// them and nothing to the size of X.
+// Some rows of X, copied out with their own feature numbers, so that all costs grow with these rows and not with the size of
+// X.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,13 @@
 #include "lanes.hpp"
 #include "local_features.hpp"
 
+namespace blockxmc {
+
 class RowSubset {
   public:
     explicit RowSubset(const Rows &all) : all_(all), features_(all.x.n_cols) {}
 
-    // Takes the listed rows in place of those held before.
+    // Replaces the rows held before by these.
     void take(std::span<const int32_t> rows) {
         features_.clear();
         columns_.clear();
@@ -45,3 +47,5 @@ class RowSubset {
     std::vector<float> values_;
     std::vector<int64_t> indptr_{0};
 };
+
+} // namespace blockxmc

@@ -10,6 +10,8 @@
 #include "kmeans.hpp"
 #include "threads.hpp"
 
+namespace blockxmc {
+
 struct SparseRows {
     std::vector<int64_t> indptr{0};
     std::vector<int32_t> indices;
@@ -38,7 +40,7 @@ class RowSum {
         }
     }
 
-    // Appends the `keep` entries of largest magnitude (lower feature first among equals) to `out`, ascending; starts anew.
+    // Appends the `keep` entries of largest magnitude (lower feature first among equals) to `out`, ascending, and clears the sum.
     void flush(int64_t keep, SparseRows &out) {
         for (int32_t f : touched_) seen_[f] = 0;
         if (static_cast<int64_t>(touched_.size()) > keep) {
@@ -72,7 +74,7 @@ inline SparseRows heaviest_sums(const CsrView &X, const CsrView &lists, int64_t 
     std::vector<float> scale(X.n_rows);
     for (int64_t i = 0; i < X.n_rows; ++i) scale[i] = kmeans::inverse_norm(X, i);
     std::vector<SparseRows> parts((lists.n_rows + kChunk - 1) / kChunk);
-    std::vector<std::vector<RowSum>> room(std::max(threads, 1));
+    std::vector<std::vector<RowSum>> room(worker_count(static_cast<int64_t>(parts.size()), threads));
     parallel_for(static_cast<int64_t>(parts.size()), threads, [&](int64_t chunk, int worker) {
         if (watch.cancelled()) return;
         if (room[worker].empty()) room[worker].emplace_back(X.n_cols);
@@ -90,3 +92,5 @@ inline SparseRows heaviest_sums(const CsrView &X, const CsrView &lists, int64_t 
     }
     return out;
 }
+
+} // namespace blockxmc

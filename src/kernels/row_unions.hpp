@@ -10,12 +10,14 @@
 #include "row_lists.hpp"
 #include "threads.hpp"
 
+namespace blockxmc {
+
 struct RowUnions {
     std::vector<int64_t> indptr;
-    std::vector<int32_t> rows;  // ascending within a label
+    std::vector<int32_t> rows; // ascending within a label
 };
 
-// Unions of lists of numbers below n. A bit per number sorts a long union in one sweep; a short one is sorted as it is.
+// Unions of lists of numbers below n. A bit per number sorts a long union in one sweep; a short union is simply sorted.
 class Uniter {
   public:
     explicit Uniter(int64_t n) : words_((n + 63) / 64) {}
@@ -39,7 +41,7 @@ class Uniter {
     }
 
   private:
-    static constexpr size_t kSweepsPerSort = 8;  // words swept in the time that sorting takes per number
+    static constexpr size_t kSweepsPerSort = 8; // words swept in the time that sorting takes per number
 
     std::vector<uint64_t> words_;
     std::vector<int32_t> met_;
@@ -48,10 +50,10 @@ class Uniter {
 // blocks[j] names the blocks of label j, own[j] its positives; rows[b] are the rows of block b, numbers below n_rows.
 inline RowUnions unite_rows(int64_t n_labels, int64_t n_rows, const RowLists &blocks, const RowLists &rows, const RowLists &own,
                             int n_threads) {
-    constexpr int64_t kLabels = 256;  // per work item
+    constexpr int64_t kLabels = 256; // per work item
     const int64_t n_items = (n_labels + kLabels - 1) / kLabels;
     std::vector<std::vector<int32_t>> found(n_items);
-    std::vector<Uniter> workers(std::max<int64_t>(std::min<int64_t>(n_threads, n_items), 1), Uniter(n_rows));
+    std::vector<Uniter> workers(worker_count(n_items, n_threads), Uniter(n_rows));
     RowUnions out;
     out.indptr.assign(n_labels + 1, 0);
     parallel_for(n_items, n_threads, [&](int64_t item, int worker) {
@@ -67,7 +69,9 @@ inline RowUnions unite_rows(int64_t n_labels, int64_t n_rows, const RowLists &bl
     out.rows.reserve(out.indptr.back());
     for (std::vector<int32_t> &part : found) {
         out.rows.insert(out.rows.end(), part.begin(), part.end());
-        std::vector<int32_t>().swap(part);  // two copies of all would be too much
+        std::vector<int32_t>().swap(part); // frees the copy at once: two copies of all rows take too much memory
     }
     return out;
 }
+
+} // namespace blockxmc

@@ -11,29 +11,23 @@
 #include <vector>
 
 #include "csr.hpp"
+#include "simd.hpp"
 #include "threads.hpp"
 
-#define SPMM_INLINE inline __attribute__((always_inline))
-#ifdef __x86_64__
-#define SPMM_TARGET(isa) __attribute__((target(isa)))
-#else
-#define SPMM_TARGET(isa)
-#endif
-
-namespace spmm {
+namespace blockxmc::spmm {
 
 constexpr int kWidth = 16;
 // Sixteen numbers: one AVX-512 register, two AVX ones, four SSE or NEON ones.
 typedef float Lanes __attribute__((vector_size(64)));
 
-union alignas(64) Row {  // said aloud: compilers disagree on the alignment of wide vectors where AVX is off
+union alignas(64) Row { // explicit: compilers disagree on the alignment of wide vectors where AVX is off
     Lanes lanes;
     float of[kWidth];
 };
 using Panel = std::vector<Row>;
 
 // Columns [first, first + count) of a matrix with rows of `stride` numbers; the panel's other columns become zero.
-SPMM_INLINE void load(Panel &panel, const float *from, int64_t stride, int64_t first, int64_t count) {
+BLOCKXMC_INLINE void load(Panel &panel, const float *from, int64_t stride, int64_t first, int64_t count) {
     for (Row &row : panel) {
         row = Row{};
         std::copy(from + first, from + first + count, row.of);
@@ -41,7 +35,7 @@ SPMM_INLINE void load(Panel &panel, const float *from, int64_t stride, int64_t f
     }
 }
 
-SPMM_INLINE void store(const Panel &panel, float *to, int64_t stride, int64_t first, int64_t count) {
+BLOCKXMC_INLINE void store(const Panel &panel, float *to, int64_t stride, int64_t first, int64_t count) {
     for (const Row &row : panel) {
         std::copy(row.of, row.of + count, to + first);
         to += stride;
@@ -49,8 +43,8 @@ SPMM_INLINE void store(const Panel &panel, float *to, int64_t stride, int64_t fi
 }
 
 // out = row i of X times the panel.
-SPMM_INLINE void row_times(const CsrView &X, int64_t i, const Panel &panel, Row &out) {
-    constexpr int64_t kStretch = 512;  // long rows are summed in stretches: this bounds the rounding error
+BLOCKXMC_INLINE void row_times(const CsrView &X, int64_t i, const Panel &panel, Row &out) {
+    constexpr int64_t kStretch = 512; // long rows are summed in stretches: this bounds the rounding error
     constexpr int64_t kAhead = 16;     // rows of the panel lie far apart: ask for them early
     Lanes total = {};
     const int64_t end = X.indptr[i + 1];
@@ -66,34 +60,25 @@ SPMM_INLINE void row_times(const CsrView &X, int64_t i, const Panel &panel, Row 
     out.lanes = total;
 }
 
-SPMM_INLINE void panel_times(const CsrView &X, const Panel &panel, Panel &out) {
+BLOCKXMC_INLINE void panel_times(const CsrView &X, const Panel &panel, Panel &out) {
     for (int64_t i = 0; i < X.n_rows; ++i) row_times(X, i, panel, out[i]);
 }
 
 using PanelTimes = void (*)(const CsrView &, const Panel &, Panel &);
 
 inline void panel_times_plain(const CsrView &X, const Panel &panel, Panel &out) { panel_times(X, panel, out); }
-SPMM_TARGET("avx2")
+BLOCKXMC_TARGET("avx2")
 inline void panel_times_avx2(const CsrView &X, const Panel &panel, Panel &out) { panel_times(X, panel, out); }
-SPMM_TARGET("avx512f")
+BLOCKXMC_TARGET("avx512f")
 inline void panel_times_avx512(const CsrView &X, const Panel &panel, Panel &out) { panel_times(X, panel, out); }
-
-// Of one function compiled three times, the widest this machine can run (elsewhere than on x86 the three are the same).
-template <typename F>
-F widest(F plain, F avx2, F avx512) {
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512f")) return avx512;
-    if (__builtin_cpu_supports("avx2")) return avx2;
-#endif
-    return plain;
-}
 
 inline int64_t n_panels(int64_t n_columns) { return (n_columns + kWidth - 1) / kWidth; }
 
 // out (n_rows x n_columns) = X B.
 inline void multiply(const CsrView &X, const float *B, int64_t n_columns, float *out, int n_threads) {
     const PanelTimes times = widest<PanelTimes>(panel_times_plain, panel_times_avx2, panel_times_avx512);
-    std::vector<Panel> given(std::max(1, n_threads)), found(std::max(1, n_threads));
+    const int workers = worker_count(n_panels(n_columns), n_threads);
+    std::vector<Panel> given(workers), found(workers);
     parallel_for(n_panels(n_columns), n_threads, [&](int64_t item, int worker) {
         const int64_t first = item * kWidth, count = std::min<int64_t>(kWidth, n_columns - first);
         given[worker].resize(X.n_cols);
@@ -104,4 +89,4 @@ inline void multiply(const CsrView &X, const float *B, int64_t n_columns, float 
     });
 }
 
-}  // namespace spmm
+} // namespace blockxmc::spmm

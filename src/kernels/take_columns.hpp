@@ -6,8 +6,10 @@
 #include <span>
 #include <vector>
 
+namespace blockxmc {
+
 struct TakenColumns {
-    std::vector<int32_t> rows;  // rows in use, ascending
+    std::vector<int32_t> rows; // rows in use, ascending
     std::vector<int64_t> indptr; // of each of these rows
     std::vector<int32_t> columns; // positions in the list of columns taken, ascending
     std::vector<float> values;
@@ -41,3 +43,5 @@ inline TakenColumns take_columns(const int64_t *indptr, const int32_t *indices, 
     for (int32_t row : out.rows) slot[row] = -1;
     return out;
 }
+
+} // namespace blockxmc

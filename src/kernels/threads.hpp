@@ -1,4 +1,4 @@
-// A small parallel_for on std::thread, and the counter through which Python watches or cancels a running kernel.
+// A small parallel_for, and the counter through which Python watches or cancels a running kernel.
 //
 // Work is handed out in items (dynamic schedule). A kernel is deterministic for any thread count when each item
 // writes only to its own place and the item boundaries do not depend on the number of threads: keep it so.
@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
-#include <thread>
-#include <vector>
+
+#include "thread_pool.hpp"
+
+namespace blockxmc {
 
 // progress[0] counts finished items; Python sets progress[1] != 0 to ask the kernel to stop early.
 class Watch {
@@ -27,11 +29,17 @@ class Watch {
     int64_t *progress_;
 };
 
-// Calls body(item, worker) for item in [0, n_items); worker in [0, n_threads) selects thread-local scratch.
-// One thread: no thread is started. The first exception is rethrown after all workers have stopped.
+// How many workers share n_items at most: kernels make scratch for so many.
+inline int worker_count(int64_t n_items, int n_threads) {
+    const int64_t most = std::clamp(n_threads, 1, ThreadPool::most_workers());
+    return static_cast<int>(std::clamp<int64_t>(n_items, 1, most));
+}
+
+// Calls body(item, worker) for item in [0, n_items); worker in [0, worker_count) selects scratch that no other thread uses.
+// One thread: everything runs in the caller. The first exception is thrown again after all workers have stopped.
 template <typename Body>
-void parallel_for(int64_t n_items, int n_threads, Body &&body) {
-    const int workers = static_cast<int>(std::min<int64_t>(std::max(n_threads, 1), std::max<int64_t>(n_items, 1)));
+void parallel_for(ThreadPool &pool, int64_t n_items, int n_threads, Body &&body) {
+    const int workers = worker_count(n_items, n_threads);
     if (workers == 1) {
         for (int64_t i = 0; i < n_items; ++i) body(i, 0);
         return;
@@ -40,7 +48,7 @@ void parallel_for(int64_t n_items, int n_threads, Body &&body) {
     std::atomic<bool> failed{false};
     std::exception_ptr error;
     std::mutex error_lock;
-    auto run = [&](int worker) {
+    pool.run(workers, [&](int worker) {
         try {
             for (int64_t i; !failed.load(std::memory_order_relaxed) && (i = next.fetch_add(1)) < n_items;) body(i, worker);
         } catch (...) {
@@ -48,11 +56,13 @@ void parallel_for(int64_t n_items, int n_threads, Body &&body) {
             if (!error) error = std::current_exception();
             failed = true;
         }
-    };
-    std::vector<std::thread> pool;
-    pool.reserve(workers - 1);
-    for (int w = 1; w < workers; ++w) pool.emplace_back(run, w);
-    run(0);
-    for (auto &t : pool) t.join();
+    });
     if (error) std::rethrow_exception(error);
 }
+
+template <typename Body>
+void parallel_for(int64_t n_items, int n_threads, Body &&body) {
+    parallel_for(ThreadPool::shared(), n_items, n_threads, body);
+}
+
+} // namespace blockxmc

@@ -1,4 +1,4 @@
-// The k best of many scores, exactly: higher score first, ties to the lower label id, whatever the order of arrival.
+// The k best of many scores, exactly: higher score first, ties to the lower label id, for any order of the input.
 #pragma once
 
 #include <algorithm>
@@ -9,16 +9,9 @@
 #include <limits>
 #include <vector>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
+#include "simd.hpp"
 
-// The widest vectors of the machine at hand, chosen when the module is loaded; elsewhere the portable code.
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
-#define BLOCKXMC_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define BLOCKXMC_SIMD
-#endif
+namespace blockxmc {
 
 struct Scored {
     float score;
@@ -30,7 +23,7 @@ inline constexpr auto better = [](const Scored &a, const Scored &b) {
     return a.score > b.score || (a.score == b.score && a.label < b.label);
 };
 
-// Puts `item` into the min-heap heap[0..size) in place of its root, the worst of the heap.
+// Replaces the root of the min-heap heap[0..size), its worst element, by `item`.
 inline void replace_worst(Scored *heap, int64_t size, Scored item) {
     int64_t at = 0;
     for (int64_t child; (child = 2 * at + 1) < size; at = child) {
@@ -41,13 +34,13 @@ inline void replace_worst(Scored *heap, int64_t size, Scored item) {
     heap[at] = item;
 }
 
-// Puts `item` behind those of best[0..size) that are as good (best first, room for one more), and moves the others on.
+// Inserts `item` into best[0..size), best first, behind all that are as good; there is room for one more.
 inline void insert_sorted(Scored *best, int64_t size, Scored item) {
     for (; size > 0 && best[size - 1].score < item.score; --size) best[size] = best[size - 1];
     best[size] = item;
 }
 
-// Which of scores[0..n) do not stay below `threshold` even with `gain`, a bit each; no more of them than a word has bits.
+// One bit per score, n <= 64: whether the score plus `gain` reaches `threshold`. NaN counts as reaching it.
 constexpr int64_t group_of_bits = 64;
 inline uint64_t reaching(const float *scores, int64_t n, float gain, float threshold) {
     uint64_t bits = 0;
@@ -63,7 +56,7 @@ inline uint64_t reaching(const float *scores, int64_t n, float gain, float thres
     return bits;
 }
 
-// A score that at least k of scores[0..n) reach, often the k-th best: the k-th of the best of every so many.
+// A score that at least k of scores[0..n) reach, often the k-th best: the k-th best of the maxima of 32 lanes.
 constexpr int64_t n_lanes = 32;
 inline float reached_by(const float *__restrict scores, int64_t n, int64_t k) {
     float best[n_lanes];
@@ -79,10 +72,10 @@ inline float reached_by(const float *__restrict scores, int64_t n, int64_t k) {
     return found;
 }
 
-// Keeps the k best of scores[0..n), best first, and returns how many there are. Labels ascend, so that a later score equal to
-// the worst kept one never displaces it, and one strict comparison per score is enough. Only scores above `threshold` are
-// kept; -inf and NaN never are.
-BLOCKXMC_SIMD static int64_t keep_best(const float *__restrict scores, const int32_t *__restrict labels, int64_t n,
+// Keeps the k best of scores[0..n), best first, and returns how many there are. Labels ascend: a later score that equals the
+// worst kept score comes after it, and one strict comparison per score is enough. Only scores above `threshold` are kept;
+// -inf and NaN are left out.
+BLOCKXMC_CLONES static int64_t keep_best(const float *__restrict scores, const int32_t *__restrict labels, int64_t n,
                                        int64_t k, Scored *__restrict best,
                                        float threshold = -std::numeric_limits<float>::infinity()) {
     const bool few = k <= 32; // a short list is kept in order faster than a heap
@@ -115,7 +108,7 @@ BLOCKXMC_SIMD static int64_t keep_best(const float *__restrict scores, const int
     return size;
 }
 
-// Remembers which labels of the present row were seen; forgetting costs nothing.
+// Remembers which labels of a row were seen; a new row starts in constant time.
 class SeenLabels {
   public:
     void start_row(int64_t n_labels) {
@@ -136,6 +129,18 @@ class SeenLabels {
     std::vector<uint32_t> stamps_;
     uint32_t now_ = 0;
 };
+
+// Reorders `candidates`; writes the k best of them, padded with -1 / -inf.
+inline void write_best(std::vector<Scored> &candidates, int64_t k, int64_t *labels, float *scores) {
+    const int64_t found = std::min<int64_t>(k, static_cast<int64_t>(candidates.size()));
+    std::partial_sort(candidates.begin(), candidates.begin() + found, candidates.end(), better);
+    for (int64_t r = 0; r < found; ++r) {
+        labels[r] = candidates[r].label;
+        scores[r] = candidates[r].score;
+    }
+    std::fill(labels + found, labels + k, int64_t{-1});
+    std::fill(scores + found, scores + k, -std::numeric_limits<float>::infinity());
+}
 
 // A sorted list of scored labels (best first) that is being consumed.
 struct Run {
@@ -161,3 +166,5 @@ inline void merge_runs(std::vector<Run> &runs, int64_t k, int64_t n_labels, Seen
     std::fill(labels + found, labels + k, int64_t{-1});
     std::fill(scores + found, scores + k, -std::numeric_limits<float>::infinity());
 }
+
+} // namespace blockxmc

@@ -1,120 +1,87 @@
-// The best candidates of a row whose blocks have weights: scores, block weights and bonuses are added up label by label.
+// The best labels of a row whose blocks have weights: scores, block weights and bonuses are added up label by label.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <vector>
 
-#include "second_look.hpp"
+#include "bonuses.hpp"
+#include "reranker.hpp"
 #include "topk.hpp"
 
-// What a visited block counts, and what those visited before it do together.
+namespace blockxmc {
+
+// The weight of a visited block, and the sum of the weights of those visited before it.
 struct BlockWeight {
     float own, before;
 };
 
-// Scores of labels that live in so many blocks that these only name them (-inf): they stand in a block of their own.
-struct NamedScores {
-    const int32_t *labels = nullptr; // nullptr: there are none
+// Scores of the frequent labels. Their weights are stored once, in a block of their own; other blocks only list them, with
+// a score of -inf.
+struct FrequentScores {
+    const int32_t *labels = nullptr; // nullptr: the model has no such block
     const float *scores = nullptr;
     int64_t size = 0;
 };
 
-// Where a block names a label, and where that stands among the named scores.
-struct Name {
+// Where a chunk lists a frequent label, and the place of that label among the frequent ones.
+struct Listed {
     int32_t at, place;
 };
 
-// The labels that a block only names get their scores.
-inline void fill_in(const std::vector<Name> &names, const NamedScores &named, float *scores) {
-    for (const Name &name : names) scores[name.at] = named.scores[name.place];
+// Gives the frequent labels that a chunk lists their scores.
+inline void fill_in(const std::vector<Listed> &listed, const FrequentScores &frequent, float *scores) {
+    for (const Listed &label : listed) scores[label.at] = frequent.scores[label.place];
 }
 
-// What some labels of the present row gain beside the others: a bit each says which, so that asking for many labels stays in
-// cache.
-class Bonuses {
-  public:
-    void start_row(int64_t n_labels) {
-        for (const int32_t label : labels_) bits_[label >> 6] = 0;
-        labels_.clear();
-        scale_ = most_ = 0;
-        if (static_cast<int64_t>(value_.size()) >= n_labels) return;
-        value_.resize(n_labels);
-        bits_.resize(n_labels / 64 + 1, 0);
-    }
-    void add(int32_t label, float value) {
-        if (has(label)) {
-            value_[label] += value;
-        } else {
-            bits_[label >> 6] |= uint64_t{1} << (label & 63);
-            value_[label] = value;
-            labels_.push_back(label);
-        }
-    }
-    // Closes a row: all that was added counts times `scale`.
-    void scale(float scale) {
-        scale_ = scale;
-        for (const int32_t label : labels_) most_ = std::max(most_, of(label));
-    }
-    float of(int32_t label) const { return has(label) ? value_[label] * scale_ : 0.0f; }
-    float most() const { return most_; }
-    const std::vector<int32_t> &labels() const { return labels_; } // as they were met
+// The gain of a frequent label that no visited block lists: its score comes below all others. A score below half of this
+// is such a label's.
+constexpr float unlisted = -1e6f;
 
-    bool has(int32_t label) const { return bits_[label >> 6] >> (label & 63) & 1; }
-
-  private:
-    std::vector<uint64_t> bits_;
-    std::vector<float> value_;
-    std::vector<int32_t> labels_;
-    float scale_ = 0, most_ = 0;
-};
-
-// Candidates of one row when blocks have weights: a label's score gains slope * log(weight of the blocks that hold it), and
-// its bonus if it has one.
+// A label's score gains slope * log(weight of the blocks that list it), and its bonus if it has one.
 //
-// What a label has gained so far is a lower bound of its final score, and no label can gain more than slope * log(weight of
-// all blocks that it may be in: not those before the one it is first met in). One that falls short of the k best lower
-// bounds even so is passed over, as nearly all are.
+// The score of a label so far is a lower bound of its final score. It can gain at most slope * log(weight of the block where
+// it is first met and of all later ones). A label whose upper bound stays below the k best lower bounds is skipped, as
+// nearly all are.
 //
-// With a second look, the first few by this score gain what it gives them; all others move along with the last of these, and
-// so stay behind it in their old order.
+// With a reranker, the first few labels by this score gain what it gives them. All others are shifted by the same amount as
+// the last of these, so that they stay behind it in their old order.
 class WeighedLabels {
   public:
-    // Of the candidates to come only the best k are wanted; 0: all of them.
-    void start_row(int64_t n_labels, int64_t k, float slope, float total_weight, const NamedScores &named = {},
-                   const Bonuses *bonuses = nullptr, const SecondLook *look = nullptr) {
+    // Only the best k of the candidates to come are wanted; 0: all of them.
+    void start_row(int64_t n_labels, int64_t k, float slope, float total_weight, const FrequentScores &frequent = {},
+                   const Bonuses *bonuses = nullptr, const Reranker *reranker = nullptr) {
         bonuses_ = bonuses;
-        look_ = look;
+        reranker_ = reranker;
         if (static_cast<int64_t>(place_.size()) < n_labels) place_.resize(n_labels, 0);
         forget();
         bounds_.clear();
         asked_ = k;
-        wanted_ = static_cast<size_t>(look && k > 0 ? std::max(k, look->first) : k);
-        named_ = named;
+        wanted_ = static_cast<size_t>(reranker && k > 0 ? std::max(k, reranker->first) : k);
+        frequent_ = frequent;
         slope_ = slope;
         total_weight_ = total_weight;
         most_ = most_of(total_weight);
         threshold_ = -infinity;
     }
 
-    // The labels of one visited block, names filled in. A label that an earlier block had already keeps its score: blocks
-    // score alike.
+    // The labels of one visited block, with the scores of frequent labels filled in. A label that an earlier block lists
+    // too keeps its score, since all blocks give it the same.
     void add(const int32_t *labels, const float *scores, int64_t n, BlockWeight weight) {
         const float gain = gain_of(weight.own), most_with_bonus = most_ + (bonuses_ ? bonuses_->most() : 0.0f);
-        // Sums of weights are right but for their last digits.
+        // The factor covers rounding errors in the sums of weights.
         const float most_if_new = weight.before > 0 ? most_of(total_weight_ * 1.00001f - weight.before) : most_;
         for (int64_t start = 0; start < n; start += group_of_bits) {
             const int64_t size = std::min(group_of_bits, n - start);
             uint64_t bits = reaching(scores + start, size, most_, threshold_);
-            if (bonuses_) { // few labels have one, so that nearly all that hope for it are passed over here
-                uint64_t hoping = reaching(scores + start, size, most_with_bonus, threshold_) & ~bits;
-                for (; hoping; hoping &= hoping - 1) {
-                    const int j = std::countr_zero(hoping);
+            if (bonuses_) { // labels that need a bonus to get there; few of them have one
+                uint64_t need_bonus = reaching(scores + start, size, most_with_bonus, threshold_) & ~bits;
+                for (; need_bonus; need_bonus &= need_bonus - 1) {
+                    const int j = std::countr_zero(need_bonus);
                     bits |= static_cast<uint64_t>(bonuses_->has(labels[start + j])) << j;
                 }
             }
@@ -134,27 +101,30 @@ class WeighedLabels {
 
     int64_t size() const { return static_cast<int64_t>(found_.size()); }
 
-    // The best, as many as were wanted, padded with -1 / -inf.
+    // The best k, padded with -1 / -inf.
     void best(int64_t *labels, float *scores) {
-        // Where blocks list fewer than are wanted, labels that no visited block names come last.
+        // Where the visited blocks list too few labels, the other frequent labels come last.
         if (found_.size() < wanted_)
-            for (int64_t j = 0; j < named_.size; ++j)
-                if (!contains(named_.labels[j]))
-                    insert({named_.scores[j], 0, bonus_of(named_.labels[j]), named_.labels[j]});
+            for (int64_t j = 0; j < frequent_.size; ++j)
+                if (!contains(frequent_.labels[j]))
+                    insert({frequent_.scores[j], 0, bonus_of(frequent_.labels[j]), frequent_.labels[j]});
         keep_first(wanted_);
-        if (look_) look_again(heap_.data(), static_cast<int64_t>(heap_.size()));
+        if (reranker_) rerank(heap_.data(), static_cast<int64_t>(heap_.size()));
         const int64_t size = static_cast<int64_t>(heap_.size());
-        for (int64_t r = 0; r < asked_; ++r) {
-            labels[r] = r < size ? heap_[r].label : -1;
-            scores[r] = r < size ? heap_[r].score : -infinity;
+        const int64_t kept = std::min(size, asked_);
+        for (int64_t r = 0; r < kept; ++r) {
+            labels[r] = heap_[r].label;
+            scores[r] = heap_[r].score;
         }
+        std::fill(labels + kept, labels + asked_, int64_t{-1});
+        std::fill(scores + kept, scores + asked_, -infinity);
     }
 
     // All of them by ascending label.
     void all(int32_t *labels, float *scores) {
-        if (look_) {
+        if (reranker_) {
             keep_first(found_.size());
-            look_again(heap_.data(), static_cast<int64_t>(heap_.size()));
+            rerank(heap_.data(), static_cast<int64_t>(heap_.size()));
         } else {
             heap_.clear();
             for (const Weighed &item : found_) heap_.push_back({final_score(item), item.label});
@@ -178,7 +148,7 @@ class WeighedLabels {
         place_[item.label] = row_start_ + static_cast<uint32_t>(found_.size());
         found_.push_back(item);
     }
-    // Places go on counting from row to row, so that those of earlier rows are told by being lower.
+    // Places count on from row to row: those of earlier rows are lower than row_start_.
     void forget() {
         row_start_ += static_cast<uint32_t>(found_.size());
         found_.clear();
@@ -188,17 +158,16 @@ class WeighedLabels {
     }
     float bonus_of(int32_t label) const { return bonuses_ ? bonuses_->of(label) : 0.0f; }
     float most_of(float weight) const { return slope_ * std::log(std::max(weight, std::numeric_limits<float>::min())) + 1e-5f; }
-    // A label that no block but that of the common labels has (at next to no weight) stands far below all others.
+    // The block of the frequent labels has the smallest weight there is: a label in no other block is unlisted.
     float gain_of(float weight) const {
-        return weight > std::numeric_limits<float>::min() ? slope_ * std::log(weight) : -1e6f;
+        return weight > std::numeric_limits<float>::min() ? slope_ * std::log(weight) : unlisted;
     }
-    // No less than gain_of, without a logarithm: a float's bits are nearly the logarithm of its value to the base 2.
+    // An upper bound of gain_of without a logarithm: the bits of a float are nearly its logarithm to the base 2.
     float most_gain_of(float weight) const {
-        int32_t bits;
-        std::memcpy(&bits, &weight, sizeof bits);
+        const auto bits = std::bit_cast<int32_t>(weight);
         return slope_ * (0.69314718f * (static_cast<float>(bits) * 0x1p-23f - 126.9f)) + 1e-5f;
     }
-    // heap_ holds the best of those found by score, best first.
+    // Puts the best of those found into heap_, best first.
     void keep_first(size_t most) {
         heap_.clear();
         for (const Weighed &item : found_) {
@@ -214,24 +183,26 @@ class WeighedLabels {
         }
         std::sort_heap(heap_.begin(), heap_.end(), better);
     }
-    // items[0..n) are the best by score, best first, and are put in order anew.
-    void look_again(Scored *items, int64_t n) {
-        const int64_t first = std::min(n, look_->first);
+    // Reorders items[0..n), which come best first.
+    void rerank(Scored *items, int64_t n) {
+        const int64_t first = std::min(n, reranker_->first);
         if (first == 0) return;
         const float last = items[first - 1].score;
         float least = infinity;
         for (int64_t j = 0; j < first; ++j) {
             const Weighed &item = found(items[j].label);
-            items[j].score += look_->gain(item.score, std::log(item.weight), item.bonus, item.label);
+            items[j].score += reranker_->gain(item.score, std::log(item.weight), item.bonus, item.label);
             least = std::min(least, items[j].score);
         }
         for (int64_t j = first; j < n; ++j) items[j].score += least - last;
+        for (int64_t j = 0; j < n; ++j) // NaN has no place in an order: std::sort would leave its range
+            if (std::isnan(items[j].score)) items[j].score = -infinity;
         std::sort(items, items + n, better);
     }
     float final_score(const Weighed &item) const { return item.score + gain_of(item.weight) + item.bonus; }
 
-    // bounds_ is a min-heap of the best lower bounds of different labels; once there are k, the k-th best final score is no
-    // lower than the least of them.
+    // bounds_ is a min-heap of the best lower bounds of different labels. Once there are k, the least of them is a lower
+    // bound of the k-th best final score.
     void raise_threshold(float bound) {
         if (bounds_.size() < wanted_) {
             bounds_.push_back(bound);
@@ -246,14 +217,16 @@ class WeighedLabels {
     }
 
     const Bonuses *bonuses_ = nullptr;
-    const SecondLook *look_ = nullptr;
+    const Reranker *reranker_ = nullptr;
     std::vector<uint32_t> place_; // of each label among those found, counted from row_start_
     uint32_t row_start_ = 1;
     std::vector<Weighed> found_;
     std::vector<Scored> heap_;
     std::vector<float> bounds_;
-    NamedScores named_;
-    size_t wanted_ = 0; // while candidates come; no fewer than are asked for in the end
+    FrequentScores frequent_;
+    size_t wanted_ = 0; // while candidates come: the reranker may need more than are asked for
     int64_t asked_ = 0;
     float slope_ = 0, total_weight_ = 0, most_ = 0, threshold_ = 0;
 };
+
+} // namespace blockxmc

@@ -203,13 +203,13 @@ def test_kernel_takes_empty_and_read_only_input() -> None:
 
 def test_kernel_refuses_what_would_read_out_of_bounds() -> None:
     X, eye = as_csr(np.eye(3)), as_indicator(np.eye(3))
-    with pytest.raises(ValueError, match="positives: column"):
+    with pytest.raises(ValueError, match="positives: a column index is out of range"):
         call(X, as_indicator(np.eye(4)))
     with pytest.raises(ValueError, match="differ in labels"):
         call(X, eye, as_indicator(np.ones((2, 3))))
     unsorted = as_indicator(np.ones((3, 3)))
     unsorted.indices[:2] = [1, 0]
-    with pytest.raises(ValueError, match="rows: column indices"):
+    with pytest.raises(ValueError, match="rows: the indices of a row must be ascending"):
         call(X, eye, unsorted)
 
 

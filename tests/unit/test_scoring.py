@@ -163,17 +163,6 @@ def test_one_takes_any_integers(scorer, X, blocks, dtype):
     assert same(scorer.one(indices, values.astype(np.float64), visited, 3), expected)
 
 
-def test_features_the_model_does_not_know_are_ignored(scorer):
-    known = np.array([5, 17], np.int32)
-    more = np.array([5, 17, D, 2**31 - 1, -1, -(2**31)], np.int32)
-    values = np.arange(1, 7, dtype=np.float32)
-    for block in range(3):  # without the mass term, which counts every value
-        state = {name: value for name, value in scorer.state().items() if name != "mass"}
-        massless = restore_scorer(state)
-        visited = np.array([block], np.int32)
-        assert same(massless.one(more, values, visited, 5), massless.one(known, values[:2], visited, 5))
-
-
 def _damaged(state, name, at, value):
     array = state[name].copy()
     array[at] = value

@@ -47,12 +47,12 @@ def test_scales_belong_to_8_bits_and_to_no_others(byte):
     state = byte.model_.scorer.state()
     with pytest.raises(ModelFormatError, match="scales are missing"):
         restore_scorer({**state, "scale": state["scale"][:-1]})
-    with pytest.raises(ModelFormatError, match="scales belong to weights of 8 bits"):
+    with pytest.raises(ModelFormatError, match="weights of 8 bits need scales"):
         restore_scorer({name: value for name, value in state.items() if name != "scale"})
-    with pytest.raises(ModelFormatError, match="scales belong to weights of 8 bits"):
+    with pytest.raises(ModelFormatError, match="weights of 8 bits need scales"):
         restore_scorer({**state, "bits": 16})
     for bits in (0, 7, -8):
-        with pytest.raises(ModelFormatError, match="neither 32 nor 16 nor 8 bits"):
+        with pytest.raises(ModelFormatError, match="32, 16 or 8 bits"):
             restore_scorer({**state, "bits": bits})
     with pytest.raises(ModelFormatError, match="'scale' has type float64"):
         restore_scorer({**state, "scale": state["scale"].astype(np.float64)})
@@ -88,10 +88,10 @@ def test_the_kernel_refuses_what_does_not_fit():
     for wrong, message in [
         ({"labels": np.array([0, 2, -1], np.int32)}, "labels must be"),
         ({"labels": np.array([0, -2, -1], np.int32)}, "labels must be"),
-        ({"ends": np.array([2, 1])}, "too many labels"),
+        ({"ends": np.array([2, 1])}, "must ascend"),
         ({"ends": np.array([2])}, "all labels"),
-        ({"indices": np.array([0, 3], np.int32)}, "feature number"),
-        ({"indices": np.array([-1, 2], np.int32)}, "feature number"),
+        ({"indices": np.array([0, 3], np.int32)}, "column index is out of range"),
+        ({"indices": np.array([-1, 2], np.int32)}, "column index is out of range"),
         ({"bits": 4}, "32, 16 or 8"),
     ]:
         given = {"indices": indices, "labels": labels, "ends": ends, "bits": 8} | wrong

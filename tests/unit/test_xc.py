@@ -196,7 +196,7 @@ def test_kernels_refuse_what_would_read_out_of_bounds() -> None:
     one, none = np.array([0, 1]), np.empty(0, np.int32)
     with pytest.raises(ValueError, match="row pointers"):
         _kernels.format_xc(one, none, np.empty(0, np.float32), np.array([0, 0]), none, 1)
-    with pytest.raises(ValueError, match="sizes"):
+    with pytest.raises(ValueError, match="number of rows"):
         _kernels.format_xc(np.array([0]), none, np.empty(0, np.float32), np.array([0, 0]), none, 1)
 
 

@@ -38,7 +38,7 @@ class PackedScorer(Scorer):
         self.n_features, self.n_labels, self.n_blocks = n_features, n_labels, arrays["block_ptr"].size - 1
         self._arrays, self.bits = arrays, bits
         optional: dict[str, Any] = dict.fromkeys(OPTIONAL)
-        self._model = _kernels.PackedModel(**(optional | arrays), n_labels=n_labels, bits=bits)
+        self._model = _kernels.PackedModel(**(optional | arrays), n_labels=n_labels, n_features=n_features, bits=bits)
 
     def topk(self, X: sparse.csr_array, blocks: I32 | None, k: int, *, threads: int = 1) -> TopK:
         """Best k candidates of each row: best first, ties to the lower label id, padded with -1 / -inf."""
