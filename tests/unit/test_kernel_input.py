@@ -196,12 +196,12 @@ def test_numbers_that_are_not_finite_do_not_crash(model, name, value):
     array = state[name].copy()
     words = np.float32(value).view(np.uint32) if array.dtype == np.uint32 else value
     array[:: 2 if name == "arena" else 1] = words
-    look = None if blocks.look is None else blocks.look.kernel
+    reranker = None if blocks.reranker is None else blocks.reranker.kernel
     X = sparse.csr_array(np.ones((5, D), np.float32))
     row = np.arange(D, dtype=np.int32), np.ones(D, np.float32)
     try:
         routed = RoutedScorer(
-            blocks.router, restore_scorer(state | {name: array}), 4, 0.1, 1.0, blocks.neighbors.kernel, look
+            blocks.router, restore_scorer(state | {name: array}), 4, 0.1, 1.0, blocks.neighbors.kernel, reranker
         )
         labels, _ = routed.topk(X, M + 3)
         assert ((labels >= -1) & (labels < M)).all()
