@@ -24,6 +24,8 @@ CENTROID_BUDGET = 2**27
 SPLIT_SAMPLE = 2**14
 SPLIT_ITERATIONS = 20
 LLOYD_PASSES = 20
+# Labels count by their number of positives to the power of -RARITY where rows choose their first block.
+RARITY = 0.5
 # A label's vector keeps its heaviest features only.
 LABEL_FEATURES = 256
 
@@ -111,15 +113,33 @@ def label_first(
     with reporter.phase("start: label vectors", seen.size) as phase:
         vectors = label_vectors(X, Y, seen, threads=threads, phase=phase)
     which = cluster_rows(vectors, n_clusters, balanced=False, seed=seed, threads=threads, reporter=reporter)
-    order = np.argsort(which, kind="stable")
-    sizes = np.bincount(which, minlength=n_clusters)
-    clusters = Clusters(np.concatenate([[0], np.cumsum(sizes)]), seen[order])
-    nobody = np.full(X.shape[0], -1, np.int32)
-    labels = np.ascontiguousarray(Y.indptr, np.int64), np.ascontiguousarray(Y.indices, np.int32)
-    assignment, _ = _kernels.choose_blocks(
-        *labels, Y.shape[1], clusters.indptr, clusters.labels, nobody, 0.0, False, threads
-    )
+    cluster_of = np.zeros(Y.shape[1], np.int32)
+    cluster_of[seen] = which
+    assignment = heaviest_clusters(Y, cluster_of, n_clusters)
     return nearest_blocks(X, assignment, n_clusters, threads)
+
+
+def heaviest_clusters(Y: sparse.csr_array, cluster_of: I32, n_clusters: int) -> I32:
+    """The cluster that holds most of each row's labels (-1: a row without labels), rare labels counted more.
+
+    A label counts ``n ** -RARITY`` for n positives. Counted alike, the few most frequent labels would choose the cluster of
+    most rows: one block would take a third of them, and its labels would learn from all of these.
+
+    >>> Y = sparse.csr_array(np.array([[1, 1, 1], [1, 0, 0], [0, 0, 0]], np.float32))
+    >>> heaviest_clusters(Y, np.array([0, 1, 1], np.int32), 2).tolist()
+    [1, 0, -1]
+    """
+    counts = np.bincount(Y.indices, minlength=Y.shape[1])
+    weight = np.maximum(counts, 1) ** -RARITY
+    held = sparse.csr_array((weight[Y.indices], cluster_of[Y.indices], Y.indptr.copy()), shape=(Y.shape[0], n_clusters))
+    held.sum_duplicates()
+    held.sort_indices()
+    rows = np.repeat(np.arange(Y.shape[0]), np.diff(held.indptr))
+    # Of equal weights the lower cluster: it comes first, and the last one written stays.
+    order = np.lexsort((-held.indices, held.data, rows))
+    out = np.full(Y.shape[0], -1, np.int32)
+    out[rows[order]] = held.indices[order]
+    return out
 
 
 def label_vectors(

@@ -171,6 +171,17 @@ class Router:
         return Router(**{name: getattr(self, name) for name in PARAMS})
 
 
+def only_block(n_features: int) -> Scorer:
+    """A router that sends every row to the only block, with certainty: what scores are mixed with is the same then.
+
+    >>> import numpy as np
+    >>> only_block(3).topk(sparse.csr_array(np.eye(3, dtype=np.float32)), None, 1)[1].ravel().tolist()
+    [1.0, 1.0, 1.0]
+    """
+    weights = LinearWeights(sparse.csr_array((n_features, 1), dtype=np.float32), np.ones(1, np.float32))
+    return pack_scorer([weights], [np.arange(1)], n_features=n_features, n_labels=1)
+
+
 def block_indicator(blocks: Any, n_blocks: int | None) -> sparse.csr_array:
     """Block numbers, or a 0-1 matrix already, as a 0-1 matrix of rows x blocks."""
     if sparse.issparse(blocks):

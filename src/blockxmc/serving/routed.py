@@ -151,7 +151,7 @@ class RoutedModel:
     @property
     def router_products(self) -> int:
         """Vector products that routing a row takes: one per block, none where there is nothing to decide."""
-        return 0 if self.router is None else self.router.n_labels
+        return 0 if self.router is None or self.router.n_labels == 1 else self.router.n_labels
 
     @property
     def nbytes(self) -> int:

@@ -60,9 +60,26 @@ def partition_for_shared(
         lam = choice.lam_at_floor(start.ranking_, "quadratic", settings.captured_floor)
     partition = Partitioner(start.n_blocks_, lam, init=start.assignment_, random_state=seed, n_jobs=threads)
     partition._fit(X, Y, reporter)
+    if options.n_blocks == "auto" and partition.n_blocks_ > 1:
+        expected, full = expected_products(partition, settings), np.unique(Y.indices).size
+        if expected > settings.most_products * full:
+            reporter.say(f"Blocks do not pay here: a row would take {expected:,.0f} products, all labels take {full:,}")
+            partition = Partitioner(1, 0.0, random_state=seed, n_jobs=threads)._fit(X, Y, reporter)
     # An array is how the start was handed over, not a choice of the user's to be remembered with the model.
     partition.set_params(n_blocks=options.n_blocks, lam=options.lam, init="labels")
     return partition
+
+
+def expected_products(partition: Partitioner, settings: Settings = SETTINGS, *, neighbors: bool = False) -> float:
+    """Vector products that a row is expected to take: router, candidates and, where asked, training rows.
+
+    A row visits the usual number of blocks, as large as its own; labels that these share are counted more than once.
+    """
+    rows = np.bincount(partition.assignment_, minlength=partition.n_blocks_)
+    labels = np.array([len(ids) for ids in partition.label_clusters_])
+    of_block = labels + rows if neighbors else labels
+    visited = min(settings.usual_blocks, partition.n_blocks_)
+    return float(partition.n_blocks_ + visited * (rows @ of_block) / max(rows.sum(), 1))
 
 
 def make_router(X: sparse.csr_array, settings: Settings = SETTINGS) -> Router:

@@ -21,12 +21,13 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.partition import Partitioner
-from blockxmc.routing import Router, assess_routing
+from blockxmc.routing import Router, assess_routing, only_block
 from blockxmc.serving.neighbors import Neighbors
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.shared.blocks import (
     clusters_without,
     cover_all_labels,
+    expected_products,
     holds,
     make_router,
     visiting,
@@ -131,7 +132,7 @@ class Training:
         """A model that does not know the held-out rows."""
         model = self._routed(router, weights)
         linear = isinstance(weights, LabelVectors)
-        self.asked = neighbors_asked(self.request.n_neighbors, linear, self.settings) if router.scorer else 0
+        self.asked = self._neighbors_asked(linear)
         return replace(model, neighbors=self._neighbors(model, ~self.held_out)) if self.asked else model
 
     def fit_held_out(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
@@ -184,7 +185,20 @@ class Training:
 
     def _routed(self, router: Router, weights: SharedWeights) -> RoutedModel:
         most, top_p = visiting(self.request.route, isinstance(weights, LabelVectors), self.settings)
-        return RoutedModel(router.scorer, self._pack(weights), min(most, len(self.clusters)), top_p=top_p)
+        scorer = router.scorer
+        if scorer is None and isinstance(weights, LabelVectors):
+            scorer = only_block(self.X.shape[1])
+        return RoutedModel(scorer, self._pack(weights), min(most, len(self.clusters)), top_p=top_p)
+
+    def _neighbors_asked(self, linear: bool) -> int:
+        """As many as are wanted; where that is left open, none where they would cost more than they may."""
+        if self.request.n_neighbors == "auto":
+            expected = expected_products(self.partition, self.settings, neighbors=True)
+            full = np.count_nonzero(self.positives)
+            if len(self.clusters) == 1 or expected > self.settings.most_products * full:
+                self.reporter.say(f"No neighbors: a row would take {expected:,.0f} products, all labels take {full:,}")
+                return 0
+        return neighbors_asked(self.request.n_neighbors, linear, self.settings)
 
     def _pack(self, weights: SharedWeights) -> Any:
         with self.reporter.phase("pack"):

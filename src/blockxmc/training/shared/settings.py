@@ -16,6 +16,9 @@ class Settings:
     # ---- blocks ----
     # Share of the positives that label clusters keep where lambda is left open (ablation: "positives captured").
     captured_floor: float = 0.9
+    # Blocks pay where a row takes at most this share of the full classifier's products; else there is one block. Neighbors
+    # are asked within the same share.
+    most_products: float = 0.5
     # Blocks that a row visits on average; counts in the choice of the number of blocks (ablation: "blocks visited").
     usual_blocks: int = 4
     # A row stops to visit blocks at this share of the router's probability (ablation: "blocks until") ...
