@@ -14,6 +14,7 @@ from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc._core.matrix import as_csr, as_indicator, csr_args
+from blockxmc._core.memory import check_file_widths
 from blockxmc._core.progress import thread_count
 from blockxmc.data._source import Block, PathLike, SlowPhase, read_blocks, sibling_names, write_atomic
 from blockxmc.data.dataset import Dataset
@@ -85,7 +86,10 @@ def read_matrices(
     shape, label_shape = sizes.shapes(n_rows, parser.max_feature, parser.max_label)
     indptr, indices, data, label_indptr, label_indices = parser.finish(n_rows)
     ones = np.ones(label_indices.size, np.float32)
-    return _canonical(data, indices, indptr, shape), _canonical(ones, label_indices, label_indptr, label_shape)
+    X, Y = _canonical(data, indices, indptr, shape), _canonical(ones, label_indices, label_indptr, label_shape)
+    if n_features is None or n_labels is None:  # the caller's own sizes need no support by the rows
+        check_file_widths(path, X, Y, "the header" if header else "the largest index")
+    return X, Y
 
 
 def with_names(path: PathLike, X: sparse.csr_array, Y: sparse.csr_array, label_names: Sequence[str] | None) -> Dataset:
