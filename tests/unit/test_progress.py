@@ -11,8 +11,8 @@ from tiny_learner import TinyRidge
 from blockxmc._core.progress import (
     Reporter,
     RichReporter,
-    StoppedError,
     StopGroup,
+    StoppedError,
     reporter_for,
     thread_count,
     watched,
