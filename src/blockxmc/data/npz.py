@@ -19,7 +19,7 @@ from scipy import sparse
 
 from blockxmc._core.matrix import as_csr, as_indicator, csr_args
 from blockxmc._core.memory import check_file_widths, check_space
-from blockxmc.data._source import PathLike, write_atomic
+from blockxmc.data._source import PathLike, open_raw, write_atomic
 from blockxmc.data.dataset import Dataset
 from blockxmc.errors import DataFormatError
 
@@ -57,7 +57,7 @@ def write_npz(path: PathLike, data: Dataset) -> None:
 def read_npz(path: PathLike) -> Dataset:
     """Read what :func:`write_npz` wrote; anything else is refused, nothing is unpickled."""
     try:
-        with open(path, "rb") as raw:
+        with open_raw(path) as raw:
             archive = np.load(raw, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise DataFormatError(f"{path}: is a single array, not an archive; write it with write_npz")

@@ -16,7 +16,7 @@ from blockxmc import _kernels
 from blockxmc._core.matrix import as_csr, as_indicator, csr_args
 from blockxmc._core.memory import check_file_widths
 from blockxmc._core.progress import thread_count
-from blockxmc.data._source import Block, PathLike, SlowPhase, read_blocks, sibling_names, write_atomic
+from blockxmc.data._source import Block, PathLike, SlowPhase, once, read_blocks, sibling_names, write_atomic
 from blockxmc.data.dataset import Dataset
 from blockxmc.errors import DataFormatError
 
@@ -72,6 +72,7 @@ def read_matrices(
     path: PathLike, n_features: int | None, n_labels: int | None, n_jobs: int | None, verbose: int
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
     """X and Y of an XC text file."""
+    path = once(path)
     with contextlib.closing(read_blocks(path, verbose)) as blocks:  # closed at once also when a row is refused
         header, block = _split_header(_without_bom(next(blocks)))
         sizes = _Sizes(path, header, n_features, n_labels)
@@ -177,7 +178,7 @@ class _Sizes:
         )
 
     def rows_to_keep(self, n_rows: int, trailing_empty: int) -> int:
-        """Number of rows, less empty lines at the end that are no rows."""
+        """Number of rows, without the empty lines at the end."""
         if self.n_rows is None:
             if n_rows == trailing_empty:
                 raise DataFormatError(f"{self.path}: holds no rows; give a file with at least one row")
