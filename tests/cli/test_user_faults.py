@@ -66,7 +66,9 @@ def test_named_pipes(capsys, folder, tmp_path, command):
     content = (folder / "test.txt").read_bytes()
     writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[content])
     writer.start()
-    places = [tmp_path / "pipe", "--model", tmp_path / "m"] if command == "train" else [folder / "model", tmp_path / "pipe"]
+    places = (
+        [tmp_path / "pipe", "--model", tmp_path / "m"] if command == "train" else [folder / "model", tmp_path / "pipe"]
+    )
     code, out, err = run(capsys, command, *places)
     writer.join()
     assert (code, err) == (0, "")

@@ -19,7 +19,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blockxmc._core import saving
-from blockxmc._core.matrix import LARGEST_VALUE, as_csr, has_usable_values, is_ready
+from blockxmc._core.matrix import as_csr, check_values, is_ready
 from blockxmc._core.memory import check_training_memory
 from blockxmc._core.params import check_random_state
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
@@ -187,11 +187,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 checked = as_csr(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset))
         except ValueError as error:
             raise BlockXMCError(" ".join(str(error).split())) from error
-        if not has_usable_values(checked):
-            raise BlockXMCError(
-                f"X holds values of up to {np.abs(checked.data).max():.0e}, and {LARGEST_VALUE:.0e} is the most that can be"
-                " squared in 32-bit floats; rescale the features, for example with sklearn.preprocessing.normalize"
-            )
+        check_values(checked)
         return checked
 
     def __sklearn_tags__(self) -> Tags:

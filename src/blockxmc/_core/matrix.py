@@ -60,6 +60,15 @@ def has_usable_values(X: sparse.csr_array) -> bool:
     return bool(X.data.max(initial=0) <= LARGEST_VALUE and X.data.min(initial=0) >= -LARGEST_VALUE)
 
 
+def check_values(X: sparse.csr_array) -> None:
+    """Refuse values that are not finite or too large to be squared."""
+    if not has_usable_values(X):
+        raise BlockXMCError(
+            f"X holds values of up to {np.abs(X.data).max():.0e}, and {LARGEST_VALUE:.0e} is the most that can be squared"
+            " in 32-bit floats; rescale the features, for example with sklearn.preprocessing.normalize"
+        )
+
+
 def as_indicator(Y: Any) -> sparse.csr_array:
     """Return a 0-1 label matrix as canonical CSR whose stored values are all one.
 
