@@ -1,4 +1,4 @@
-"""What a person sees while something long runs: phases with a bar and an ETA on stderr, or nothing at all.
+"""Progress of long work: phases with a bar and the remaining time on stderr; Ctrl-C inside kernels; thread counts.
 
 Estimators take ``verbose``: 0 is silent, 1 shows progress bars and says what was chosen and why.
 """
@@ -39,7 +39,7 @@ class Shifted:
 
 
 class Reporter:
-    """Says nothing; the base of the reporter that speaks."""
+    """A silent reporter, and the base of the one that prints."""
 
     @contextmanager
     def phase(self, title: str, total: int | None = None) -> Iterator[Phase]:
@@ -61,7 +61,7 @@ class RichReporter(Reporter):
         from rich.console import Console
 
         self._console = Console(stderr=True, highlight=False)
-        self._active: Any = None  # one live display at a time: nested phases share it
+        self._active: Any = None  # only one display can be live: nested phases share it
 
     @contextmanager
     def phase(self, title: str, total: int | None = None) -> Iterator[Phase]:
@@ -96,7 +96,7 @@ class RichReporter(Reporter):
             if outermost:
                 self._active.stop()
                 self._active = None
-            else:  # a bar inside a bar leaves when it is done, or hundreds of blocks would pile up
+            else:  # an inner bar disappears when it is done: there may be hundreds of blocks
                 self._active.remove_task(task)
 
     def say(self, text: str) -> None:

@@ -24,7 +24,7 @@ from blockxmc.errors import DataFormatError
 
 _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tsv": "tsv", ".csv": "csv"}
 _TEXT_COLUMNS = ("text", "title", "abstract", "description", "body")
-# Column -> what separates its labels (None: blanks, as URIs hold none).
+# Column -> the separator of its labels (None: spaces).
 _LABEL_COLUMNS = {"subject_uris": None, "labels": ";", "subjects": ";", "label": ";"}
 
 Row = tuple[str, list[str]]

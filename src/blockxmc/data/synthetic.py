@@ -8,8 +8,8 @@ law. Rows are made in batches with a random stream each: the result depends on t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,19 @@ class Shape:
         )
 
 
+class Sizes(TypedDict, total=False):
+    """The sizes that a caller may set; None keeps the one of ``like``."""
+
+    n_train: int | None
+    n_test: int | None
+    n_features: int | None
+    n_labels: int | None
+    labels_per_row: float | None
+    nnz_per_row: float | None
+    n_blocks: int | None
+    decoys: float | None
+
+
 # Sizes and labels per row as in the paper's data table (mediamill: as published); words per row are approximate.
 SHAPES = {
     "amazoncat-13k": Shape(1_186_239, 306_782, 203_882, 13_330, 5.04, 71, 1.0),
@@ -71,15 +84,13 @@ SHAPES = {
     "mediamill": Shape(30_993, 12_914, 120, 101, 4.38, 120, 1.0),
 }
 
-# What a caller may set; the exponent of Zipf's law comes with ``like``.
-SIZES = {field.name for field in fields(Shape)} - {"label_skew"}
 ROWS_PER_BATCH = 1 << 15
 HOME = 0.85  # share of labels drawn from the row's own block
 FROM_LABELS, FROM_BLOCK = 0.45, 0.25  # where words come from; the rest is background
 
 
 def make_synthetic(
-    like: str | None = None, scale: float = 1.0, seed: int = 0, **sizes: float
+    like: str | None = None, scale: float = 1.0, seed: int = 0, **sizes: Unpack[Sizes]
 ) -> tuple[Dataset, Dataset]:
     """A training and a test set with planted blocks: the size of a known set (``like``), or sizes of your own.
 
@@ -96,9 +107,9 @@ def make_synthetic(
     True
     """
     shape = _shape_like(like).scaled(scale) if scale != 1.0 else _shape_like(like)
-    unknown = sorted(set(sizes) - SIZES)
+    unknown = sorted(set(sizes) - set(Sizes.__annotations__))
     if unknown:
-        raise BlockXMCError(f"there is no size {', '.join(unknown)}; choose from {', '.join(sorted(SIZES))}")
+        raise BlockXMCError(f"there is no size {', '.join(unknown)}; choose from {', '.join(Sizes.__annotations__)}")
     given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
     shape = replace(shape, **given)
     _check(shape)
@@ -197,7 +208,7 @@ class _World:
         rows = np.empty(0, np.int64)
         labels = np.empty(0, np.int64)
         missing = wanted.astype(np.int64)
-        for attempt in range(12):  # repeats are drawn again, further afield each time
+        for attempt in range(12):  # repeats are drawn again, each time more of them from other blocks
             row = np.repeat(np.arange(block.size), missing)
             at_home = rng.random(row.size) < HOME * 0.7**attempt
             drawn = self.labels.draw(np.zeros(row.size, np.int64), rng)
@@ -212,7 +223,7 @@ class _World:
     def _word_rows(self, block: Int, Y: sparse.csr_array, rng: Rng) -> sparse.csr_array:
         """Counts of words: from a random label of the row, from its block, from the background."""
         d, average = self.shape.n_features, self.shape.nnz_per_row
-        # Rows differ in length; repeated words (a share that depends on the shape) are made up for by drawing again.
+        # Rows differ in length; words are drawn again until enough of them are distinct.
         wanted = np.clip(np.rint(average * rng.gamma(4.0, 0.25, block.size)), 1, d).astype(np.int64)
         keys = np.empty(0, np.int64)
         missing = wanted
