@@ -175,9 +175,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _validated(self, X: Any) -> sparse.csr_array:
         if "targets_" in vars(self) and not hasattr(self, "feature_names_in_") and is_ready(X, self.n_features_in_):
-            ready: sparse.csr_array = (
-                X  # checked like scikit-learn, ten times faster: this counts for single rows
-            )
+            ready: sparse.csr_array = X  # checked like scikit-learn, ten times faster: this counts for single rows
             return ready
         check_is_fitted(self)
         return self._checked(X, reset=False)
