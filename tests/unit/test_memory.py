@@ -28,8 +28,8 @@ def widened(matrix, width):
     [
         (f"1 {HUGE} {HUGE}\n0 3:1\n", "the header says 2,147,483,647 features, but the rows use only the first 4"),
         (f"1 4 {HUGE}\n0 3:1\n", "the header says 2,147,483,647 labels, but the rows use only the first 1"),
-        (f"0 {HUGE - 1}:1\n1 0:1\n", "the largest index says 2,147,483,647 features, but the rows hold only 2 entries"),
-        (f"{HUGE - 1} 0:1\n", "the largest index says 2,147,483,647 labels, but the rows hold only 1 entries"),
+        (f"0 {HUGE - 1}:1\n1 0:1\n", "the largest index says 2,147,483,647 features, but the rows hold only 2 in all"),
+        (f"{HUGE - 1} 0:1\n", "the largest index says 2,147,483,647 labels, but the rows hold only 1 in all"),
     ],
 )
 def test_an_xc_file_of_two_lines_cannot_claim_billions(text, message, tmp_path):

@@ -42,7 +42,7 @@ def check_file_widths(path: object, X: sparse.csr_array, Y: sparse.csr_array, so
             uses = f"the rows use only the first {used:,}"
             raise DataFormatError(f"{path}: {source} says {size:,} {what}, but {uses}; {cost}; correct that number")
         if size > COLUMNS_PER_ENTRY * matrix.nnz:
-            holds = f"the rows hold only {matrix.nnz:,} entries, the last at {used - 1:,}"
+            holds = f"the rows hold only {matrix.nnz:,} in all, the last of them number {used - 1:,}"
             remedy = f"number the {what} from 0 without gaps"
             raise DataFormatError(f"{path}: {source} says {size:,} {what}, but {holds}; {cost}; {remedy}")
 
