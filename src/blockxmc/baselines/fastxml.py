@@ -13,7 +13,7 @@ from scipy import sparse
 from blockxmc import _kernels
 from blockxmc._core.base import TopK, XMCEstimator
 from blockxmc._core.matrix import csr_args, take_rows
-from blockxmc._core.params import require_number, require_whole
+from blockxmc._core.params import as_seed, require_number, require_whole
 from blockxmc._core.progress import Reporter, watched
 
 
@@ -151,7 +151,7 @@ class FastXML(XMCEstimator):
 
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
         self._check_params()
-        seed = np.random.default_rng(self.random_state).integers(2**63)
+        seed = np.random.default_rng(as_seed(self.random_state)).integers(2**63)
         with reporter.phase("grow trees", self.n_trees * X.shape[0]) as phase:
             arrays = watched(
                 _kernels.fastxml_grow,

@@ -20,7 +20,7 @@ from sklearn.base import clone
 from blockxmc import _kernels
 from blockxmc._core.base import TopK, XMCEstimator
 from blockxmc._core.matrix import CsrArgs, as_csr, csr_args, take_rows
-from blockxmc._core.params import require_number, require_whole
+from blockxmc._core.params import as_seed, require_number, require_whole
 from blockxmc._core.progress import Reporter, watched
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
@@ -192,7 +192,8 @@ class LabelFilters(XMCEstimator):
         self._check_params()
         base = self._fresh_base()
         base._check_params()
-        rng = np.random.default_rng(self.random_state)
+        seed = as_seed(self.random_state)
+        rng = np.random.default_rng(seed)
         shuffled = rng.permutation(X.shape[0])
         n_held = min(X.shape[0] // 10, 5000)
         held, seen = np.sort(shuffled[:n_held]), np.sort(shuffled[n_held:])
@@ -205,7 +206,7 @@ class LabelFilters(XMCEstimator):
             f"with {100 * self.cost_['candidate_recall']:.1f} % of the true ones"
         )
         with reporter.phase(f"train {type(base).__name__}", Y.shape[1]) as phase:
-            self.weights_ = CandidateWeights.of(base._train(X, Y, base._job(self._threads, phase, self.random_state)))
+            self.weights_ = CandidateWeights.of(base._train(X, Y, base._job(self._threads, phase, seed)))
 
     def _trained(
         self, X: sparse.csr_array, Y: sparse.csr_array, rng: np.random.Generator, reporter: Reporter

@@ -20,7 +20,7 @@ def inspect(
     block: Annotated[int | None, typer.Option("--block", help="List the labels of this block.")] = None,
     json: Json = False,
 ) -> None:
-    """Show blocks, sizes, label names, the objective's course and where the model came from."""
+    """Show blocks, sizes, label names, the first and last objective, and where the model came from."""
     from blockxmc.storage import load, read_manifest
     from blockxmc.storage import verify as find_problems
 
@@ -76,7 +76,7 @@ def inspect(
 
 
 def _kept_rows(blocks: Any) -> dict[str, int]:
-    """Training rows that lie in the model and are asked for their labels: who hands it on should know."""
+    """Training rows that the model keeps as neighbors: good to know before you share it."""
     members = getattr(blocks, "members", [blocks])
     neighbors = [found for member in members if (found := getattr(member, "neighbors", None)) is not None]
     if not neighbors:

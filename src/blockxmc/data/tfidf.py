@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy import sparse
 from blockxmc._core.matrix import as_csr
 from blockxmc.errors import BlockXMCError
 
-# Below this many rows a word that occurs once is kept: there is too little text to be choosy.
+# In a corpus of fewer rows, a word that occurs once is kept.
 SMALL_CORPUS = 100
 
 
@@ -37,12 +37,12 @@ class TextVectorizer:
 
     def fit(self, texts: Iterable[str]) -> Self:
         """Learn the words and how rare they are."""
-        self._learn(list(texts))
+        self._learn(texts)
         return self
 
     def fit_transform(self, texts: Iterable[str]) -> sparse.csr_array:
         """Learn from texts and return their features."""
-        return self._weigh(self._learn(list(texts)))
+        return self._weigh(self._learn(texts))
 
     def transform(self, texts: Iterable[str]) -> sparse.csr_array:
         """Features of texts (float32 CSR); words not learnt are ignored."""
@@ -66,19 +66,21 @@ class TextVectorizer:
             raise BlockXMCError(f"{vectorizer.idf.size} idf values for {len(vectorizer.feature_names)} words")
         return vectorizer
 
-    def _learn(self, texts: list[str]) -> Any:
+    def _learn(self, texts: Iterable[str]) -> Any:
         """Set the words and their idf; return the counts of the texts."""
-        min_df = self.min_df if self.min_df is not None else (2 if len(texts) >= SMALL_CORPUS else 1)
+        texts = texts if isinstance(texts, Sized) else list(texts)
+        n_texts = len(texts)
+        min_df = self.min_df if self.min_df is not None else (2 if n_texts >= SMALL_CORPUS else 1)
         counter = self._counter(min_df=min_df, max_features=self.max_features)
         try:
             counts = counter.fit_transform(texts)
         except ValueError as error:  # an empty vocabulary, or nothing as frequent as min_df
             raise BlockXMCError(
-                f"no word of two or more letters occurs in at least {min_df} of the {len(texts)} texts; nothing to learn"
+                f"no word of two or more letters occurs in at least {min_df} of the {n_texts} texts; nothing to learn"
             ) from error
         self.feature_names = counter.get_feature_names_out().tolist()
         in_rows = np.bincount(counts.indices, minlength=len(self.feature_names))
-        self.idf = (np.log((1 + len(texts)) / (1 + in_rows)) + 1).astype(np.float32)
+        self.idf = (np.log((1 + n_texts) / (1 + in_rows)) + 1).astype(np.float32)
         return counts
 
     def _counter(self, **options: Any) -> Any:
