@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Json, Seed, Threads, print_json, print_table, verbosity
+from blockxmc.cli._common import Json, Seed, Threads, print_json, print_table, read_rows, verbosity
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
@@ -167,9 +167,7 @@ class Run:
 
 
 def _run(request: Request) -> None:
-    from blockxmc._core.progress import reporter_for
     from blockxmc.cli.systems import blocks_or_share, make_base
-    from blockxmc.data import read_dataset
     from blockxmc.tuning import Limits, TrialOptions
     from blockxmc.tuning.limits import checked_limits
 
@@ -189,8 +187,7 @@ def _run(request: Request) -> None:
     )
     limits = Limits(**{_LIMITS[option]: limit for option, limit in typed.items()})
     n_blocks = _blocks(request.blocks)
-    with reporter_for(verbosity()).phase("read"):
-        dataset = read_dataset(request.data)
+    dataset = read_rows(request.data)
     run = Run(dataset, learner, limits, n_blocks, options)
     if grid is not None:
         _tune_knobs(request, run, grid)

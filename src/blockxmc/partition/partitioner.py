@@ -9,10 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
+from sklearn.utils import check_random_state as sklearn_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from blockxmc._core.matrix import as_csr
+from blockxmc._core.matrix import as_csr, check_values
+from blockxmc._core.memory import check_training_memory
+from blockxmc._core.params import check_random_state
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
 from blockxmc._core.targets import Targets
 from blockxmc.errors import BlockXMCError
@@ -89,17 +92,20 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, Y: Any) -> Self:
         """Partition the rows of X (n x d, sparse or dense) and the labels of Y (0-1 matrix or lists of names)."""
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32)
+        check_random_state(self.random_state)
+        X = as_csr(validate_data(self, X, accept_sparse="csr", dtype=np.float32))
+        check_values(X)
         Y01 = Targets.encode(Y)[1]
         check_consistent_length(X, Y01)
-        return self._fit(as_csr(X), Y01, reporter_for(self.verbose))
+        check_training_memory(X, Y01)
+        return self._fit(X, Y01, reporter_for(self.verbose))
 
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> Self:
         self._check_params(X.shape[0])
         self.n_features_in_ = int(X.shape[1])
         if not Y.nnz:
             raise BlockXMCError("no row has a label: there is nothing to partition")
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = int(sklearn_random_state(self.random_state).randint(2**31 - 1))
         threads = thread_count(self.n_jobs)
         lam = None if isinstance(self.lam, str) else float(self.lam)
         if isinstance(self.init, str) and self.n_blocks == "paper":
