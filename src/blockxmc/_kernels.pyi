@@ -113,7 +113,9 @@ def rows_of_labels(
 # --- predict ---
 U32 = NDArray[np.uint32]
 MAX_CHUNK_LABELS: int
-UNLISTED: float  # added to the score of a frequent label that no visited block lists; half of it tells such scores apart
+UNLISTED: (
+    float  # added to the score of a frequent label that no visited block lists; half of it tells such scores apart
+)
 
 class PackedModel:
     def __init__(
@@ -296,6 +298,7 @@ def fastxml_grow(
     threads: int,
     progress: I64 | None = None,
 ) -> dict[str, Any]: ...
+
 # For tests only: the two steps inside fastxml_grow, which tests compare with references.
 def fastxml_split(y_ptr: I64, y_idx: I32, n_labels: int, start: I8) -> tuple[I8, F64]: ...
 def fastxml_separator(
