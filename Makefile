@@ -83,6 +83,10 @@ test-sanitize: $(VENV)/dev.stamp
 	$(BIN)/cmake -S . -B $(SANITIZE)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
 		-DBLOCKXMC_SANITIZE=ON -DCMAKE_LIBRARY_OUTPUT_DIRECTORY=$(CURDIR)/$(SANITIZE)/blockxmc
 	$(BIN)/cmake --build $(SANITIZE)/cmake
+	# The editable install would come first: take its finder out, and see that the sanitized kernels are the ones imported.
+	echo 'import sys; sys.meta_path[:] = [f for f in sys.meta_path if "ScikitBuild" not in type(f).__name__]' > $(SANITIZE)/sitecustomize.py
+	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZE) LD_PRELOAD="$(ASAN) $(STDCXX)" $(BIN)/python -c \
+		'import blockxmc._kernels as kernels; assert "$(SANITIZE)" in kernels.__file__, kernels.__file__'
 	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZE) LD_PRELOAD="$(ASAN) $(STDCXX)" $(BIN)/python tests/fuzz/fuzz_reader.py
 	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZE) LD_PRELOAD="$(ASAN) $(STDCXX)" $(BIN)/python -m pytest -q \
 		-p no:cacheprovider -k "not check_estimator and not in_a_browser" tests/unit tests/properties
