@@ -254,7 +254,7 @@ class BlockwiseClassifier(RoutedEstimator):
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.model_ = (Ensemble if state.get("ensemble") else RoutedModel).from_state(state["blocks"])
+        self.model_ = (Ensemble if state["ensemble"] else RoutedModel).from_state(state["blocks"])
         self.partition_ = Partitioner.from_state(state["partition"])
         self.cost_ = state["cost"]
         self._threshold = state["threshold"]

@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 from blockxmc import BlockwiseClassifier, _kernels, load
 from blockxmc._core.matrix import csr_args
 from blockxmc.errors import BlockXMCError, ModelFormatError
-from blockxmc.serving.neighbors import ALL_FEATURES, MOST_FEATURES, Neighbors
+from blockxmc.serving.neighbors import MOST_FEATURES, Neighbors
 
 
 def asked_by_hand(X, Y, assignment, rows, visited, count):
@@ -121,13 +121,6 @@ def test_of_long_rows_only_the_largest_features_are_compared(fitted):
     for row in (0, 99, 499):
         own = slice(*X.indptr[row : row + 2])
         assert_array_equal(few.one(X.indices[own], X.data[own], 5)[1], scores[row])
-
-
-def test_models_from_before_rows_were_cut_compare_all_features(fitted):
-    state = fitted[2].model_.neighbors.state()
-    del state["features"]
-    assert Neighbors.from_state(state).features == ALL_FEATURES
-    assert Neighbors.from_state(state).kernel is not None
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40), st.floats(0, 2), st.sampled_from([0.0, 0.4]))

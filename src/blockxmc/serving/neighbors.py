@@ -27,8 +27,6 @@ from blockxmc.serving.scorers import restore_scorer
 USUAL_NEIGHBORS = 10
 # Features of a row that are compared, the largest: the others would cost memory and time that they are not worth.
 MOST_FEATURES = 24
-# Models from before the rows that ask were cut as well compare all of theirs.
-ALL_FEATURES = 2**31
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ class Neighbors:
         """Take back what ``state`` gave."""
         try:
             rows, indptr, labels = restore_scorer(state["rows"]), state["indptr"], state["labels"]
-            numbers = int(state["n_labels"]), int(state["count"]), int(state.get("features", ALL_FEATURES))
+            numbers = int(state["n_labels"]), int(state["count"]), int(state["features"])
             weight = float(state["weight"])
             intact = (indptr.dtype, labels.dtype) == (np.int64, np.int32)
         except (AttributeError, KeyError, TypeError) as error:

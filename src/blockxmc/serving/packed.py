@@ -91,9 +91,7 @@ class PackedScorer(Scorer):
                 raise ModelFormatError(
                     f"the model's array {name!r} has type {array.dtype}, not {ARRAYS[name].__name__}"
                 )
-        # Models of format 1 say whether weights are halved, or nothing.
-        bits = int(state.get("bits", 16 if state.get("half") else 32))
-        return cls(arrays, int(state["n_features"]), int(state["n_labels"]), bits)
+        return cls(arrays, int(state["n_features"]), int(state["n_labels"]), int(state["bits"]))
 
     def __getstate__(self) -> dict[str, Any]:
         return self.state()

@@ -35,11 +35,8 @@ from blockxmc.storage.registry import class_named, name_of
 from blockxmc.storage.tree import decode, encode
 
 FORMAT = "blockxmc-model"
-FORMAT_VERSION = 5
-# Format 1 said of packed weights whether they are halved, not how many bits they have; up to format 2 there are no
-# neighbors and up to format 3 no second look, which a reader that did not know them would leave out in silence; up to
-# format 4 neighbors are compared by all features of a row.
-READABLE_VERSIONS = (1, 2, 3, 4, FORMAT_VERSION)
+FORMAT_VERSION = 1
+READABLE_VERSIONS = (FORMAT_VERSION,)
 _MANIFEST = "manifest.json"
 # What every fitted estimator may have besides its own state.
 _FITTED = ("label_counts_", "n_train_rows_", "n_features_in_", "feature_names_in_", "data_digest_")
@@ -113,10 +110,11 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ModelFormatError(f"{folder / _MANIFEST} does not describe a blockxmc model")
     version = manifest.get("format_version")
-    if version not in READABLE_VERSIONS or isinstance(version, bool):
+    if type(version) is not int or version not in READABLE_VERSIONS:
         known = ", ".join(map(str, READABLE_VERSIONS))
         raise ModelFormatError(
-            f"{folder / _MANIFEST}: format version {version!r} is unknown (known: {known}); upgrade blockxmc"
+            f"{folder / _MANIFEST}: format version {version!r} cannot be read (this version of blockxmc reads {known}); "
+            "upgrade blockxmc or train the model again"
         )
     missing = [section for section in _SECTIONS if section not in manifest]
     if missing:
