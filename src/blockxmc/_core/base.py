@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from blockxmc._core import saving
 from blockxmc._core.matrix import as_csr, is_ready
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
+from blockxmc._core.stored import require
 from blockxmc._core.targets import Targets
 
 TopK = tuple[NDArray[np.int64], NDArray[np.float32]]
@@ -52,6 +53,11 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _restore(self, state: dict[str, Any]) -> None:
         """Take back what ``_state`` gave (arrays may be read-only memory maps)."""
         raise NotImplementedError
+
+    def _check_sizes(self, n_labels: int, n_features: int) -> None:
+        """Refuse restored weights that belong to other labels or features than the model has."""
+        require(n_labels == self.targets_.n_labels, f"weights of {n_labels} labels, not {self.targets_.n_labels}")
+        require(n_features == self.n_features_in_, f"weights of {n_features} features, not {self.n_features_in_}")
 
     def cost_on(self, X: Any) -> dict[str, float]:
         """Mean work per row on these rows: candidates, vector products and the three speed-ups over scoring all labels."""

@@ -21,15 +21,14 @@ def inspect(
     json: Json = False,
 ) -> None:
     """Show blocks, sizes, label names, the objective's course and where the model came from."""
-    from blockxmc.storage import load, read_manifest
+    from blockxmc.storage import load_with_manifest
     from blockxmc.storage import verify as find_problems
 
     if verify:
         problems = find_problems(model)
         if problems:
             raise ModelFormatError(f"{model}: {'; '.join(problems)}")
-    estimator: Any = load(model)
-    manifest = read_manifest(model)
+    estimator, manifest = load_with_manifest(model)
     about = {
         "estimator": type(estimator).__name__,
         "labels": estimator.targets_.n_labels,
