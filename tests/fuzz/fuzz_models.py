@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import dataclasses
 import faulthandler
 import json
 import math
@@ -38,6 +39,8 @@ import blockxmc  # noqa: E402
 from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, Partitioner, PDSparse, PPDSparse  # noqa: E402
 from blockxmc.baselines import CBMLC, LPSR, FastXML, LabelFilters  # noqa: E402
 from blockxmc.errors import ModelFormatError  # noqa: E402
+from blockxmc.learners.sklearn_adapter import OneVsRest  # noqa: E402
+from blockxmc.serving.reranker import Reranker  # noqa: E402
 from blockxmc.storage import model as storage_model  # noqa: E402
 
 SECONDS = 20
@@ -66,16 +69,25 @@ def text_model():
         return fit_dataset(BlockwiseClassifier(n_blocks=2, n_jobs=2), read_text(path))
 
 
+def with_reranker(clf):
+    """Small data teach no reranker; this one is made up."""
+    curve = np.linspace(-1, 1, 22, dtype=np.float32)
+    curve[:4], curve[4:8] = -2, 2
+    reranker = Reranker(curve, np.log1p(clf.label_counts_).astype(np.float32), 20)
+    clf.model_ = dataclasses.replace(clf.model_, reranker=reranker)
+    return clf
+
+
 def models():
     """A small fitted model of every class that can be stored."""
-    X, Y = blocky(n=120, n_features=40, n_labels=20)
+    X, Y = blocky(n=300, n_features=400, n_labels=20)
     names = [[f"label {j}" for j in row] for row in Y.tolil().rows]
 
     def bp(base=None, y=None, **options):
         return BlockwiseClassifier(base, **({"n_blocks": 3, "n_jobs": 2} | options)).fit(X, Y if y is None else y)
 
-    yield "default", lambda: bp(y=names)
-    yield "frequent labels", lambda: bp(route=2, n_blocks=6)
+    yield "default", lambda: with_reranker(bp(y=names))
+    yield "frequent labels", lambda: with_reranker(bp(route=3, n_blocks=8))
     yield "per-block", lambda: bp(weights="per-block", weight_bits=16)
     yield "global", lambda: bp(weights="global", weight_bits=32, partitioner=Partitioner(objective="cost"))
     yield "8 bits", lambda: bp(weight_bits=8, n_neighbors=0)
@@ -91,6 +103,7 @@ def models():
     yield "pd-sparse", lambda: PDSparse(max_iter=5).fit(X, sparse.csr_matrix(Y))
     yield "ppd-sparse", lambda: PPDSparse().fit(X, Y)
     yield "classes", lambda: DiSMEC().fit(X, np.arange(X.shape[0]) % 5)
+    yield "one vs rest", lambda: OneVsRest(RidgeClassifier()).fit(X, Y)
     yield "cbmlc", lambda: CBMLC(DiSMEC(), n_blocks=2).fit(X, Y)
     yield "lpsr", lambda: LPSR(DiSMEC(), n_blocks=2).fit(X, Y)
     yield "label filters", lambda: LabelFilters(n_filters=2, n_steps=200).fit(X, Y)
@@ -131,7 +144,7 @@ class Damage:
             array = np.load(self.path / name)
         except (ValueError, EOFError):  # an earlier damage
             return
-        kind = rng.choice(["values"] * 6 + ["bits"] * 3 + ["all", "length", "dtype", "shape", "header", "swap"])
+        kind = rng.choice(["values"] * 6 + ["bits"] * 3 + ["all", "length", "dtype", "shape", "header", "swap", "wrap"])
         self._note(f"{name} {kind}")
         if kind == "values" and array.size:
             flat = array.reshape(-1)
@@ -143,6 +156,11 @@ class Damage:
             raw = array.reshape(-1).view(np.uint8)
             for _ in range(rng.choice([1, 2, 8])):
                 raw[rng.randrange(raw.size)] ^= 1 << rng.randrange(8)
+        elif kind == "wrap" and array.dtype.kind == "i" and array.shape and array.shape[0] > 4:
+            # Differences of neighbors that wrap around and look harmless.
+            most, at = int(np.iinfo(array.dtype).max), rng.randrange(1, array.shape[0] - 3)
+            column = array if array.ndim == 1 else array[:, rng.randrange(array.shape[1])]
+            column[at : at + 3] = [most, -most - 1, -most // 2]
         elif kind == "all" and array.size:
             array[...] = self._value(array.dtype, array.reshape(-1)[0])
         elif kind == "length" and array.ndim:
@@ -332,6 +350,10 @@ class Run:
                 make().save(path)
             self.saved[name] = path
             assert use(path) == "answers", name
+        parts = " ".join(file.name for path in self.saved.values() for file in path.iterdir())
+        if only is None:
+            wanted = ("neighbors.rows", "reranker.curve", "scorer.scale", "offset.indptr", "weights.W", "scorer.mass")
+            assert all(part in parts for part in wanted), "no model has such a part"
 
     def go(self, count: int) -> None:
         for start in range(0, count, BATCH):
