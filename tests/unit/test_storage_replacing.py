@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import sparse
-from storage_models import Averager, fitted, register, saved
+from storage_models import Averager, fitted, register, saved, tamper
 
 from blockxmc import storage
 from blockxmc.errors import BlockXMCError
@@ -149,6 +149,19 @@ def test_files_of_a_writer_at_work_stay(tmp_path):
     assert storage.load(path).scale == 2.0
     assert len(os.listdir(path)) == 2 + len(storage.read_manifest(path)["files"])
     fitted(scale=3.0).save(path)  # with a lock it is known that nobody writes
+    assert only_listed(path)
+
+
+@pytest.mark.parametrize("locks", [True, False])
+def test_a_hostile_manifest_leads_no_writer_outside(tmp_path, locks):
+    path, precious = saved(tmp_path), tmp_path / "precious.0123456789ab.npy"
+    precious.write_text("precious")
+    tamper(path, lambda m: m["files"].update({f"../{precious.name}": {}, str(precious): {}}))
+    with pytest.MonkeyPatch.context() as patch:
+        if not locks:
+            patch.setattr(storage_folder, "fcntl", None)
+        fitted(scale=2.0).save(path)
+    assert precious.exists()
     assert only_listed(path)
 
 

@@ -1,4 +1,4 @@
-"""A second look at the few labels that score best: the same terms, weighed together.
+"""A reranker of the few labels that score best: the same terms, weighed together.
 
 A score adds up what speaks for a label, each term at one weight for all labels. That finds the likely labels among
 thousands, but does not order them well: a rare label's margin says less the higher it is, and neighbors say more where the

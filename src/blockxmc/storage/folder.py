@@ -115,8 +115,10 @@ def updating(path: Path, listed: Callable[[Path], set[str]]) -> Iterator[Update]
             yield update
         finally:
             now = listed(path)  # the new files, or after a failure still the old ones
-            own = {name for name in _ours(path) if f".{update.version}." in name}
-            _remove(path, (_ours(path) if lock is not None else own | before) - now)
+            there = _ours(path)
+            if lock is None:  # others may be writing: their files are neither ours nor of the old version
+                there = {name for name in there if name in before or f".{update.version}." in name}
+            _remove(path, there - now)
             if made and not now:
                 with suppress(OSError):
                     os.rmdir(path)
