@@ -17,6 +17,7 @@ import json
 import math
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -136,15 +137,18 @@ class Damage:
         rng, files = self.rng, [name for name in self.manifest["files"] if (self.path / name).exists()]
         if not files:
             return
-        name = rng.choice(files)
+        pointers = [name for name in files if re.search(r"ptr|offsets|buckets|rows|roots|children", name)]
+        name = rng.choice(pointers if pointers and rng.random() < 0.4 else files)
         if name.endswith(".txt"):
             self._text(name)
             return
         try:
             array = np.load(self.path / name)
-        except (ValueError, EOFError):  # an earlier damage
+        except (ValueError, EOFError, MemoryError):  # an earlier damage
             return
-        kind = rng.choice(["values"] * 6 + ["bits"] * 3 + ["all", "length", "dtype", "shape", "header", "swap", "wrap"])
+        kind = rng.choice(
+            ["values"] * 6 + ["bits"] * 3 + ["all", "length", "dtype", "shape", "header", "swap", "wrap", "wrap"]
+        )
         self._note(f"{name} {kind}")
         if kind == "values" and array.size:
             flat = array.reshape(-1)
