@@ -146,9 +146,8 @@ class Damage:
             array = np.load(self.path / name)
         except (ValueError, EOFError, MemoryError):  # an earlier damage
             return
-        kind = rng.choice(
-            ["values"] * 6 + ["bits"] * 3 + ["all", "length", "dtype", "shape", "header", "swap", "wrap", "wrap"]
-        )
+        kinds = ["values"] * 6 + ["bits"] * 3 + ["all", "length", "dtype", "shape", "header", "swap", "wrap", "wrap"]
+        kind = rng.choice(kinds)
         self._note(f"{name} {kind}")
         if kind == "values" and array.size:
             flat = array.reshape(-1)
@@ -164,7 +163,7 @@ class Damage:
             # Differences of neighbors that wrap around and look harmless.
             most, at = int(np.iinfo(array.dtype).max), rng.randrange(1, array.shape[0] - 3)
             column = array if array.ndim == 1 else array[:, rng.randrange(array.shape[1])]
-            column[at : at + 3] = [most, -most - 1, -most // 2]
+            column[at : at + 3] = [most, -most - 1 + rng.randrange(9), -most // 2]
         elif kind == "all" and array.size:
             array[...] = self._value(array.dtype, array.reshape(-1)[0])
         elif kind == "length" and array.ndim:
