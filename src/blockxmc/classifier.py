@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
+from blockxmc._core import stored
 from blockxmc._core.matrix import take_rows
 from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Reporter
@@ -255,10 +256,15 @@ class BlockwiseClassifier(RoutedEstimator):
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.model_ = (Ensemble if state.get("ensemble") else RoutedModel).from_state(state["blocks"])
+        kind = Ensemble if state["ensemble"] is True else RoutedModel
+        model: Ensemble | RoutedModel = kind.from_state(state["blocks"])
+        for member in model.members if isinstance(model, Ensemble) else [model]:
+            self._check_sizes(member.n_labels, member.n_features)
+        self.model_ = model
         self.partition_ = Partitioner.from_state(state["partition"])
-        self.cost_ = state["cost"]
-        self._threshold = state["threshold"]
+        self.partition_.check_fits(self.n_train_rows_, self.targets_.n_labels)
+        self.cost_ = stored.numbers(state["cost"], "cost")
+        self._threshold = stored.real(state["threshold"], "threshold")
 
 
 def lean_dismec() -> DiSMEC:

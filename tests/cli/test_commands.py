@@ -99,9 +99,12 @@ def test_the_summary_shows_what_to_expect_and_when_blocks_do_not_pay(
 def test_inspect_says_whether_rows_lie_in_the_model(capsys, folder, model, tmp_path):
     about = json.loads(run(capsys, "inspect", model, "--json")[1])["about"]
     assert (about["rows kept in the model"], about["neighbors asked"]) == (240, 10)
+    assert about["rows whose block is kept"] == 240
     without = ["--model", tmp_path / "bare", "--blocks", "3", "--lam", "0.3", "--param", "n_neighbors=0"]
     assert run(capsys, "train", folder / "train.txt", *without)[0] == 0
-    assert "rows kept" not in run(capsys, "inspect", tmp_path / "bare")[1]
+    bare = run(capsys, "inspect", tmp_path / "bare")[1]
+    assert "rows kept" not in bare
+    assert "rows whose block is kept" in bare
 
 
 @pytest.mark.parametrize("form", ["xc", "jsonl", "tsv"])

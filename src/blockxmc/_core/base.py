@@ -23,6 +23,7 @@ from blockxmc._core.matrix import as_csr, check_values, is_ready
 from blockxmc._core.memory import check_training_memory
 from blockxmc._core.params import check_random_state
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
+from blockxmc._core.stored import require
 from blockxmc._core.targets import Targets
 from blockxmc.errors import BlockXMCError
 
@@ -57,6 +58,11 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _restore(self, state: dict[str, Any]) -> None:
         """Take back what ``_state`` gave (arrays may be read-only memory maps)."""
         raise NotImplementedError
+
+    def _check_sizes(self, n_labels: int, n_features: int) -> None:
+        """Refuse restored weights that belong to other labels or features than the model has."""
+        require(n_labels == self.targets_.n_labels, f"weights of {n_labels} labels, not {self.targets_.n_labels}")
+        require(n_features == self.n_features_in_, f"weights of {n_features} features, not {self.n_features_in_}")
 
     def cost_on(self, X: Any) -> dict[str, float]:
         """Mean work per row on these rows: candidates, vector products and the three speed-ups over scoring all labels."""

@@ -211,6 +211,15 @@ def watched(kernel: Callable[..., T], *args: Any, phase: Phase, **kwargs: Any) -
     return outcome[0]
 
 
+def useful_threads(threads: int, n_rows: int, rows_per_item: int) -> int:
+    """No more threads than have rows to work on: each costs memory.
+
+    >>> useful_threads(8, 100, 64)
+    2
+    """
+    return max(1, min(threads, -(-n_rows // rows_per_item)))
+
+
 def thread_count(n_jobs: int | None) -> int:
     """Number of threads for ``n_jobs``: None or -1 means every core this process may use; -2 all but one; and so on.
 

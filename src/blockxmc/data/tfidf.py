@@ -9,11 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blockxmc._core import stored
 from blockxmc._core.matrix import as_csr
 from blockxmc.errors import BlockXMCError
 
 # In a corpus of fewer rows, a word that occurs once is kept.
 SMALL_CORPUS = 100
+# A word in one of 10^18 texts has an idf of 42.
+MOST_IDF = 1000
 
 
 class TextVectorizer:
@@ -59,12 +62,23 @@ class TextVectorizer:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """The vectorizer that ``state`` described."""
-        vectorizer = cls(**state["params"])
-        vectorizer.feature_names = list(state["vocabulary"])
-        vectorizer.idf = np.array(state["idf"], dtype=np.float32)
-        if vectorizer.idf.shape != (len(vectorizer.feature_names),):
-            raise BlockXMCError(f"{vectorizer.idf.size} idf values for {len(vectorizer.feature_names)} words")
+        params = stored.mapping(state["params"], "the set of parameters")
+        vectorizer = cls(**params)
+        for name, value in params.items():
+            if value is not None or name == "ngram_max":
+                stored.whole(value, name, 1)
+        words = list(state["vocabulary"])
+        stored.require(all(isinstance(word, str) for word in words), "a word is not text")
+        stored.require(len(set(words)) == len(words), "a word stands in the vocabulary twice")
+        idf = stored.array(state["idf"], "idf", np.float32, (len(words),))
+        stored.require(((idf >= 0) & (idf < MOST_IDF)).all(), f"an idf lies outside 0..{MOST_IDF}")
+        vectorizer.feature_names, vectorizer.idf = words, idf.copy()
         return vectorizer
+
+    @property
+    def n_features(self) -> int:
+        """Number of features that a text is turned into."""
+        return len(self.feature_names)
 
     def _learn(self, texts: Iterable[str]) -> Any:
         """Set the words and their idf; return the counts of the texts."""

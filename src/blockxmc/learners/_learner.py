@@ -63,3 +63,4 @@ class Learner(XMCEstimator):
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.scorer_ = restore_scorer(state["scorer"])
+        self._check_sizes(self.scorer_.n_labels, self.scorer_.n_features)
