@@ -201,3 +201,10 @@ def test_neighbors_need_shared_weights_and_a_linear_base():
     with pytest.raises(BlockXMCError, match="needs a linear base"):
         BlockwiseClassifier(tree, weights="shared", n_blocks=2, n_neighbors=5).fit(X, Y)
     assert BlockwiseClassifier(tree, weights="shared", n_blocks=2).fit(X, Y).model_.neighbors is None
+
+
+def test_more_neighbors_than_rows_are_as_many_as_there_are_rows(tmp_path):
+    X, Y = blocky(n=260, n_labels=20)
+    clf = BlockwiseClassifier(n_blocks=3, n_neighbors=1000).fit(X, Y)
+    clf.save(tmp_path / "m")
+    assert_array_equal(load(tmp_path / "m").predict_topk(X, 3)[1], clf.predict_topk(X, 3)[1])
