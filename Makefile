@@ -69,8 +69,8 @@ bench-peers: $(VENV)/dev.stamp $(ENVS)/omikuji/stamp $(ENVS)/napkinxc/stamp $(EN
 	@[ "$(DATA)" != bench/out/demo ] || [ -e $(DATA)/train.txt ] || $(BIN)/python bench/demo_folder.py $(DATA)
 	$(BIN)/python bench/peers.py $(DATA) --results $(RESULTS) $(PEERS_ARGS)
 
-# The kernels under AddressSanitizer and UBSan: their C++ tests, 10,000 mutated files through the reader, then the tests of
-# the kernels in Python.
+# The kernels under AddressSanitizer and UBSan: their C++ tests, 10,000 mutated files through the reader, 20,000 damaged
+# models, then the tests of the kernels in Python.
 SANITIZE := build/sanitize
 ASAN := $(shell $(CXX) -print-file-name=libasan.so)
 STDCXX := $(shell $(CXX) -print-file-name=libstdc++.so)
@@ -83,7 +83,13 @@ test-sanitize: $(VENV)/dev.stamp
 	$(BIN)/cmake -S . -B $(SANITIZE)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
 		-DBLOCKXMC_SANITIZE=ON -DCMAKE_LIBRARY_OUTPUT_DIRECTORY=$(CURDIR)/$(SANITIZE)/blockxmc
 	$(BIN)/cmake --build $(SANITIZE)/cmake
+	# The editable install would come first: take its finder out, and see that the sanitized kernels are the ones imported.
+	echo 'import sys; sys.meta_path[:] = [f for f in sys.meta_path if "ScikitBuild" not in type(f).__name__]' > $(SANITIZE)/sitecustomize.py
+	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZE) LD_PRELOAD="$(ASAN) $(STDCXX)" $(BIN)/python -c \
+		'import blockxmc._kernels as kernels; assert "$(SANITIZE)" in kernels.__file__, kernels.__file__'
 	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZE) LD_PRELOAD="$(ASAN) $(STDCXX)" $(BIN)/python tests/fuzz/fuzz_reader.py
+	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONPATH=$(SANITIZE) LD_PRELOAD="$(ASAN) $(STDCXX)" \
+		$(BIN)/python tests/fuzz/fuzz_models.py
 	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZE) LD_PRELOAD="$(ASAN) $(STDCXX)" $(BIN)/python -m pytest -q \
 		-p no:cacheprovider -k "not check_estimator and not in_a_browser" tests/unit tests/properties
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +39,13 @@ class Words:
     def __init__(self, vocabulary):
         self.vocabulary = vocabulary
 
+    n_features = 3
+
     def state(self):
         return {"vocabulary": self.vocabulary}
+
+    def transform(self, texts):
+        raise NotImplementedError
 
     @classmethod
     def from_state(cls, state):
@@ -64,6 +70,13 @@ def saved(tmp_path, estimator=None) -> Path:
     path = tmp_path / "model"
     storage.save_model(fitted() if estimator is None else estimator, path)
     return path
+
+
+def file_of(path: Path, name: str) -> Path:
+    """The file of a saved model that has this name in any version: ``label_counts.npy`` has a version in its name."""
+    stem, suffix = name.rsplit(".", 1)
+    (found,) = (p for p in path.iterdir() if re.fullmatch(re.escape(stem) + r"\.[0-9a-f]{12}\." + suffix, p.name))
+    return found
 
 
 def tamper(path: Path, change) -> None:

@@ -82,6 +82,10 @@ def read_reference(content: bytes) -> Reference:
     del result.rows[n:], result.labels[n:]
     result.n_features = d_limit if declared else result.n_features + 1
     result.n_labels = m_limit if declared else result.n_labels + 1
+    for size, rows in ((result.n_features, result.rows), (result.n_labels, result.labels)):
+        stored = [j for row in rows for j in row]
+        if size > 2**24 and size > 100 * min(len(stored), max(stored, default=-1) + 1):
+            raise Refused(0, "width")
     return result
 
 
@@ -137,6 +141,7 @@ KINDS = {
     "not a number": "value",
     "not finite": "finite",
     "too large": "large",
+    "GB of memory": "width",
     "header says": "rows",
     "not between 0 and": "size",
     "is empty": "empty",

@@ -8,7 +8,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
+from blockxmc._core import stored
 from blockxmc._core.matrix import take_rows
+from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
@@ -67,6 +69,7 @@ class BlockwiseClassifier(RoutedEstimator):
         with shared weights, else 32. With shared weights ``cost_["lost_to_rounding"]`` has the points of mean P@k that
         fewer than 32 bits cost on held-out rows.
     n_jobs : threads; None means all cores. Results do not depend on it.
+    random_state : seed of everything random, or a NumPy RandomState or Generator, or None, from which ``fit`` draws one.
 
     Examples
     --------
@@ -91,7 +94,7 @@ class BlockwiseClassifier(RoutedEstimator):
         n_partitions: int = 1,
         weight_bits: int | str = "auto",
         n_jobs: int | None = None,
-        random_state: int | None = 0,
+        random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
         self.base = base
@@ -119,6 +122,7 @@ class BlockwiseClassifier(RoutedEstimator):
 
     # ---- fitting ----
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
+        self._seed = as_seed(self.random_state)
         learner = self._learner()
         kind = self._weights_kind(learner)
         if kind == "shared":
@@ -143,7 +147,7 @@ class BlockwiseClassifier(RoutedEstimator):
         """One partition with its own model."""
         options: Any = {
             "threads": self._threads,
-            "seed": (self.random_state or 0) + number,
+            "seed": self._seed + number,
             "settings": settings.SETTINGS,
         }
         partitioner = self._partitioner(number)
@@ -165,12 +169,10 @@ class BlockwiseClassifier(RoutedEstimator):
         if partitioner.lam != "auto":
             self.partition_ = partitioner._fit(X, Y, reporter)
         else:
-            task = quick_task(
-                learner, partitioner, seed=self.random_state or 0, threads=self._threads, reporter=reporter
-            )
+            task = quick_task(learner, partitioner, seed=self._seed, threads=self._threads, reporter=reporter)
             self.partition_ = partition_at_quick_lambda(X, Y, partitioner, task, weights=kind, route=wanted)
         route = min(wanted, self.partition_.n_blocks_)
-        seed = self.random_state or 0
+        seed = self._seed
         assignment, clusters = self.partition_.assignment_, self.partition_.label_clusters_
         self.cost_ = {"candidate_recall": 1.0, "router_accuracy": 1.0}
         if X.shape[0] > 1:
@@ -239,7 +241,7 @@ class BlockwiseClassifier(RoutedEstimator):
             if getattr(self, name) != "auto":
                 partitioner.set_params(**{name: getattr(self, name)})
         if self.partitioner is None or number > 0:
-            partitioner.set_params(random_state=(self.random_state or 0) + number)
+            partitioner.set_params(random_state=self._seed + number)
         partitioner.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
         return partitioner
 
@@ -254,10 +256,15 @@ class BlockwiseClassifier(RoutedEstimator):
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.model_ = (Ensemble if state.get("ensemble") else RoutedModel).from_state(state["blocks"])
+        kind = Ensemble if state["ensemble"] is True else RoutedModel
+        model: Ensemble | RoutedModel = kind.from_state(state["blocks"])
+        for member in model.members if isinstance(model, Ensemble) else [model]:
+            self._check_sizes(member.n_labels, member.n_features)
+        self.model_ = model
         self.partition_ = Partitioner.from_state(state["partition"])
-        self.cost_ = state["cost"]
-        self._threshold = state["threshold"]
+        self.partition_.check_fits(self.n_train_rows_, self.targets_.n_labels)
+        self.cost_ = stored.numbers(state["cost"], "cost")
+        self._threshold = stored.real(state["threshold"], "threshold")
 
 
 def lean_dismec() -> DiSMEC:

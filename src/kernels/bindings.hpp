@@ -41,7 +41,8 @@ using U32 = In1<uint32_t>;
 using F32 = In1<float>;
 
 // Releases the GIL for as long as it lives. Before Python 3.14, a thread that asks for the GIL while the interpreter exits is
-// ended by force, which C++ turns into an abort: a daemon thread waits here for the end of the process instead.
+// ended by force, which C++ turns into an abort: a daemon thread waits here for the end of the process instead. (A thread
+// that waits for the GIL already when the exit begins cannot be helped from here.)
 class WithoutGil {
   public:
     WithoutGil() : exiting_(exiting()), state_(PyEval_SaveThread()) {}

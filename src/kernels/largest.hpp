@@ -2,7 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -15,11 +15,9 @@
 
 namespace blockxmc {
 
-// A total order needs numbers: NaN counts as infinite. (Kernels refuse rows with either.)
-inline float magnitude(float value) {
-    const float size = std::fabs(value);
-    return size <= std::numeric_limits<float>::max() ? size : std::numeric_limits<float>::infinity();
-}
+// The bits of |value|: they have the order of the numbers, and NaN has a place in it too, above infinity. (Kernels refuse
+// rows with either.)
+inline uint32_t magnitude(float value) { return std::bit_cast<uint32_t>(value) & 0x7FFFFFFFu; }
 
 // Finds them row by row, and allocates only for a row longer than all before.
 class LargestValues {
@@ -38,12 +36,12 @@ class LargestValues {
     // The same, copied to arrays with room for min(most, x.size) of them.
     void copy(const RowView &x, int64_t most, int32_t *indices, float *values) {
         if (most <= 0) return;
-        float least = -1;
-        int32_t last = 0; // the last column among those as large as the least
+        uint32_t least = 0;
+        int32_t last = std::numeric_limits<int32_t>::max(); // the last column among those as large as the least
         if (x.size > most) std::tie(least, last) = bounds(x, most);
         int64_t room = std::min(most, x.size); // a column that comes twice may be tied with itself
         for (int64_t i = 0; i < x.size && room > 0; ++i) {
-            const float size = magnitude(x.values[i]);
+            const uint32_t size = magnitude(x.values[i]);
             if (size < least || (size == least && x.indices[i] > last)) continue;
             *indices++ = x.indices[i];
             *values++ = x.values[i];
@@ -52,15 +50,15 @@ class LargestValues {
     }
 
   private:
-    std::pair<float, int32_t> bounds(const RowView &x, int64_t most) {
+    std::pair<uint32_t, int32_t> bounds(const RowView &x, int64_t most) {
         sizes_.resize(x.size);
         for (int64_t i = 0; i < x.size; ++i) sizes_[i] = magnitude(x.values[i]);
         std::nth_element(sizes_.begin(), sizes_.begin() + most - 1, sizes_.end(), std::greater<>());
-        const float least = sizes_[most - 1];
+        const uint32_t least = sizes_[most - 1];
         tied_.clear();
         int64_t larger = 0;
         for (int64_t i = 0; i < x.size; ++i) {
-            const float size = magnitude(x.values[i]);
+            const uint32_t size = magnitude(x.values[i]);
             larger += size > least;
             if (size == least) tied_.push_back(x.indices[i]);
         }
@@ -70,7 +68,8 @@ class LargestValues {
     }
 
     std::vector<int32_t> indices_, tied_;
-    std::vector<float> values_, sizes_;
+    std::vector<float> values_;
+    std::vector<uint32_t> sizes_;
 };
 
 struct LargestOfRows {

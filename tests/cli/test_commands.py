@@ -12,6 +12,7 @@ from helpers import blocky
 
 from blockxmc.cli import main
 from blockxmc.data import make_synthetic, write_xc
+from blockxmc.serving.routed import RoutedModel
 
 
 def run(capsys, *args):
@@ -66,12 +67,44 @@ def test_train_evaluate_predict_inspect(capsys, folder, model):
     assert "blocks" in out
 
 
+def test_training_ends_with_a_short_table(capsys, folder, tmp_path, monkeypatch):
+    train = ["train", folder / "train.txt", "--model", tmp_path / "m", "--blocks", 3, "--lam", 0.3]
+    code, out, _ = run(capsys, *train)
+    assert code == 0
+    for words in ("training rows", "240", "labels", "30", "blocks", "labels scored per row", "MB", "training time"):
+        assert words in out
+    assert len(out.splitlines()) < 16
+    assert "speedup" not in out
+    assert "speedup flops" in run(capsys, *train, "--verbose")[1]
+    result = json.loads(run(capsys, *train, "--json")[1])
+    assert ("remark" in result) == (result["speedup"] < 1)
+
+
+@pytest.mark.parametrize(("speedup", "said"), [(0.8, True), (1.2, False)])
+def test_the_summary_shows_what_to_expect_and_when_blocks_do_not_pay(
+    capsys, folder, tmp_path, monkeypatch, speedup, said
+):
+    measured = RoutedModel.cost
+
+    def cost(self, *args):
+        expected = {"expected_P@1": 0.81234, "expected_P@3": 0.5, "expected_P@5": 0.25}
+        return measured(self, *args) | expected | {"speedup": speedup, "products": 45.0}
+
+    monkeypatch.setattr(RoutedModel, "cost", cost)
+    _, out, _ = run(capsys, "train", folder / "train.txt", "--model", tmp_path / "m", "--blocks", 3, "--lam", 0.3)
+    assert "81.2 / 50.0 / 25.0 %" in out
+    assert ("--system full" in out) == said
+
+
 def test_inspect_says_whether_rows_lie_in_the_model(capsys, folder, model, tmp_path):
     about = json.loads(run(capsys, "inspect", model, "--json")[1])["about"]
     assert (about["rows kept in the model"], about["neighbors asked"]) == (240, 10)
+    assert about["rows whose block is kept"] == 240
     without = ["--model", tmp_path / "bare", "--blocks", "3", "--lam", "0.3", "--param", "n_neighbors=0"]
     assert run(capsys, "train", folder / "train.txt", *without)[0] == 0
-    assert "rows kept" not in run(capsys, "inspect", tmp_path / "bare")[1]
+    bare = run(capsys, "inspect", tmp_path / "bare")[1]
+    assert "rows kept" not in bare
+    assert "rows whose block is kept" in bare
 
 
 @pytest.mark.parametrize("form", ["xc", "jsonl", "tsv"])

@@ -87,8 +87,8 @@ def test_convert_text(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     for source, target, words in (
         (out / "c.txt", out / "d.jsonl", "not text"),
         (out / "c.npz", out / "d.jsonl.gz", "not text"),
-        (corpus, out / "d.what", "names no format"),
-        (corpus, out / "d.npz.gz", "names no format"),
+        (corpus, out / "d.what", "must name the format"),
+        (corpus, out / "d.npz.gz", "must name the format"),
         (out / "c.txt", out / "c.txt", "same file"),
     ):
         assert run("convert", source, target) == 2
@@ -109,7 +109,7 @@ def test_convert_a_folder_of_text(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert train.label_names == test.label_names == ["fruit", "plant"]
     assert test.Y.sum() == 2
     assert run("convert", texts, out) == 2
-    assert "no empty folder" in capsys.readouterr().err
+    assert "not an empty folder" in capsys.readouterr().err
 
 
 def test_convert_keeps_the_names_of_other_files(

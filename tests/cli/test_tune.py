@@ -146,3 +146,12 @@ def test_cache_that_is_a_file(capsys, train):
     code, _, err = run(capsys, "tune", train, *NB, "--folds", 2, "--cache", train)
     assert code == 2
     assert "must be a folder" in err
+
+
+def test_a_file_without_rows_is_refused(tmp_path, capsys):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("0 0 0\n")
+    code, _, err = run(capsys, "tune", empty)
+    assert code == 2
+    assert "no rows" in err
+    assert err.count("\n") == 1

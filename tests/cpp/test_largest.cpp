@@ -1,6 +1,7 @@
 #include "largest.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "check.hpp"
 #include "random.hpp"

@@ -179,6 +179,7 @@ def test_state_and_pickle_round_trip():
     model = FastXML(n_trees=4).fit(X, Y)
     state = model._state()
     again = FastXML(n_trees=4)
+    again.targets_, again.n_features_in_ = model.targets_, model.n_features_in_
     again._restore({**state, "forest": {name: read_only(v) for name, v in state["forest"].items()}})
     assert again.cost_ == model.cost_
     for other in (again.forest_, pickle.loads(pickle.dumps(model)).forest_):

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -127,12 +128,11 @@ def test_a_row_visits_no_more_blocks_than_there_are(model):
 
 def test_more_neighbors_than_training_rows(model):
     blocks = model.model_
-    state = blocks.neighbors.state()
     row = np.arange(3, dtype=np.int32), np.ones(3, np.float32)
     X = sparse.csr_array(np.eye(8, D, dtype=np.float32))
     answers = []
-    for count in (state["indptr"].size - 1, 10**6, 2**61):
-        neighbors = Neighbors.from_state(state | {"count": count}).kernel
+    for count in (blocks.neighbors.indptr.size - 1, 10**6, 2**61):
+        neighbors = replace(blocks.neighbors, count=count).kernel
         routed = RoutedScorer(blocks.router, blocks.scorer, 4, 0.1, 1.0, neighbors)
         answers.append([*routed.one(*row, 3), *routed.topk(X, 3)])
     for some in answers[1:]:

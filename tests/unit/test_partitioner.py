@@ -319,3 +319,11 @@ class TestStart:
             assert kept.size <= 4
             np.testing.assert_allclose(row[kept], full[kept], atol=1e-5)
             assert np.delete(full, kept).max(initial=0) <= full[kept].min() + 1e-6
+
+
+def test_bad_seeds_and_values_are_refused_in_one_line():
+    X, Y = np.eye(4, dtype=np.float32), np.eye(4)
+    with pytest.raises(BlockXMCError, match="random_state must be"):
+        Partitioner(2, random_state=-5).fit(X, Y)
+    with pytest.raises(BlockXMCError, match="rescale the features"):
+        Partitioner(2).fit(X * 1e30, Y)

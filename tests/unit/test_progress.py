@@ -1,9 +1,23 @@
+import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
+from helpers import blocky
+from tiny_learner import TinyRidge
 
-from blockxmc._core.progress import Reporter, RichReporter, reporter_for, thread_count, watched
+from blockxmc._core.progress import (
+    Reporter,
+    RichReporter,
+    StopGroup,
+    StoppedError,
+    reporter_for,
+    thread_count,
+    watched,
+)
+from blockxmc.training.per_block import train_blocks
 
 
 class Recorder:
@@ -50,6 +64,80 @@ def test_interrupt_stops_the_kernel_and_goes_on():
     with pytest.raises(KeyboardInterrupt):
         watched(kernel, phase=Interrupt())
     assert stopped.is_set()
+
+
+@pytest.fixture
+def interrupt_soon():
+    """Ctrl-C half a second after it is asked for."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
+    yield timer.start
+    timer.join()
+    signal.signal(signal.SIGINT, before)
+
+
+class SlowLearner(TinyRidge):
+    """Every block takes ten seconds, in a kernel or in steps that it reports."""
+
+    in_kernel = True
+
+    def _train(self, X, Y, job):
+        if self.in_kernel:
+            watched(self._kernel, phase=job.phase)
+        else:
+            for step in range(500):
+                time.sleep(0.02)
+                job.phase.update(step)
+        return super()._train(X, Y, job)
+
+    @staticmethod
+    def _kernel(*, progress):
+        for _ in range(500):
+            if progress[1]:
+                return
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize("in_kernel", [True, False], ids=["kernel", "steps"])
+def test_an_interrupt_stops_all_running_blocks(interrupt_soon, in_kernel):
+    X, Y = blocky(n=120)
+    learner = SlowLearner()
+    learner.in_kernel = in_kernel
+    clusters = [np.arange(10)] * 6
+    began = time.monotonic()
+    interrupt_soon()
+    with pytest.raises(KeyboardInterrupt):
+        train_blocks(learner, X, Y, np.arange(120) % 6, clusters, Reporter(), threads=2, seed=0)
+    assert time.monotonic() - began < 5
+
+
+def test_a_failed_block_stops_the_others():
+    class Failing(SlowLearner):
+        def _train(self, X, Y, job):
+            if X.shape[0] == 20:
+                return super()._train(X, Y, job)
+            raise ValueError("this block fails")
+
+    X, Y = blocky(n=121)
+    began = time.monotonic()
+    with pytest.raises(ValueError, match="this block fails"):
+        train_blocks(Failing(), X, Y, np.arange(121) % 6, [np.arange(10)] * 6, Reporter(), threads=2, seed=0)
+    assert time.monotonic() - began < 5
+
+
+def test_a_stopped_group_starts_no_kernel_and_returns_no_half_result():
+    group = StopGroup()
+    with ThreadPoolExecutor(1, initializer=group.join) as pool:
+        assert pool.submit(watched, lambda *, progress: 7, phase=group).result() == 7
+        running = pool.submit(watched, SlowLearner._kernel, phase=group)
+        time.sleep(0.1)
+        group.stop()
+        with pytest.raises(StoppedError):
+            running.result(timeout=5)
+        with pytest.raises(StoppedError):
+            pool.submit(watched, lambda *, progress: 7, phase=group).result()
+    group.join()
+    assert watched(lambda *, progress: 7, phase=Recorder()) == 7  # the main thread is no worker
 
 
 def test_reporters():

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import sparse
-from storage_models import fitted, register, saved, tamper
+from storage_models import file_of, fitted, register, saved, tamper
 
 from blockxmc import storage
 from blockxmc.errors import BlockXMCError, ModelFormatError
@@ -58,9 +58,17 @@ def test_truncated_longer_or_missing_files(tmp_path):
 
 
 def replace_array(path: Path, array, name="label_counts.npy", **claims) -> None:
-    np.save(path / name, array, allow_pickle=True)
-    size = (path / name).stat().st_size
-    tamper(path, lambda manifest: manifest["files"][name].update({"bytes": size, **claims}))
+    file = file_of(path, name)
+    np.save(file, array, allow_pickle=True)
+    size = file.stat().st_size
+    tamper(path, lambda manifest: manifest["files"][file.name].update({"bytes": size, **claims}))
+
+
+def entry(manifest, name):
+    """What the manifest says of a file, and the file's name in this version."""
+    stem, suffix = name.rsplit(".", 1)
+    (found,) = (file for file in manifest["files"] if file.startswith(f"{stem}.") and file.endswith(f".{suffix}"))
+    return manifest["files"][found]
 
 
 def test_arrays_that_are_not_what_the_manifest_says(tmp_path):
@@ -70,7 +78,7 @@ def test_arrays_that_are_not_what_the_manifest_says(tmp_path):
     replace_array(path, np.ones(5, np.int64))
     assert_refused(path, "another type or shape")
     replace_array(path, np.asfortranarray(np.ones((2, 3), np.int64)), shape=[2, 3])
-    assert_refused(path, "another type or shape")
+    assert_refused(path, "no plain .npy header")
     replace_array(path, np.ones(5, np.int64), shape=[5])
     with pytest.raises(ModelFormatError, match="label counts do not match 6 labels"):
         storage.load(path)
@@ -98,31 +106,42 @@ def test_pickles_are_never_opened(tmp_path, monkeypatch, dtype):
 @pytest.mark.parametrize("extent", [1 << 40, 1 << 62, 1 << 63, 10**30, -1, True, 1.5, "6", None])
 def test_impossible_shapes(tmp_path, extent):
     path = saved(tmp_path)
-    tamper(path, lambda manifest: manifest["files"]["label_counts.npy"].update(shape=[extent]))
+    tamper(path, lambda manifest: entry(manifest, "label_counts.npy").update(shape=[extent]))
     assert_refused(path)
 
 
 def test_a_huge_shape_that_header_and_manifest_agree_on(tmp_path):
     path = saved(tmp_path)
-    with open(path / "label_counts.npy", "wb") as file:
+    with open(file_of(path, "label_counts.npy"), "wb") as file:
         header = {"descr": "<i8", "fortran_order": False, "shape": (1 << 61, 1 << 61)}
         np.lib.format.write_array_header_1_0(file, header)
-    size = (path / "label_counts.npy").stat().st_size
+    size = file_of(path, "label_counts.npy").stat().st_size
     claims = {"shape": [1 << 61, 1 << 61], "bytes": size}
-    tamper(path, lambda manifest: manifest["files"]["label_counts.npy"].update(claims))
-    assert_refused(path, "for its shape")
+    tamper(path, lambda manifest: entry(manifest, "label_counts.npy").update(claims))
+    assert_refused(path, "as its shape needs")
 
 
 @pytest.mark.parametrize(
     "name",
-    ["../outside.npy", "/etc/x.npy", "sub/x.npy", "..npy", ".npy", "a\\b.npy", "x.pkl", "a\n.npy", "\0.npy", "x.npy\n"],
+    [
+        *("../x.0123456789ab.npy", "/etc/x.0123456789ab.npy", "sub/x.0123456789ab.npy", "..0123456789ab.npy"),
+        *("a\\b.0123456789ab.npy", "x.0123456789ab.pkl", "a\n.0123456789ab.npy", "x.0123456789ab.npy\n"),
+        *(
+            ".npy",
+            "x.npy",
+            "x.0123456789AB.npy",
+            "\0.0123456789ab.npy",
+            "manifest.json",
+            "x" * 200 + ".0123456789ab.npy",
+        ),
+    ],
 )
 def test_files_outside_the_folder_are_not_reached(tmp_path, name):
     path = saved(tmp_path)
-    np.save(tmp_path / "outside.npy", np.ones(6, np.int64))
+    np.save(tmp_path / "x.0123456789ab.npy", np.ones(6, np.int64))
 
     def point_outside(manifest):
-        manifest["files"][name] = manifest["files"].pop("label_counts.npy")
+        manifest["files"][name] = manifest["files"].pop(file_of(path, "label_counts.npy").name)
         manifest["fitted"]["label_counts_"] = {"$array": name}
 
     tamper(path, point_outside)
@@ -131,7 +150,7 @@ def test_files_outside_the_folder_are_not_reached(tmp_path, name):
 
 def test_links_and_other_things_in_place_of_files(tmp_path):
     path = saved(tmp_path)
-    counts, outside = path / "label_counts.npy", tmp_path / "outside.npy"
+    counts, outside = file_of(path, "label_counts.npy"), tmp_path / "outside.npy"
     counts.rename(outside)
     counts.symlink_to(outside)
     assert_refused(path, "symbolic link")
@@ -171,9 +190,10 @@ def test_a_manifest_that_is_none(tmp_path, content):
 
 def test_other_versions_and_missing_sections(tmp_path):
     path = saved(tmp_path)
-    for version in (storage.FORMAT_VERSION + 1, 0, "1", None, True, 1e300):
+    assert storage.FORMAT_VERSION == 1
+    for version in (2, 5, 0, -1, 1.0, "1", None, True, [1], {"$tuple": []}, 1e300, 10**30):
         tamper(path, lambda manifest, version=version: manifest.update(format_version=version))
-        assert_refused(path, "upgrade blockxmc")
+        assert_refused(path, "this version of blockxmc reads 1")
     tamper(path, lambda manifest: manifest.update(format_version=storage.FORMAT_VERSION))
     for section in ("class", "params", "fitted", "targets", "state", "preprocessing", "provenance", "files"):
         kept = storage.read_manifest(path)[section]
@@ -206,13 +226,13 @@ def test_a_manifest_edited_without_its_checksum(tmp_path):
         lambda m: m["targets"].update(kind="cube"),
         lambda m: m["targets"].update(n_labels=7),
         lambda m: m["targets"].update(names=None, n_labels=-1),
-        lambda m: m["targets"].update(names={"$strings": "label_counts.npy", "as": "array"}),
+        lambda m: m["targets"].update(names={"$strings": m["fitted"]["label_counts_"]["$array"], "as": "array"}),
         lambda m: m["targets"]["names"].update({"as": "cube"}),
         lambda m: m.update(preprocessing={"class": "Words", "state": {}}),
         lambda m: m.update(preprocessing={"class": "subprocess:Popen", "state": {}}),
         lambda m: m["params"].update(start={"$array": "nowhere.npy"}),
-        lambda m: m["params"].update(start={"$array": ["label_counts.npy"]}),
-        lambda m: m["params"].update(start={"$array": "label_names.txt"}),
+        lambda m: m["params"].update(start={"$array": [m["fitted"]["label_counts_"]["$array"]]}),
+        lambda m: m["params"].update(start={"$array": m["targets"]["names"]["$strings"]}),
         lambda m: m["params"].update(start={"$pickle": "x"}),
         lambda m: m["params"].update(start={"$float": "1", "$tuple": []}),
         lambda m: m["params"].update(start={"$float": "1e5"}),
@@ -221,8 +241,18 @@ def test_a_manifest_edited_without_its_checksum(tmp_path):
         lambda m: m["params"].update(base={"$estimator": "Averager", "params": {"no": 1}}),
         lambda m: m["params"].update(base={"$csr": {"shape": [1]}}),
         lambda m: m["files"].update({"x.npy": None}),
-        lambda m: m["files"]["label_names.txt"].update(sha256="short"),
-        lambda m: m["files"]["label_names.txt"].update(lines=-1),
+        lambda m: entry(m, "label_names.txt").update(sha256="short"),
+        lambda m: entry(m, "label_names.txt").update(lines=-1),
+        lambda m: entry(m, "label_names.txt").update(lines=10**6),
+        lambda m: m.update(targets=None),
+        lambda m: m["targets"].update(names=None),
+        lambda m: m["params"].update(n_jobs=10**9),
+        lambda m: m["params"].update(n_jobs="all"),
+        lambda m: m["fitted"].update(feature_names_in_=3),
+        lambda m: m["fitted"].update(data_digest_=[1]),
+        lambda m: m.update({"class": "Partitioner", "params": {}}),
+        lambda m: m.update({"class": "TextVectorizer", "params": {}}),
+        lambda m: m.update(preprocessing={"class": "Averager", "state": {}}),
         lambda m: m.update(files=[]),
     ],
 )
@@ -235,30 +265,29 @@ def test_values_that_do_not_belong(tmp_path, change):
 
 
 @pytest.mark.parametrize(
-    ("part", "array", "found_by_load"),
+    ("part", "array"),
     [
-        ("indptr", [1, 2, 3, 4], True),
-        ("indptr", [0, 3, 2, 4], True),
-        ("indptr", [0, 1, 2, 3], True),
-        ("indptr", [0, 1, 4], True),
-        ("indptr", [0.0, 1.0, 2.0, 4.0], True),
-        ("indices", [0, 1, 2], True),
-        ("indices", [[0, 1], [2, 0]], True),
-        ("indices", [0, 1, 2, 3], False),
-        ("indices", [0, -1, 2, 1], False),
+        ("indptr", [1, 2, 3, 4]),
+        ("indptr", [0, 3, 2, 4]),
+        ("indptr", [0, 1, 2, 3]),
+        ("indptr", [0, 1, 4]),
+        ("indptr", [0.0, 1.0, 2.0, 4.0]),
+        ("indices", [0, 1, 2]),
+        ("indices", [[0, 1], [2, 0]]),
+        ("indices", [0, 1, 2, 3]),
+        ("indices", [0, -1, 2, 1]),
     ],
 )
-def test_sparse_matrices_that_would_lead_kernels_astray(tmp_path, part, array, found_by_load):
+def test_sparse_matrices_that_would_lead_kernels_astray(tmp_path, part, array):
     estimator = fitted()
     estimator.extra_ = {"matrix": sparse.csr_array(np.array([[1.0, 0, 0], [0, 1, 0], [1, 0, 1]]))}
     path = saved(tmp_path, estimator)
     array = np.array(array) if np.array(array).dtype.kind == "f" else np.array(array, np.int32)
     name = f"state.matrix.{part}.npy"
     replace_array(path, array, name, shape=list(array.shape), dtype=array.dtype.str)
-    if found_by_load:
-        assert_refused(path)
-    digest = hashlib.sha256((path / name).read_bytes()).hexdigest()
-    tamper(path, lambda manifest: manifest["files"][name].update(sha256=digest))
+    assert_refused(path)
+    digest = hashlib.sha256(file_of(path, name).read_bytes()).hexdigest()
+    tamper(path, lambda manifest: entry(manifest, name).update(sha256=digest))
     assert len(storage.verify(path)) == 1
 
 
@@ -281,7 +310,7 @@ def test_strings_that_are_not_one_per_line(content):
 def test_random_damage_never_escapes_as_another_error(tmp_path):
     path = saved(tmp_path)
     rng = np.random.default_rng(0)
-    for file in [*path.glob("label_counts.npy"), path / "manifest.json"]:
+    for file in [file_of(path, "label_counts.npy"), path / "manifest.json"]:
         content = file.read_bytes()
         for _ in range(150):
             damaged = bytearray(content)

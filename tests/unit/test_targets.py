@@ -59,3 +59,74 @@ def test_width_must_agree():
 def test_none_is_refused_in_scikit_learns_words():
     with pytest.raises(ValueError, match="requires y to be passed"):
         Targets.encode(None)
+
+
+@pytest.mark.parametrize("Y", [[[0, 1], [0, 1]], [[1], [0]], [(0.0, 1.0)], [np.array([1, 0])], [[True, False]]])
+def test_what_may_be_a_matrix_or_label_numbers_is_refused(Y):
+    with pytest.raises(BlockXMCError, match=r"np\.array\(Y\).*set\(row\)"):
+        Targets.encode(Y)
+    assert Targets.encode(np.array(Y))[0].kind == "dense"
+
+
+def test_a_row_that_repeats_a_number_is_a_row_of_a_matrix():
+    for Y in ([[0, 1], [0, 0]], [[0, 1, 0]], [np.array([1, 0, 0]), np.array([0, 0, 1])]):
+        assert Targets.encode(Y)[0].kind == "dense"
+
+
+def test_sets_say_that_zero_and_one_are_label_numbers():
+    targets, Y = Targets.encode([{0, 1}, {1, 0}])
+    assert (targets.kind, targets.names.tolist(), Y.nnz) == ("names", [0, 1], 4)
+
+
+@pytest.mark.parametrize("Y", [[[1, 2], [3]], [[1, 2], [3, 4]], [[3], [5]], np.array([[1, 2], [3]], dtype=object)])
+def test_lists_of_numbers_are_label_numbers_whatever_their_lengths(Y):
+    targets, Y01 = Targets.encode(Y)
+    assert targets.kind == "names"
+    assert targets.decode(Y01) == [list(row) for row in Y]
+
+
+@pytest.mark.parametrize(
+    ("Y", "message"),
+    [
+        ([["a", 1], ["b"]], "mixes text and numbers"),
+        ([["a"], ["b", None]], "row 1 of Y holds None"),
+        ([["a"], None], "row 1 of Y is None"),
+        ([["a"], float("nan")], "row 1 of Y is nan"),
+        (["a", ["b"]], "row 0 of Y is 'a'"),
+        (["a", 1], "mixes text and 1"),
+        (["a", float("nan")], "mixes text and nan"),
+        (["a", None], "row 1 of Y is None"),
+        (np.array(["a", None], dtype=object), "row 1 of Y is None"),
+        ([[["a"]], [["b"]]], r"row 0 of Y holds \['a'\]"),
+        ([[0.5], [1.5, 2]], "row 0 of Y holds 0.5"),
+        ([[True], [False, True]], "text or whole numbers"),
+        (({"a"} for _ in range(2)), "a list with an entry per row"),
+        ("ab", "a list with an entry per row"),
+        ([None, None], "row 0 of Y is None"),
+        (np.array([["a", "b"], ["c", "d"]]), "one list per row"),
+        ([0.5, 1.7, 3.3], "continuous"),
+    ],
+)
+def test_labels_that_make_no_sense_are_one_clear_line(Y, message):
+    with pytest.raises(BlockXMCError, match=message) as caught:
+        Targets.encode(Y)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_fitted_matrix_settles_what_a_plain_list_is():
+    targets, _ = Targets.encode(np.array([[1, 0], [0, 1]]))
+    assert targets.encode_more([[0, 1]])[0].toarray().tolist() == [[0, 1]]
+    with pytest.raises(BlockXMCError, match="fitted on a 0-1 matrix"):
+        targets.encode_more([[0, 1], [0]])
+    named = Targets("csr_array", 2, np.array(["a", "b"], dtype=object))
+    assert named.encode_more([["b"], ["a", "c"]])[0].toarray().tolist() == [[0, 1], [1, 0]]
+
+
+def test_pandas_in_its_three_forms():
+    pandas = pytest.importorskip("pandas")
+    targets, Y = Targets.encode(pandas.Series([["b", "a"], [], ["b"]], index=[7, 3, 5]))
+    assert targets.decode(Y) == [["a", "b"], [], ["b"]]
+    assert Targets.encode(pandas.DataFrame({"x": [0, 1], "y": [1, 1]}))[0].kind == "dense"
+    assert Targets.encode(pandas.Series(["b", "a"]))[0].names.tolist() == ["a", "b"]
+    with pytest.raises(BlockXMCError, match="row 1 of Y is None"):
+        Targets.encode(pandas.Series([["a"], None]))

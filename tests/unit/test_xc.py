@@ -100,7 +100,7 @@ def test_truncated_and_misnamed_archives(tmp_path: Path) -> None:
         with pytest.raises(DataFormatError, match="truncated or damaged"):
             read_xc(tmp_path / name)
         (tmp_path / name).write_bytes(text)
-        with pytest.raises(DataFormatError, match="is none"):
+        with pytest.raises(DataFormatError, match="has the name of a"):
             read_xc(tmp_path / name)
 
 

@@ -6,6 +6,7 @@ names, output conventions and scikit-learn's expectations live here once.
 
 from __future__ import annotations
 
+import copy
 import os
 from functools import cached_property
 from typing import Any, Self
@@ -15,12 +16,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blockxmc._core import saving
-from blockxmc._core.matrix import as_csr, is_ready
+from blockxmc._core.matrix import as_csr, check_values, is_ready
+from blockxmc._core.memory import check_training_memory
+from blockxmc._core.params import check_random_state
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
+from blockxmc._core.stored import require
 from blockxmc._core.targets import Targets
+from blockxmc.errors import BlockXMCError
 
 TopK = tuple[NDArray[np.int64], NDArray[np.float32]]
 
@@ -29,6 +34,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base of every classifier: what users call, in terms of what a subclass computes."""
 
     n_jobs: int | None
+    random_state: Any
     verbose: int
     # A label is predicted when its score exceeds this (margins: 0).
     _threshold: float = 0.0
@@ -53,6 +59,11 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Take back what ``_state`` gave (arrays may be read-only memory maps)."""
         raise NotImplementedError
 
+    def _check_sizes(self, n_labels: int, n_features: int) -> None:
+        """Refuse restored weights that belong to other labels or features than the model has."""
+        require(n_labels == self.targets_.n_labels, f"weights of {n_labels} labels, not {self.targets_.n_labels}")
+        require(n_features == self.n_features_in_, f"weights of {n_features} features, not {self.n_features_in_}")
+
     def cost_on(self, X: Any) -> dict[str, float]:
         """Mean work per row on these rows: candidates, vector products and the three speed-ups over scoring all labels."""
         n_labels = float(self.targets_.n_labels)
@@ -66,15 +77,23 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # ---- what users call ----
     def fit(self, X: Any, Y: Any) -> Self:
-        """Learn from X (n x d, sparse or dense) and Y (0-1 matrix, lists of label names, or one class per row)."""
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32)
+        """Learn from X (n x d, sparse or dense) and Y: a 0-1 matrix, lists of labels, or one class per row.
+
+        A sparse matrix, a 2-d array or a DataFrame is a 0-1 matrix; a list (or Series) of lists or sets holds the labels
+        of each row, as text or whole numbers; a list, Series or 1-d array of text or numbers holds one class per row.
+        A plain list of equally long lists of 0 and 1 is refused where it may be either of the first two.
+        """
+        check_random_state(self.random_state)
+        X = self._checked(X, reset=True)
         targets, Y01 = Targets.encode(Y)
-        check_consistent_length(X, Y01)
+        if X.shape[0] != Y01.shape[0]:
+            raise BlockXMCError(f"X has {X.shape[0]} rows but Y has {Y01.shape[0]}: the numbers of samples must agree")
+        check_training_memory(X, Y01)
         self.targets_ = targets
         self.classes_ = np.arange(targets.n_labels) if targets.names is None else targets.names
         self.label_counts_ = np.bincount(Y01.indices, minlength=targets.n_labels).astype(np.int64)
         self.n_train_rows_ = int(X.shape[0])
-        self._fit(as_csr(X), Y01, reporter_for(self.verbose))
+        self._fit(X, Y01, reporter_for(self.verbose))
         return self
 
     @cached_property
@@ -91,8 +110,8 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_topk(self, X: Any, k: int = 5) -> TopK:
         """Labels (int64, n x k) and scores (float32): best first, ties to the lower id, padded with -1 / -inf."""
         X = self._validated(X)
-        if k < 1:
-            raise ValueError(f"k must be at least 1, got {k}")
+        if not isinstance(k, (int, np.integer)) or k < 1:
+            raise BlockXMCError(f"k must be a whole number of at least 1, got {k!r}")
         if self.targets_.n_labels == 0:
             return np.full((X.shape[0], k), -1, np.int64), np.full((X.shape[0], k), -np.inf, np.float32)
         labels, scores = self._topk(X, min(k, self.targets_.n_labels))
@@ -145,7 +164,15 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a directory (manifest + arrays, no pickle); see :func:`blockxmc.load`."""
         check_is_fitted(self)
-        saving.save(self, path)
+        saving.save(self._savable(), path)
+
+    def _savable(self) -> Self:
+        """This estimator; with a random number generator as ``random_state``, which is no data, a copy without it."""
+        if isinstance(getattr(self, "random_state", None), (int, np.integer, type(None))):
+            return self
+        bare = copy.copy(self)
+        bare.random_state = None
+        return bare
 
     # ---- shared inner workings ----
     @property
@@ -154,10 +181,20 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _validated(self, X: Any) -> sparse.csr_array:
         if "targets_" in vars(self) and not hasattr(self, "feature_names_in_") and is_ready(X, self.n_features_in_):
-            ready: sparse.csr_array = X  # checked as scikit-learn would, at a tenth of the time: one row feels it
+            ready: sparse.csr_array = X  # checked like scikit-learn, ten times faster: this counts for single rows
             return ready
         check_is_fitted(self)
-        return as_csr(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
+        return self._checked(X, reset=False)
+
+    def _checked(self, X: Any, *, reset: bool) -> sparse.csr_array:
+        """X as scikit-learn and the kernels want it, or one clear line."""
+        try:
+            with np.errstate(over="ignore"):  # a 64-bit value that no 32-bit float holds is found as infinite below
+                checked = as_csr(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset))
+        except ValueError as error:
+            raise BlockXMCError(" ".join(str(error).split())) from error
+        check_values(checked)
+        return checked
 
     def __sklearn_tags__(self) -> Tags:
         """Sparse input, several outputs, several labels per row."""

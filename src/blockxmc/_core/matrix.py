@@ -10,6 +10,9 @@ from scipy import sparse
 
 from blockxmc.errors import BlockXMCError
 
+# Kernels square what they get, in 32-bit floats: values beyond this would become infinite.
+LARGEST_VALUE = 1e15
+
 CsrArgs = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 
 
@@ -30,7 +33,7 @@ def as_csr(X: Any) -> sparse.csr_array:
 
 
 def is_ready(X: Any, n_features: int) -> bool:
-    """Whether X can go to a kernel as it is: canonical float32 CSR of this width with rows and finite values.
+    """Whether X can go to a kernel as it is: canonical float32 CSR of this width, with rows and usable values.
 
     >>> is_ready(as_csr([[0, 2.0]]), 2), is_ready(as_csr([[0, float("nan")]]), 2), is_ready([[0, 2.0]], 2)
     (True, False, False)
@@ -43,8 +46,27 @@ def is_ready(X: Any, n_features: int) -> bool:
         and X.dtype == np.float32
         and X.indices.dtype == np.int32
         and X.has_canonical_format
-        and np.isfinite(X.data).all()
+        and has_usable_values(X)
     )
+
+
+def has_usable_values(X: sparse.csr_array) -> bool:
+    """Whether all values are finite, and small enough to be squared in 32-bit floats.
+
+    >>> has_usable_values(as_csr([[1e14, -1e14]])), has_usable_values(as_csr([[1e30, 0.0]]))
+    (True, False)
+    """
+    # Two passes without a copy; a NaN makes either comparison false.
+    return bool(X.data.max(initial=0) <= LARGEST_VALUE and X.data.min(initial=0) >= -LARGEST_VALUE)
+
+
+def check_values(X: sparse.csr_array) -> None:
+    """Refuse values that are not finite or too large to be squared."""
+    if not has_usable_values(X):
+        raise BlockXMCError(
+            f"X holds values of up to {np.abs(X.data).max():.0e}, and {LARGEST_VALUE:.0e} is the most that can be squared"
+            " in 32-bit floats; rescale the features, for example with sklearn.preprocessing.normalize"
+        )
 
 
 def as_indicator(Y: Any) -> sparse.csr_array:

@@ -1,4 +1,4 @@
-"""What a person sees while something long runs: phases with a bar and an ETA on stderr, or nothing at all.
+"""Progress of long work: phases with a bar and the remaining time on stderr; Ctrl-C inside kernels; thread counts.
 
 Estimators take ``verbose``: 0 is silent, 1 shows progress bars and says what was chosen and why.
 """
@@ -9,10 +9,11 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blockxmc.errors import BlockXMCError
 
@@ -38,7 +39,7 @@ class Shifted:
 
 
 class Reporter:
-    """Says nothing; the base of the reporter that speaks."""
+    """A silent reporter, and the base of the one that prints."""
 
     @contextmanager
     def phase(self, title: str, total: int | None = None) -> Iterator[Phase]:
@@ -60,7 +61,7 @@ class RichReporter(Reporter):
         from rich.console import Console
 
         self._console = Console(stderr=True, highlight=False)
-        self._active: Any = None  # one live display at a time: nested phases share it
+        self._active: Any = None  # only one display can be live: nested phases share it
 
     @contextmanager
     def phase(self, title: str, total: int | None = None) -> Iterator[Phase]:
@@ -95,7 +96,7 @@ class RichReporter(Reporter):
             if outermost:
                 self._active.stop()
                 self._active = None
-            else:  # a bar inside a bar leaves when it is done, or hundreds of blocks would pile up
+            else:  # an inner bar disappears when it is done: there may be hundreds of blocks
                 self._active.remove_task(task)
 
     def say(self, text: str) -> None:
@@ -116,15 +117,71 @@ def reporter_for(verbose: int) -> Reporter:
     return RichReporter() if verbose > 0 else Reporter()
 
 
+class StopGroup:
+    """Worker threads whose kernels stop together.
+
+    A pool that is made with ``initializer=group.join`` runs its kernels in the group; ``stop`` sets the stop flag of
+    all that are running, and lets no other begin.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: list[NDArray[np.int64]] = []
+        self.stopped = False
+
+    def join(self) -> None:
+        """Make this thread a member."""
+        _membership.group = self
+
+    def stop(self) -> None:
+        """End every running kernel of the group soon."""
+        with self._lock:
+            self.stopped = True
+            for progress in self._running:
+                progress[1] = 1
+
+    def check(self) -> None:
+        """Raise in a member whose group was stopped."""
+        if self.stopped:
+            raise StoppedError
+
+    @contextmanager
+    def running(self, progress: NDArray[np.int64]) -> Iterator[None]:
+        """Stop what uses this array when the group stops; a result that is only half there is never returned."""
+        with self._lock:
+            self.check()
+            self._running.append(progress)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running = [other for other in self._running if other is not progress]
+        self.check()
+
+    def update(self, done: int) -> None:
+        """A phase for members: shows nothing, but ends learners that report their steps."""
+        self.check()
+
+
+class StoppedError(RuntimeError):
+    """A worker ended early because its group was stopped; whoever stopped it knows why."""
+
+
+_membership = threading.local()
+
+
 def watched(kernel: Callable[..., T], *args: Any, phase: Phase, **kwargs: Any) -> T:
     """Run a kernel that takes ``progress`` (int64[2]: steps done, stop flag) while the main thread stays alive.
 
     The kernel releases the GIL and runs in its own thread, so bars move and Ctrl-C works: the stop flag is set, the
-    kernel returns early, and KeyboardInterrupt goes on to the caller.
+    kernel returns early, and KeyboardInterrupt goes on to the caller. In a worker thread, which no interrupt reaches,
+    the kernel runs directly, and stops with the ``StopGroup`` of its pool.
     """
     progress = np.zeros(2, dtype=np.int64)
     if threading.current_thread() is not threading.main_thread():
-        return kernel(*args, progress=progress, **kwargs)
+        group: StopGroup | None = getattr(_membership, "group", None)
+        with nullcontext() if group is None else group.running(progress):
+            return kernel(*args, progress=progress, **kwargs)
     outcome: list[T] = []
     failure: list[BaseException] = []
     finished = threading.Event()  # not Thread.join: an interrupt inside join can make a live thread look dead
@@ -145,13 +202,22 @@ def watched(kernel: Callable[..., T], *args: Any, phase: Phase, **kwargs: Any) -
             wait = min(2 * wait, 0.1)
             phase.update(int(progress[0]))
         phase.update(int(progress[0]))
-    except KeyboardInterrupt:
+    except BaseException:  # an interrupt, as a rule: the kernel must not run on behind the caller's back
         progress[1] = 1
         finished.wait()
         raise
     if failure:
         raise failure[0]
     return outcome[0]
+
+
+def useful_threads(threads: int, n_rows: int, rows_per_item: int) -> int:
+    """No more threads than have rows to work on: each costs memory.
+
+    >>> useful_threads(8, 100, 64)
+    2
+    """
+    return max(1, min(threads, -(-n_rows // rows_per_item)))
 
 
 def thread_count(n_jobs: int | None) -> int:

@@ -1,9 +1,21 @@
-"""Labels as users have them (sparse or dense 0-1 matrix, lists of names, one class per row) and as the library does."""
+"""Labels as users have them (0-1 matrix, lists of label names, one class per row) and as the library has them.
+
+What Y is follows from its type alone:
+
+- a sparse matrix, a 2-d NumPy array or a DataFrame is a 0-1 matrix, a column per label;
+- a list (tuple, Series, 1-d object array) of lists, tuples or sets holds the labels of each row: text or whole numbers;
+- a list, Series or 1-d array of text or numbers holds one class per row.
+
+A plain list of equally long lists of 0 and 1 is a matrix where some row repeats a number, because the labels of a row do
+not repeat. Else it may be a matrix or lists of the label numbers 0 and 1, and is refused: ``np.array(Y)`` says that it is
+a matrix, ``[set(row) for row in Y]`` that it holds label numbers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Number
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +27,7 @@ from blockxmc._core.matrix import as_indicator
 from blockxmc.errors import BlockXMCError
 
 Kind = Literal["csr_array", "csr_matrix", "dense", "names", "classes"]
+Rows = list[list[Any]]
 
 
 @dataclass(frozen=True)
@@ -35,44 +48,68 @@ class Targets:
     @classmethod
     def encode(cls, Y: Any) -> tuple[Targets, sparse.csr_array]:
         """Recognise what Y is and return it as a 0-1 CSR matrix."""
+        Y = _without_pandas(Y)
         if Y is None:
             raise ValueError("This estimator requires y to be passed, but the target y is None.")
         if sparse.issparse(Y):
             kind: Kind = "csr_matrix" if sparse.isspmatrix(Y) else "csr_array"
             indicator = as_indicator(Y)
             return cls(kind, indicator.shape[1]), indicator
-        if _is_name_lists(Y):
-            names = sorted({name for row in Y for name in row})
-            # Text as objects: a fixed width would give every name the room of the longest.
-            text = all(isinstance(name, str) for name in names)
-            targets = cls("names", len(names), np.array(names, dtype=object if text else None))
-            return targets, targets._from_names(Y)
-        values = np.asarray(Y)
+        rows = _label_lists(Y)
+        if rows is None:
+            return cls._of_array(_one_per_row(Y))
+        if _may_be_matrix(Y, rows):
+            if any(len(set(row)) < len(row) for row in rows):
+                return cls._of_array(np.asarray(Y))
+            raise BlockXMCError(
+                "Y is a list of equally long lists of 0 and 1, which may be a 0-1 matrix or label numbers:"
+                " pass np.array(Y) for a matrix, or [set(row) for row in Y] for label numbers"
+            )
+        names = _distinct_names(rows)
+        # Text as objects: a fixed width would give every name the room of the longest.
+        text = all(isinstance(name, str) for name in names)
+        targets = cls("names", len(names), np.array(names, dtype=object if text else None))
+        return targets, targets._from_names(rows)
+
+    @classmethod
+    def _of_array(cls, values: NDArray[Any]) -> tuple[Targets, sparse.csr_array]:
+        """A 0-1 matrix, or one class per row."""
         if values.ndim == 2 and (values.shape[1] > 1 or np.isin(values, (0, 1)).all()):
             if values.dtype.kind not in "biuf" or not np.isin(values, (0, 1)).all():
-                raise BlockXMCError(f"Unknown label type: {type_of_target(values)}: a 2-d Y must hold 0 and 1 only")
+                raise BlockXMCError(
+                    f"Unknown label type: {type_of_target(values)}: a 2-d Y must hold 0 and 1 only;"
+                    " label names go into lists, one list per row"
+                )
             return cls("dense", values.shape[1]), as_indicator(values)
-        check_classification_targets(values)
-        classes, which = np.unique(values.ravel(), return_inverse=True)
+        try:
+            check_classification_targets(values)
+            classes, which = np.unique(values.ravel(), return_inverse=True)
+        except (ValueError, TypeError) as error:
+            raise BlockXMCError(" ".join(str(error).split())) from error
         rows = np.arange(which.size + 1)
         Y01 = sparse.csr_array((np.ones(which.size, np.float32), which, rows), shape=(which.size, classes.size))
         return cls("classes", classes.size, classes), as_indicator(Y01)
 
     def encode_more(self, Y: Any) -> tuple[sparse.csr_array, int]:
-        """Other data in the labels known already; also the number of occurrences of labels that are not."""
-        if self.kind != "names" or not _is_name_lists(Y):
+        """Other data in the labels known already; also the number of occurrences of unknown labels."""
+        Y = _without_pandas(Y)
+        rows = None if sparse.issparse(Y) or Y is None else _label_lists(Y)
+        if rows is not None and self.kind not in ("names", "classes") and _may_be_matrix(Y, rows):
+            Y, rows = np.asarray(Y), None  # the model was fitted on a matrix: so this is one, too
+        if rows is None:
             more, Y01 = Targets.encode(Y)
             if more.kind != "classes" and self.kind != "classes":
                 if more.n_labels != self.n_labels:
                     raise BlockXMCError(f"Y has {more.n_labels} labels, the model has {self.n_labels}")
                 return Y01, 0
-            Y = [[row] for row in np.asarray(Y).ravel()]
-        assert self.names is not None
+            rows = [[row] for row in np.asarray(Y).ravel()]
+        if self.names is None:
+            raise BlockXMCError("the model was fitted on a 0-1 matrix: pass Y as a matrix, not as lists or classes")
         known = set(self.names.tolist())
-        unseen = sum(name not in known for row in Y for name in row)
-        return self._from_names([[name for name in row if name in known] for row in Y]), unseen
+        unseen = sum(name not in known for row in rows for name in row)
+        return self._from_names([[name for name in row if name in known] for row in rows]), unseen
 
-    def _from_names(self, rows: Sequence[Sequence[Any]]) -> sparse.csr_array:
+    def _from_names(self, rows: Iterable[Iterable[Any]]) -> sparse.csr_array:
         assert self.names is not None
         index = {name: j for j, name in enumerate(self.names.tolist())}
         ids = [sorted({index[name] for name in row}) for row in rows]
@@ -91,15 +128,65 @@ class Targets:
         return sparse.csr_matrix(whole) if self.kind == "csr_matrix" else whole
 
 
-def _is_name_lists(Y: Any) -> bool:
-    """Rows of label names, as against a rectangular array of numbers."""
-    if isinstance(Y, np.ndarray) and Y.dtype != object:
+def _without_pandas(Y: Any) -> Any:
+    """A Series, a DataFrame or the like as an array; anything else as it is."""
+    return np.asarray(Y) if hasattr(Y, "__array__") else Y
+
+
+def _label_lists(Y: Any) -> Rows | None:
+    """The labels of each row, where Y holds a list, tuple, set or array per row; else None."""
+    if isinstance(Y, np.ndarray):
+        if Y.dtype != object or Y.ndim != 1:
+            return None
+    elif not isinstance(Y, Sequence) or isinstance(Y, (str, bytes)):
+        raise BlockXMCError(f"Y must be a matrix or a list with an entry per row, got {type(Y).__name__}")
+    is_list = [isinstance(row, Iterable) and not isinstance(row, (str, bytes)) for row in Y]
+    if not any(is_list):
+        return None
+    if not all(is_list):
+        at = is_list.index(False)
+        raise BlockXMCError(
+            f"row {at} of Y is {_short(Y[at])}, but other rows are lists; give a list per row, [] where there is no label"
+        )
+    return [list(row) for row in Y]
+
+
+def _may_be_matrix(Y: Any, rows: Rows) -> bool:
+    """Whether label lists look like a 0-1 matrix, too: equally long, with no value but 0 and 1."""
+    if not rows[0] or any(len(row) != len(rows[0]) for row in rows):
         return False
-    if not isinstance(Y, (Sequence, np.ndarray)) or isinstance(Y, str) or getattr(Y, "ndim", 1) != 1:
+    if any(isinstance(row, (set, frozenset)) for row in Y):
         return False
-    rows = list(Y)
-    if not rows or not all(isinstance(row, (list, tuple, set, frozenset, np.ndarray)) for row in rows):
-        return False
-    if any(isinstance(row, (set, frozenset)) for row in rows) or len({len(row) for row in rows}) > 1:
-        return True
-    return any(isinstance(name, str) for row in rows for name in row)
+    return all(isinstance(value, Number | np.bool_) and value in (0, 1) for row in rows for value in row)
+
+
+def _distinct_names(rows: Rows) -> list[Any]:
+    """All labels in order; they are all text or all whole numbers."""
+    for i, row in enumerate(rows):
+        for name in row:
+            if isinstance(name, (bool, np.bool_)) or not isinstance(name, (str, Integral)):
+                raise BlockXMCError(f"row {i} of Y holds {_short(name)}; labels must be text or whole numbers")
+    names = {name for row in rows for name in row}
+    if any(isinstance(name, str) for name in names) and not all(isinstance(name, str) for name in names):
+        number = next(name for name in names if not isinstance(name, str))
+        raise BlockXMCError(f"Y mixes text and numbers ({number!r}); turn all labels into text or all into numbers")
+    return sorted(names)
+
+
+def _one_per_row(Y: Any) -> NDArray[Any]:
+    """Y as an array, where it holds one class per row or is a matrix already."""
+    if not isinstance(Y, np.ndarray) or (Y.ndim == 1 and Y.dtype == object):
+        if any(value is None for value in Y):
+            raise BlockXMCError(
+                f"row {[value is None for value in Y].index(True)} of Y is None; every row needs a class"
+            )
+        text = [isinstance(value, str) for value in Y]
+        if any(text) and not all(text):
+            raise BlockXMCError(
+                f"Y mixes text and {_short(Y[text.index(False)])}; make all classes text or all numbers"
+            )
+    return np.asarray(Y)
+
+
+def _short(value: Any) -> str:
+    return repr(value)[:60]

@@ -6,6 +6,7 @@ from typing import Any
 
 from scipy import sparse
 
+from blockxmc._core import stored
 from blockxmc.learners._learner import Learner
 from blockxmc.serving.estimator import RoutedEstimator
 from blockxmc.serving.routed import RoutedModel
@@ -24,5 +25,6 @@ class KMeansBaseline(RoutedEstimator):
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.model_ = RoutedModel.from_state(state["blocks"])
-        self.cost_ = state["cost"]
-        self._threshold = state["threshold"]
+        self._check_sizes(self.model_.n_labels, self.model_.n_features)
+        self.cost_ = stored.numbers(state["cost"], "cost")
+        self._threshold = stored.real(state["threshold"], "threshold")

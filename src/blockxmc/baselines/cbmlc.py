@@ -6,7 +6,7 @@ from typing import Any
 
 from scipy import sparse
 
-from blockxmc._core.params import require_whole
+from blockxmc._core.params import as_seed, require_whole
 from blockxmc._core.progress import Reporter
 from blockxmc.baselines._blockwise import KMeansBaseline
 from blockxmc.baselines._centroids import centroid_router, kmeans_blocks
@@ -48,7 +48,7 @@ class CBMLC(KMeansBaseline):
         require_whole(self, "n_blocks")
         learner = as_learner(self.base, DiSMEC)
         learner._check_params()
-        seed = self.random_state or 0
+        seed = as_seed(self.random_state)
         with reporter.phase("cluster rows"):
             assignment, clusters = kmeans_blocks(X, Y, self.n_blocks, seed=seed, threads=self._threads)
         weights = train_blocks(learner, X, Y, assignment, clusters, reporter, threads=self._threads, seed=seed)

@@ -11,10 +11,21 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
+from blockxmc._core import stored
 from blockxmc._core.base import TopK, XMCEstimator
 from blockxmc._core.matrix import csr_args, take_rows
-from blockxmc._core.params import require_number, require_whole
-from blockxmc._core.progress import Reporter, watched
+from blockxmc._core.params import as_seed, require_number, require_whole
+from blockxmc._core.progress import Reporter, useful_threads, watched
+from blockxmc.errors import BlockXMCError
+
+# A row is spread over all features while it goes through the trees: 64 MB for each thread at most.
+MOST_FEATURES = 1 << 24
+_ROWS_PER_ITEM = 64  # rows that one thread takes at a time
+_ARRAYS: dict[str, Any] = {
+    **dict.fromkeys(("roots", "children", "depth", "features", "labels"), np.int32),
+    **dict.fromkeys(("n_rows", "feature_ptr", "label_ptr"), np.int64),
+    **dict.fromkeys(("weights", "bias", "label_scores"), np.float32),
+}
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,11 @@ class Forest:
 
     @cached_property
     def _kernel(self) -> _kernels.Forest:
+        self._check_trees()
+        with stored.translated():
+            return self._made()
+
+    def _made(self) -> _kernels.Forest:
         return _kernels.Forest(
             self.roots,
             self.children,
@@ -54,6 +70,32 @@ class Forest:
     def __reduce__(self) -> tuple[Any, ...]:
         return Forest, tuple(self.arrays().values())
 
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> Forest:
+        """Take back what ``arrays`` gave. Shapes are checked now, ids when the forest is first asked."""
+        n_features = stored.whole(state["n_features"], "n_features", 0, MOST_FEATURES)
+        n_labels = stored.whole(state["n_labels"], "n_labels")
+        bias = stored.array(state["bias"], "bias of the forest", np.float32, (None,))
+        n_nodes = stored.whole(bias.size, "the number of nodes")
+        lengths = {"children": 2 * n_nodes, "feature_ptr": n_nodes + 1, "label_ptr": n_nodes + 1}
+        lengths |= {"depth": n_nodes, "n_rows": n_nodes, "bias": n_nodes}
+        arrays = {
+            name: stored.array(state[name], f"{name} of the forest", dtype, (lengths.get(name),))
+            for name, dtype in _ARRAYS.items()
+        }
+        stored.require(arrays["roots"].size, "a forest has no trees")
+        return cls(n_features, n_labels, **arrays)
+
+    def _check_trees(self) -> None:
+        """Refuse trees that share nodes: one row could then visit every node once for each tree."""
+        n_nodes, roots = self.bias.size, self.roots
+        stored.ascending(roots, n_nodes, "roots of the forest")
+        stored.check_indices(self.children[self.children != -1], n_nodes, "children of the forest")
+        tree = np.searchsorted(roots, np.arange(n_nodes), side="right")
+        child = self.children.reshape(-1, 2)
+        same = tree[np.maximum(child, 0)] == tree[:, None]
+        stored.require((same | (child < 0)).all(), "a tree leads into another tree")
+
     def arrays(self) -> dict[str, Any]:
         """The fields by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -61,7 +103,7 @@ class Forest:
     def leaves(self, X: sparse.csr_array, threads: int = 1) -> NDArray[np.int32]:
         """Node id of the leaf that each row reaches in each tree (rows x trees)."""
         out = np.empty((X.shape[0], self.roots.size), np.int32)
-        self._kernel.leaves(*csr_args(X), out, threads)
+        self._kernel.leaves(*csr_args(X), out, useful_threads(threads, X.shape[0], _ROWS_PER_ITEM))
         return out
 
     def topk(self, X: sparse.csr_array, k: int, threads: int = 1) -> TopK:
@@ -78,11 +120,12 @@ class Forest:
     def _topk_of(self, rows: tuple[Any, Any, Any], k: int, threads: int) -> TopK:
         labels = np.empty((rows[0].size - 1, k), np.int64)
         scores = np.empty((rows[0].size - 1, k), np.float32)
-        self._kernel.topk(*rows, labels, scores, threads)
+        self._kernel.topk(*rows, labels, scores, useful_threads(threads, labels.shape[0], _ROWS_PER_ITEM))
         return labels, scores
 
     def scores(self, X: sparse.csr_array, threads: int = 1) -> sparse.csr_array:
         """Mean of the leaf vectors; labels of no reached leaf are absent."""
+        threads = useful_threads(threads, X.shape[0], _ROWS_PER_ITEM)
         indptr, labels, values = self._kernel.scores(*csr_args(X), threads)
         return sparse.csr_array((values, labels, indptr), shape=(X.shape[0], self.n_labels))
 
@@ -151,7 +194,9 @@ class FastXML(XMCEstimator):
 
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
         self._check_params()
-        seed = np.random.default_rng(self.random_state).integers(2**63)
+        if X.shape[1] > MOST_FEATURES:
+            raise BlockXMCError(f"FastXML: at most {MOST_FEATURES:,} features are possible, got {X.shape[1]:,}")
+        seed = np.random.default_rng(as_seed(self.random_state)).integers(2**63)
         with reporter.phase("grow trees", self.n_trees * X.shape[0]) as phase:
             arrays = watched(
                 _kernels.fastxml_grow,
@@ -200,5 +245,6 @@ class FastXML(XMCEstimator):
         return {"forest": self.forest_.arrays(), "cost": self.cost_}
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.forest_ = Forest(**state["forest"])
-        self.cost_ = dict(state["cost"])
+        self.forest_ = Forest.restored(state["forest"])
+        self._check_sizes(self.forest_.n_labels, self.forest_.n_features)
+        self.cost_ = stored.numbers(state["cost"], "cost")

@@ -18,10 +18,11 @@ from scipy import sparse
 from sklearn.base import clone
 
 from blockxmc import _kernels
+from blockxmc._core import stored
 from blockxmc._core.base import TopK, XMCEstimator
 from blockxmc._core.matrix import CsrArgs, as_csr, csr_args, take_rows
-from blockxmc._core.params import require_number, require_whole
-from blockxmc._core.progress import Reporter, watched
+from blockxmc._core.params import as_seed, require_number, require_whole
+from blockxmc._core.progress import Reporter, useful_threads, watched
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.linear.weights import LinearWeights, LowRankWeights, Weights
@@ -32,6 +33,8 @@ I64 = NDArray[np.int64]
 _NEGATIVES = 1000  # labels drawn per step of the direction's training
 _PAIRS = 5e8  # (row, label) pairs looked at when intervals are placed; beyond that, foreign rows are sampled
 _CHUNK = 8192  # rows answered at a time
+_ROWS_PER_ITEM = 64  # rows that one thread scores at a time
+MOST_FILTERS = 64
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,15 @@ class Filters:
     @cached_property
     def _index(self) -> _kernels.FilterIndex:
         return _kernels.FilterIndex(self.lower, self.upper)
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> Filters:
+        """Take back stored filters."""
+        stored.mapping(state, "the set of filters")
+        lower = stored.array(state["lower"], "lower", np.float32, (None, None))
+        upper = stored.array(state["upper"], "upper", np.float32, lower.shape)
+        stored.whole(lower.shape[0], "the number of filters", 1, MOST_FILTERS)
+        return cls(stored.array(state["directions"], "directions", np.float32, (None, lower.shape[0])), lower, upper)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Filters, (self.directions, self.lower, self.upper)
@@ -89,6 +101,17 @@ class CandidateWeights:
             return cls(as_csr(weights.H), weights.bias, W=weights.W)
         raise BlockXMCError("LabelFilters needs a base with linear or low-rank weights; this base has neither")
 
+    @classmethod
+    def restored(cls, state: dict[str, Any], n_features: int, n_labels: int) -> CandidateWeights:
+        """Take back stored weights."""
+        stored.mapping(state, "the set of weights")
+        W = None if "W" not in state else stored.array(state["W"], "W", np.float32, (n_features, None))
+        by_label = stored.csr(state["by_label"], "by_label", (n_labels, n_features if W is None else W.shape[1]))
+        vectors = {
+            name: stored.array(state[name], name, np.float32, (n_labels,)) for name in ("bias", "mass") if name in state
+        }
+        return cls(by_label, **vectors, W=W)
+
     @cached_property
     def _kernel(self) -> _kernels.LabelWeights:
         return _kernels.LabelWeights(*csr_args(self.by_label), self.by_label.shape[1])
@@ -103,7 +126,8 @@ class CandidateWeights:
             X = sparse.csr_array((rows[2], rows[1], rows[0]), (rows[0].size - 1, self.W.shape[0]))
             inputs = csr_args(as_csr(np.asarray(X @ self.W, np.float32)))
         out = np.empty(labels.size, np.float32)
-        self._kernel.score(*inputs, indptr, labels, out, threads)
+        useful = useful_threads(threads, rows[0].size - 1, _ROWS_PER_ITEM)
+        self._kernel.score(*inputs, indptr, labels, out, useful)
         if self.bias is not None:
             out += self.bias[labels]
         if self.mass is not None:
@@ -170,7 +194,7 @@ class LabelFilters(XMCEstimator):
         self.verbose = verbose
 
     def _check_params(self) -> None:
-        require_whole(self, "n_filters", 1, 64)
+        require_whole(self, "n_filters", 1, MOST_FILTERS)
         require_number(self, "C1")
         require_number(self, "C2")
         if self.n_steps is not None:
@@ -192,7 +216,8 @@ class LabelFilters(XMCEstimator):
         self._check_params()
         base = self._fresh_base()
         base._check_params()
-        rng = np.random.default_rng(self.random_state)
+        seed = as_seed(self.random_state)
+        rng = np.random.default_rng(seed)
         shuffled = rng.permutation(X.shape[0])
         n_held = min(X.shape[0] // 10, 5000)
         held, seen = np.sort(shuffled[:n_held]), np.sort(shuffled[n_held:])
@@ -205,7 +230,7 @@ class LabelFilters(XMCEstimator):
             f"with {100 * self.cost_['candidate_recall']:.1f} % of the true ones"
         )
         with reporter.phase(f"train {type(base).__name__}", Y.shape[1]) as phase:
-            self.weights_ = CandidateWeights.of(base._train(X, Y, base._job(self._threads, phase, self.random_state)))
+            self.weights_ = CandidateWeights.of(base._train(X, Y, base._job(self._threads, phase, seed)))
 
     def _trained(
         self, X: sparse.csr_array, Y: sparse.csr_array, rng: np.random.Generator, reporter: Reporter
@@ -268,12 +293,13 @@ class LabelFilters(XMCEstimator):
         """Mean work per row as these rows pass the filters."""
         passed, m = self.filters_.candidates(self._validated(X), self._threads), self.targets_.n_labels
         candidates = passed.nnz / max(passed.shape[0], 1)
+        products = self.filters_.lower.shape[0] + candidates
         return {
-            "products": self.n_filters + candidates,
+            "products": products,
             "candidates": candidates,
             "speedup_paper": m / max(candidates, 1e-12),
-            "speedup": m / (self.n_filters + candidates),
-            "speedup_flops": m / (self.n_filters + candidates),  # a filter counts like a label's vector
+            "speedup": m / products,
+            "speedup_flops": m / products,  # a filter counts like a label's vector
         }
 
     def _scored(self, rows: CsrArgs, threads: int) -> tuple[I64, NDArray[np.int32], F32]:
@@ -309,9 +335,11 @@ class LabelFilters(XMCEstimator):
         return {"filters": filters, "weights": weights, "cost": self.cost_}
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.filters_ = Filters(**state["filters"])
-        self.weights_ = CandidateWeights(**state["weights"])
-        self.cost_ = dict(state["cost"])
+        self.filters_ = Filters.restored(state["filters"])
+        n_features, n_labels = self.filters_.directions.shape[0], self.filters_.lower.shape[1]
+        self._check_sizes(n_labels, n_features)
+        self.weights_ = CandidateWeights.restored(state["weights"], n_features, n_labels)
+        self.cost_ = stored.numbers(state["cost"], "cost")
 
 
 _STORED = ("by_label", "bias", "mass", "W")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._core.params import require_whole
+from blockxmc._core.params import as_seed, require_whole
 from blockxmc._core.progress import Reporter
 from blockxmc.baselines._blockwise import KMeansBaseline
 from blockxmc.baselines._centroids import centroid_router, kmeans_blocks
@@ -70,7 +70,7 @@ class LPSR(KMeansBaseline):
             raise BlockXMCError(f"assign must be 'frequency' or 'rank', got {self.assign!r}")
         learner = as_learner(self.base, NaiveBayes)
         learner._check_params()
-        seed = self.random_state or 0
+        seed = as_seed(self.random_state)
         with reporter.phase("train label scorer", Y.shape[1]) as phase:
             weights: Any = learner._train(X, Y, learner._job(self._threads, phase, seed))
         with reporter.phase("cluster rows"):

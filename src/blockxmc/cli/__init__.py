@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -21,6 +25,8 @@ COMMANDS: dict[str, str] = {
     "convert": "convert",
     "experiment": "experiment",
 }
+BAD_INPUT, DEFECT, INTERRUPTED = 2, 1, 130
+TRACEBACK = "BLOCKXMC_TRACEBACK"
 
 app = typer.Typer(
     name="blockxmc",
@@ -53,19 +59,78 @@ for _name, _module in COMMANDS.items():
 
 
 def main(args: list[str] | None = None) -> Any:
-    """Run a command; bad input is one line on stderr and exit code 2, an interrupt is exit code 130."""
+    """Run a command: bad input is one line on stderr and exit code 2, Ctrl-C and SIGTERM are exit code 130."""
+    if sys.stderr is None:  # closed: print(file=None) would write to standard output
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it stays open as long as the program runs
+    if sys.stdout is None:
+        _end(BAD_INPUT, "error: standard output is closed; redirect it to a file or to /dev/null")
     try:
-        app(args=args)
-    except SystemExit as end:
-        if end.code == 130:  # what typer makes of an interrupt, without a word
-            print("interrupted: nothing half-written was left behind", file=sys.stderr)
-        raise
+        with _signals_as_interrupts():
+            _run(args)
+    except KeyboardInterrupt:
+        _end(INTERRUPTED, "interrupted: nothing half-written was left behind")
     except (ValueError, OSError, MemoryError) as error:
         from blockxmc.errors import BlockXMCError
 
-        # A plain ValueError that is not ours is a defect and deserves its traceback.
         if not isinstance(error, (BlockXMCError, OSError, MemoryError)):
-            raise
-        detail = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
-        print(f"error: {detail or type(error).__name__}", file=sys.stderr)
-        sys.exit(2)
+            _end_with_defect(error)
+        _end(BAD_INPUT, f"error: {_in_one_line(error)}")
+    except Exception as error:
+        _end_with_defect(error)
+
+
+def _run(args: list[str] | None) -> None:
+    try:
+        app(args=args)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # typer's own answer to an interrupt
+            raise KeyboardInterrupt from None
+        sys.stdout.flush()  # here, where a full disk is still an error of the command
+        raise
+
+
+@contextmanager
+def _signals_as_interrupts() -> Iterator[None]:
+    """End on SIGTERM and on a closed terminal as on Ctrl-C: temporary files go, finished ones stay."""
+    before: dict[int, Any] = {}
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        # A handler that somebody set, or nohup's request to ignore the signal, is left alone.
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            try:
+                before[number] = signal.signal(number, _interrupt)
+            except ValueError:  # not in the main thread
+                break
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _in_one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, MemoryError):
+        detail = str(error).removeprefix("std::bad_alloc")
+        return f"out of memory{': ' + detail if detail else ''}; use fewer rows, features or labels"
+    return " ".join(str(error).split())
+
+
+def _end_with_defect(error: Exception) -> NoReturn:
+    """One line for what should not happen; whoever looks for the reason can have the traceback."""
+    if os.environ.get(TRACEBACK):
+        raise error
+    kind = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    _end(DEFECT, f"internal error: {kind}; please report it, with the output of the same command under {TRACEBACK}=1")
+
+
+def _end(code: int, line: str) -> NoReturn:
+    print(line, file=sys.stderr)
+    sys.exit(code)

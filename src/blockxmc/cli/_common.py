@@ -1,20 +1,21 @@
-"""What several commands share: options, reading test data for a model, tables on stdout."""
+"""What several commands share: options, reading data, tables on stdout."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from blockxmc.errors import BlockXMCError
+
 if TYPE_CHECKING:
     from blockxmc._core.base import XMCEstimator
     from blockxmc.data import Dataset
+    from blockxmc.data._source import PathLike
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on stdout.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, max=1024, help="Threads; all cores when not given.")]
@@ -22,12 +23,12 @@ Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of
 
 
 def verbosity() -> int:
-    """Progress belongs on a terminal; scripts and logs stay quiet."""
+    """1 on a terminal, where progress is shown; 0 in scripts and logs."""
     return int(sys.stderr.isatty())
 
 
 def print_json(value: Any) -> None:
-    """One JSON object, numbers as they are; what JSON has no number for is null."""
+    """One JSON object; NaN and infinity, which JSON does not have, become null."""
     json.dump(_finite(value), sys.stdout, indent=2, default=_plain, allow_nan=False)
     print()
 
@@ -55,7 +56,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
         table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
-    # Piped output must not be cut at some default width.
+    # Piped output has no width of its own: lines stay whole.
     width = None if sys.stdout.isatty() else 160
     Console(width=width, highlight=False).print(table)
 
@@ -66,51 +67,54 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-@contextmanager
-def test_file(path: str) -> Iterator[Path]:
-    """The path itself, or standard input (``-``) as a file."""
-    if path != "-":
-        yield Path(path)
-        return
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "stdin"
-        copy.write_bytes(sys.stdin.buffer.read())
-        from blockxmc.errors import BlockXMCError
-
-        try:
-            yield copy
-        except BlockXMCError as error:
-            raise BlockXMCError(
-                str(error).replace(f"{copy}.tsv", str(copy)).replace(str(copy), "standard input")
-            ) from None
-
-
-def read_for(model: XMCEstimator, path: Path, *, require_labels: bool) -> Dataset:
-    """Test data in the features and labels of a model."""
+def read_rows(path: PathLike, **options: Any) -> Dataset:
+    """Training data of any format, with at least one row."""
     from blockxmc.data import read_dataset
-    from blockxmc.data.folder import data_format
-    from blockxmc.errors import BlockXMCError
 
-    if path.name == "stdin" and hasattr(model, "vectorizer_") and data_format(path) == "xc":
-        path = path.rename(path.with_suffix(".tsv"))  # a text model takes plain lines, too
-    text, wants_text = data_format(path) in ("jsonl", "tsv", "csv"), hasattr(model, "vectorizer_")
-    if text != wants_text:
-        kinds = ("features (XC text or npz)", "text (JSONL, TSV or CSV)")
-        raise BlockXMCError(f"{path}: holds {kinds[text]}, but the model was trained on {kinds[wants_text]}")
-    dataset = read_dataset(
-        path,
-        n_features=model.n_features_in_,
-        n_labels=model.targets_.n_labels,
-        vectorizer=getattr(model, "vectorizer_", None),
-        label_names=None if model.label_names_ is None else list(model.label_names_),
-        require_labels=require_labels,
-    )
+    return _with_rows(path, read_dataset(path, verbose=verbosity(), **options))
+
+
+def read_for(model: XMCEstimator, path: PathLike, *, require_labels: bool) -> Dataset:
+    """Test data in the features and labels of a model."""
+    from blockxmc.data import read_dataset, read_text
+    from blockxmc.data._source import once
+
+    source = once(path)
+    names = None if model.label_names_ is None else list(model.label_names_)
+    vectorizer = getattr(model, "vectorizer_", None)
+    kind = _kind_for(source, wants_text=vectorizer is not None)
+    options: dict[str, Any] = {"label_names": names, "verbose": verbosity()}
+    if vectorizer is not None:
+        dataset = read_text(source, vectorizer, kind=kind, require_labels=require_labels, **options)
+    else:
+        sizes = {"n_features": model.n_features_in_, "n_labels": model.targets_.n_labels}
+        dataset = read_dataset(source, **sizes, **options)
     for what, found, known in (
         ("features", dataset.X.shape[1], model.n_features_in_),
         ("labels", dataset.Y.shape[1], model.targets_.n_labels),
     ):
         if found != known:
             raise BlockXMCError(f"{path}: has {found} {what}, but the model was trained on {known}")
+    return _with_rows(source, dataset)
+
+
+def _kind_for(source: PathLike, *, wants_text: bool) -> str:
+    """The format of test data; what is neither text with label names nor features is plain lines for a text model."""
+    from blockxmc.data._source import Piped, first_line
+    from blockxmc.data.folder import data_format
+    from blockxmc.data.xc import looks_like_xc
+
+    kind = data_format(source)
+    if wants_text and kind == "xc" and (isinstance(source, Piped) or not looks_like_xc(first_line(source))):
+        return "tsv"
+    is_text = kind in ("jsonl", "tsv", "csv")
+    if is_text != wants_text:
+        kinds = ("features (XC text or npz)", "text (JSONL, TSV or CSV)")
+        raise BlockXMCError(f"{source}: holds {kinds[is_text]}, but the model was trained on {kinds[wants_text]}")
+    return kind
+
+
+def _with_rows(path: PathLike, dataset: Dataset) -> Dataset:
+    if dataset.n_rows == 0:
+        raise BlockXMCError(f"{path}: holds no rows; give a file with at least one row")
     return dataset

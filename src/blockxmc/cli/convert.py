@@ -18,7 +18,7 @@ def convert(
         typer.Argument(metavar="OUT", help="The suffix names the format: .txt, .npz, .jsonl; a folder for a folder."),
     ],
 ) -> None:
-    """Convert a data file: XC text (.txt, .xc, .svm), npz or JSONL, compressed by a final .gz or .xz.
+    """Convert a data file to XC text (.txt, .xc, .svm), npz or JSONL; a final .gz or .xz compresses.
 
     Text becomes TF-IDF features; as XC text, labels.txt and features.txt are written beside it. A folder with train.* and
     test.* becomes a folder with train.txt and test.txt that share their features and labels.
@@ -40,7 +40,7 @@ def convert(
             raise BlockXMCError(
                 f"{source}: holds features, not text, so it cannot become JSONL; convert to .txt or .npz"
             )
-        write_jsonl(target, read_corpus(source, verbose=1))
+        write_jsonl(target, read_corpus(source, verbose=1), verbose=1)
         return
     _write(kind, target, read_dataset(source, verbose=1))
 
@@ -50,7 +50,7 @@ def _convert_folder(source: Path, target: Path) -> None:
     from blockxmc.errors import BlockXMCError
 
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise BlockXMCError(f"{target}: exists and is no empty folder; choose another name")
+        raise BlockXMCError(f"{target}: exists and is not an empty folder; choose another name")
     train, test = read_data_dir(source, verbose=1)
     target.mkdir(parents=True, exist_ok=True)
     _write("xc", target / "train.txt", train)
@@ -65,8 +65,8 @@ def _target_format(target: Path) -> str:
     formats = {".txt": "xc", ".xc": "xc", ".svm": "xc", ".npz": "npz", ".jsonl": "jsonl"}
     if suffix not in formats or (suffix == ".npz" and target.suffix != ".npz"):
         raise BlockXMCError(
-            f"{target}: the suffix names no format to write; use .txt (XC text), .npz or .jsonl,"
-            " with .gz or .xz behind .txt and .jsonl"
+            f"{target}: the suffix must name the format: .txt (XC text), .npz or .jsonl,"
+            " with .gz or .xz after .txt and .jsonl"
         )
     return formats[suffix]
 
@@ -86,7 +86,7 @@ def _write(kind: str, target: Path, data: object) -> None:
                 f"{target.parent / file}: names other {file.removesuffix('.txt')} already; convert into another folder,"
                 " or a folder with train.* and test.* as a whole, so that both get the same names"
             )
-    # Names first: should they be refused, no file without its names is left behind.
+    # Names first: if they are refused, nothing has been written.
     for file, names in named.items():
         if names is not None:
             write_names(target.parent / file, names)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from blockxmc.cli._common import Json, Threads, print_json, print_table, read_for, test_file, verbosity
+from blockxmc.cli._common import Json, Threads, print_json, print_table, read_for, verbosity
 
 
 def evaluate(
@@ -24,8 +24,7 @@ def evaluate(
 
     estimator = load(model).set_params(n_jobs=threads)
     reporter = reporter_for(verbosity())
-    with test_file(data) as path, reporter.phase("read"):
-        dataset = read_for(estimator, path, require_labels=True)
+    dataset = read_for(estimator, data, require_labels=True)
     with reporter.phase("evaluate"):
         result = measure(estimator, dataset)
     if dataset.unseen_labels:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from blockxmc.cli._common import Json, Seed, Threads, print_json, verbosity
+
+if TYPE_CHECKING:
+    from blockxmc.experiments import Settings
 
 
 def experiment(
@@ -37,9 +40,7 @@ def experiment(
     json: Json = False,
 ) -> None:
     """Make the paper's tables and figures from data folders: CSV, JSON, Markdown, PNG, SVG and report.html."""
-    from blockxmc._core.progress import reporter_for
-    from blockxmc.experiments import Settings, run
-    from blockxmc.experiments.conclusions import conclude
+    from blockxmc.experiments import Settings
 
     settings = Settings(
         bases=tuple(dict.fromkeys(base.strip() for base in bases.split(",") if base.strip())),
@@ -52,21 +53,23 @@ def experiment(
         threads=threads,
         seed=seed,
     )
+    _run(name, data, out, settings, json)
+
+
+def _run(name: str, data: list[Path], out: Path, settings: Settings, as_json: bool) -> None:
+    """Make what is asked for, then print its conclusions and what failed."""
+    from blockxmc._core.progress import reporter_for
+    from blockxmc.experiments import run
+    from blockxmc.experiments.conclusions import conclude
+
     results = run(name, data, out, settings, reporter_for(verbosity()))
     said = {folder: conclude(results, folder) for folder in results.data}
     failed = {cell: content["error"] for cell, content in results.contents.items() if "error" in content}
     report = out / "report.html"
-    if json:
+    if as_json:
         rows = {cell: content.get("row") for cell, content in results.contents.items()}
-        print_json(
-            {
-                "report": str(report),
-                "conclusions": said,
-                "failed": failed,
-                "settings": settings.to_dict(),
-                "cells": rows,
-            }
-        )
+        told = {"report": str(report), "conclusions": said, "failed": failed}
+        print_json(told | {"settings": settings.to_dict(), "cells": rows})
         return
     for text in said.values():
         if text:

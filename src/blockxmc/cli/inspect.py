@@ -20,16 +20,15 @@ def inspect(
     block: Annotated[int | None, typer.Option("--block", help="List the labels of this block.")] = None,
     json: Json = False,
 ) -> None:
-    """Show blocks, sizes, label names, the objective's course and where the model came from."""
-    from blockxmc.storage import load, read_manifest
+    """Show blocks, sizes, label names, the first and last objective, and where the model came from."""
+    from blockxmc.storage import load_with_manifest
     from blockxmc.storage import verify as find_problems
 
     if verify:
         problems = find_problems(model)
         if problems:
             raise ModelFormatError(f"{model}: {'; '.join(problems)}")
-    estimator: Any = load(model)
-    manifest = read_manifest(model)
+    estimator, manifest = load_with_manifest(model)
     about = {
         "estimator": type(estimator).__name__,
         "labels": estimator.targets_.n_labels,
@@ -37,7 +36,7 @@ def inspect(
         "training rows": estimator.n_train_rows_,
         "model MB": sum(file.stat().st_size for file in model.iterdir()) / 1e6,
         **({"checksums": "all right"} if verify else {}),
-        **_kept_rows(getattr(estimator, "model_", None)),
+        **_kept_rows(estimator),
         **getattr(estimator, "cost_", {}),
     }
     partition: Any = getattr(estimator, "partition_", None)
@@ -75,13 +74,17 @@ def inspect(
     print_table("", ["made by", ""], [[key, value] for key, value in manifest["provenance"].items()])
 
 
-def _kept_rows(blocks: Any) -> dict[str, int]:
-    """Training rows that lie in the model and are asked for their labels: who hands it on should know."""
+def _kept_rows(estimator: Any) -> dict[str, int]:
+    """What a model keeps of single training rows: good to know before you share it."""
+    kept = {}
+    if hasattr(estimator, "partition_"):
+        kept["rows whose block is kept"] = int(estimator.partition_.assignment_.size)
+    blocks = getattr(estimator, "model_", None)
     members = getattr(blocks, "members", [blocks])
     neighbors = [found for member in members if (found := getattr(member, "neighbors", None)) is not None]
-    if not neighbors:
-        return {}
-    return {"rows kept in the model": neighbors[0].rows.n_labels, "neighbors asked": neighbors[0].count}
+    if neighbors:
+        kept |= {"rows kept in the model": neighbors[0].rows.n_labels, "neighbors asked": neighbors[0].count}
+    return kept
 
 
 def _partition(partition: Partitioner) -> dict[str, Any]:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Seed, Threads
+from blockxmc.cli._common import Seed, Threads, read_rows, verbosity
 
 if TYPE_CHECKING:
+    from blockxmc._core.progress import Phase
     from blockxmc.partition import Partitioner
 
-# Tells a folder that this command wrote, and may replace, from anyone else's.
+# Marks a folder that this command wrote and may replace.
 _MARK = "blockxmc partition"
 
 
@@ -25,7 +26,7 @@ def partition(
     train: Annotated[Path, typer.Argument(help="Training data: XC text, or JSONL/TSV/CSV with text and label names.")],
     out: Annotated[Path, typer.Option(help="Folder to write.")],
     blocks: Annotated[str, typer.Option(help="auto, paper, cost or a number.", metavar="auto|paper|cost|N")] = "auto",
-    lam: Annotated[str, typer.Option(help="Price of label clusters in the paper's scale.", metavar="auto|F")] = "auto",
+    lam: Annotated[str, typer.Option(help="The paper's lambda, or auto.", metavar="auto|F")] = "auto",
     objective: Annotated[str, typer.Option(metavar="quadratic|cost", help="What label clusters cost.")] = "quadratic",
     tie: Annotated[str, typer.Option(metavar="stay|small", help="Where a row goes among equal blocks.")] = "stay",
     init: Annotated[str, typer.Option(metavar="kmeans|balanced|labels", help="The start.")] = "kmeans",
@@ -41,22 +42,24 @@ def partition(
     summary.json; with --export also block-N.txt (the rows of block N in their order, its labels numbered from 0) and
     block-N.labels.txt (the label id behind each of these numbers).
     """
-    from blockxmc.data import read_dataset
+    options = {"objective": objective, "tie": tie, "init": init, "max_iter": max_iter}
+    options |= {"n_blocks": _number_or_word(blocks, int), "lam": _number_or_word(lam, float)}
+    options |= {"random_state": seed, "n_jobs": threads, "verbose": 1}
+    summary = _partition(train, out, options, export)
+    print(json.dumps(summary, indent=2) if as_json else f"{summary['choice']['text']}\nwritten to {out}")
+
+
+def _partition(train: Path, out: Path, options: dict[str, Any], export: bool) -> dict[str, Any]:
+    """Partition TRAIN into the folder OUT; returns the summary written there."""
+    from blockxmc._core.matrix import check_values
+    from blockxmc._core.memory import check_training_memory
     from blockxmc.partition import Partitioner
 
     _check_replaceable(out)
-    partitioner = Partitioner(
-        n_blocks=_number_or_word(blocks, int),
-        lam=_number_or_word(lam, float),
-        objective=objective,  # type: ignore[arg-type]
-        tie=tie,  # type: ignore[arg-type]
-        init=init,
-        max_iter=max_iter,
-        random_state=seed,
-        n_jobs=threads,
-        verbose=1,
-    )
-    data = read_dataset(train, n_jobs=threads, verbose=1)
+    partitioner = Partitioner(**options)
+    data = read_rows(train, n_jobs=options["n_jobs"])
+    check_values(data.X)
+    check_training_memory(data.X, data.Y)
     partitioner.fit(data.X, data.Y)
     summary = _summary(partitioner)
 
@@ -66,11 +69,11 @@ def partition(
             _export_blocks(folder, partitioner, data)
 
     _write_folder(out, write)
-    print(json.dumps(summary, indent=2) if as_json else f"{summary['choice']['text']}\nwritten to {out}")
+    return summary
 
 
 def _number_or_word(text: str, number: Callable[[str], Any]) -> Any:
-    """A number where the text is one; any other word is left for the partitioner to accept or refuse."""
+    """The text as a number, if it can be read as one; any other word goes to the partitioner, which knows its own."""
     try:
         return number(text)
     except ValueError:
@@ -104,6 +107,13 @@ def _write_partition(folder: Path, p: Partitioner, summary: dict[str, Any]) -> N
 
 
 def _export_blocks(folder: Path, p: Partitioner, data: Any) -> None:
+    from blockxmc.data._source import SlowPhase
+
+    with SlowPhase("writing blocks", p.n_blocks_, verbosity()) as phase:
+        _write_blocks(folder, p, data, phase)
+
+
+def _write_blocks(folder: Path, p: Partitioner, data: Any, phase: Phase) -> None:
     import numpy as np
 
     from blockxmc.data import write_xc
@@ -111,6 +121,7 @@ def _export_blocks(folder: Path, p: Partitioner, data: Any) -> None:
     order = np.argsort(p.assignment_, kind="stable")
     rows_of = np.split(order, np.cumsum(p.ranking_.n_rows)[:-1])
     for block, (rows, labels) in enumerate(zip(rows_of, p.label_clusters_, strict=True)):
+        phase.update(block)
         write_xc(folder / f"block-{block}.txt", data.X[rows], data.Y[rows][:, labels])
         (folder / f"block-{block}.labels.txt").write_text("".join(f"{label}\n" for label in labels.tolist()))
 
@@ -133,7 +144,7 @@ def _check_replaceable(out: Path) -> None:
 
 
 def _write_folder(out: Path, write: Callable[[Path], None]) -> None:
-    """Fill a temporary sibling and move it into place, so that the folder is there whole or not at all."""
+    """Fill a temporary folder beside it and move it into place: the folder is there complete, or not at all."""
     target = out.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))

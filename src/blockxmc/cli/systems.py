@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from blockxmc.errors import BlockXMCError
@@ -31,67 +32,116 @@ def make_base(name: str) -> Any:
     return getattr(blockxmc, classes[name])()
 
 
-def make_system(
-    system: str,
-    base: str | None,
-    *,
-    paper: bool = False,
-    blocks: str = "auto",
-    lam: str = "auto",
-    weights: Any = "auto",
-    route: str = "auto",
-    parameters: list[str] | None = None,
-    **common: Any,
-) -> XMCEstimator:
+@dataclass(frozen=True)
+class SystemOptions:
+    """What a command line says about the system to train; the defaults are those of ``blockxmc train``."""
+
+    system: str = "bp"
+    base: str | None = None
+    paper: bool = False
+    blocks: str = "auto"
+    lam: str = "auto"
+    weights: Any = "auto"
+    route: str = "auto"
+    parameters: tuple[str, ...] = ()
+
+    def given(self) -> list[str]:
+        """The options that were typed and that only some systems have."""
+        typed = {
+            "--base": self.base is not None,
+            "--blocks": self.blocks != "auto",
+            "--lam": self.lam != "auto",
+            "--paper": self.paper,
+            "--route": self.route != "auto",
+            "--weights": self.weights != "auto",
+        }
+        return [option for option, used in typed.items() if used]
+
+
+def make_system(options: SystemOptions, **common: Any) -> XMCEstimator:
     """The estimator a command line asks for; options that the system does not have are refused."""
+    _refuse_meaningless(options)
+    estimator = _BUILDERS[options.system](options)
+    estimator.set_params(**common)
+    return _with_parameters(estimator, options.parameters)
+
+
+def _refuse_meaningless(options: SystemOptions) -> None:
+    if options.system not in SYSTEMS:
+        raise BlockXMCError(f"--system must be one of {', '.join(SYSTEMS)}, got {options.system!r}")
+    for option in options.given():
+        if options.system != "bp" and option not in _OPTIONS_OF[options.system]:
+            raise BlockXMCError(f"{option} has no meaning for --system {options.system}")
+        if options.paper and option in ("--route", "--weights"):
+            raise BlockXMCError(f"{option} is fixed by --paper: leave one of them out")
+
+
+# Options that systems other than bp, which has them all, share with it.
+_OPTIONS_OF: dict[str, tuple[str, ...]] = {
+    "full": ("--base",),
+    "cbmlc": ("--base", "--blocks"),
+    "lpsr": ("--base", "--blocks"),
+    "lf": ("--base",),
+    "fastxml": (),
+}
+
+
+def _bp(options: SystemOptions) -> Any:
     from blockxmc import BlockwiseClassifier
-    from blockxmc.baselines import CBMLC, LPSR, FastXML, LabelFilters
     from blockxmc.classifier import lean_dismec
 
-    if system not in SYSTEMS:
-        raise BlockXMCError(f"--system must be one of {', '.join(SYSTEMS)}, got {system!r}")
-    given = {
-        "--base": base is not None,
-        "--blocks": blocks != "auto",
-        "--lam": lam != "auto",
-        "--paper": paper,
-        "--route": route != "auto",
-        "--weights": weights != "auto",
-    }
-    allowed = {"bp": set(given), "cbmlc": {"--base", "--blocks"}, "lpsr": {"--base", "--blocks"}, "fastxml": set()}
-    for option, used in given.items():
-        if used and option not in allowed.get(system, {"--base"}):
-            raise BlockXMCError(f"{option} has no meaning for --system {system}")
-        if used and paper and option in ("--route", "--weights"):
-            raise BlockXMCError(f"{option} is fixed by --paper: leave one of them out")
-    if base is None and system == "bp" and not paper and weights in ("auto", "shared"):
-        learner = lean_dismec()
-    else:
-        learner = make_base(base or ("naive-bayes" if system == "lpsr" else "dismec"))
-    words = ("auto", "paper", "cost") if system == "bp" else ("auto",)
-    counted = {} if blocks in words else {"n_blocks": _number("--blocks", blocks, int)}
-    estimator: Any
-    if system == "bp":
-        n_blocks = counted.get("n_blocks", blocks)
-        scale = lam if lam == "auto" else _number("--lam", lam, float)
-        if paper:
-            n_blocks = "paper" if blocks == "auto" else n_blocks
-            estimator = BlockwiseClassifier.paper(learner, n_blocks=n_blocks, lam=scale)
-        else:
-            visited = route if route == "auto" else _number("--route", route, blocks_or_share)
-            estimator = BlockwiseClassifier(learner, n_blocks=n_blocks, lam=scale, weights=weights, route=visited)
-    elif system == "full":
-        estimator = learner
-    elif system == "cbmlc":
-        estimator = CBMLC(learner, **counted)
-    elif system == "lpsr":
-        estimator = LPSR(learner, **counted)
-    elif system == "lf":
-        estimator = LabelFilters(learner)
-    else:
-        estimator = FastXML()
-    estimator.set_params(**common)
-    return _with_parameters(estimator, parameters or [])
+    words = ("auto", "paper", "cost")
+    blocks: Any = options.blocks if options.blocks in words else _number("--blocks", options.blocks, int)
+    lam: Any = "auto" if options.lam == "auto" else _number("--lam", options.lam, float)
+    if options.paper:
+        blocks = "paper" if blocks == "auto" else blocks
+        return BlockwiseClassifier.paper(make_base(options.base or "dismec"), n_blocks=blocks, lam=lam)
+    shared = options.base is None and options.weights in ("auto", "shared")
+    learner = lean_dismec() if shared else make_base(options.base or "dismec")
+    route: Any = "auto" if options.route == "auto" else _number("--route", options.route, blocks_or_share)
+    return BlockwiseClassifier(learner, n_blocks=blocks, lam=lam, weights=options.weights, route=route)
+
+
+def _cbmlc(options: SystemOptions) -> Any:
+    from blockxmc.baselines import CBMLC
+
+    return CBMLC(make_base(options.base or "dismec"), **_counted_blocks(options))
+
+
+def _lpsr(options: SystemOptions) -> Any:
+    from blockxmc.baselines import LPSR
+
+    return LPSR(make_base(options.base or "naive-bayes"), **_counted_blocks(options))
+
+
+def _counted_blocks(options: SystemOptions) -> dict[str, Any]:
+    return {} if options.blocks == "auto" else {"n_blocks": _number("--blocks", options.blocks, int)}
+
+
+def _label_filters(options: SystemOptions) -> Any:
+    from blockxmc.baselines import LabelFilters
+
+    return LabelFilters(make_base(options.base or "dismec"))
+
+
+def _fastxml(options: SystemOptions) -> Any:
+    from blockxmc.baselines import FastXML
+
+    return FastXML()
+
+
+def _full(options: SystemOptions) -> Any:
+    return make_base(options.base or "dismec")
+
+
+_BUILDERS: dict[str, Callable[[SystemOptions], Any]] = {
+    "bp": _bp,
+    "full": _full,
+    "cbmlc": _cbmlc,
+    "lpsr": _lpsr,
+    "lf": _label_filters,
+    "fastxml": _fastxml,
+}
 
 
 def blocks_or_share(text: str) -> float:
@@ -103,12 +153,12 @@ def blocks_or_share(text: str) -> float:
 def _number(option: str, text: str, kind: Callable[[str], Any]) -> Any:
     try:
         return kind(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         words = {"--blocks": "auto, paper, cost"}.get(option, "auto")
         raise BlockXMCError(f"{option} must be a number or one of {words}; got {text!r}") from None
 
 
-def _with_parameters(estimator: XMCEstimator, parameters: list[str]) -> XMCEstimator:
+def _with_parameters(estimator: XMCEstimator, parameters: Sequence[str]) -> XMCEstimator:
     """``--param base__C=2`` and the like."""
     for text in parameters:
         name, equals, value = text.partition("=")

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Json, Seed, Threads, print_json, print_table, verbosity
+from blockxmc.cli._common import Json, Seed, Threads, print_json, print_table, read_rows, verbosity
+from blockxmc.cli.systems import SystemOptions, make_system
+from blockxmc.errors import BlockXMCError
+
+if TYPE_CHECKING:
+    from blockxmc.data import Dataset
 
 
 def train(
@@ -30,44 +36,107 @@ def train(
     label_names: Annotated[Path | None, typer.Option("--label-names", help="File with one label name a line.")] = None,
     threads: Threads = None,
     seed: Seed = 0,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print everything that was measured.")] = False,
     json: Json = False,
 ) -> None:
     """Train a model on TRAIN and write it to a directory."""
-    from blockxmc._core.progress import reporter_for
-    from blockxmc.cli.systems import make_system
-    from blockxmc.data import read_dataset, read_names
-    from blockxmc.data.folder import data_format
-    from blockxmc.errors import BlockXMCError
-    from blockxmc.storage import check_target
-    from blockxmc.training.dataset import fit_dataset
-
-    common: dict[str, Any] = {"n_jobs": threads, "random_state": seed, "verbose": verbosity()}
-    options: dict[str, Any] = {"blocks": blocks, "lam": lam, "weights": weights, "route": route}
-    estimator = make_system(system, base, paper=paper, parameters=param, **options, **common)
-    check_target(model)
-    with reporter_for(verbosity()).phase("read"):
-        if label_names is not None and data_format(data) in ("jsonl", "tsv", "csv"):
-            raise BlockXMCError(f"--label-names is for numbered labels; {data} names its own")
-        dataset = read_dataset(data, label_names=None if label_names is None else read_names(label_names))
-    wall, cpu = time.perf_counter(), time.process_time()
-    fit_dataset(estimator, dataset)
-    result: dict[str, Any] = {
-        **getattr(estimator, "cost_", {}),
-        "model": str(model),
-        "system": system,
-        "estimator": type(estimator).__name__,
-        "rows": dataset.X.shape[0],
-        "features": dataset.X.shape[1],
-        "labels": dataset.Y.shape[1],
-        "train_seconds": time.perf_counter() - wall,
-        "train_cpu_seconds": time.process_time() - cpu,
-    }
-    if hasattr(estimator, "partition_"):
-        part = estimator.partition_
-        result |= {"blocks": part.n_blocks_, "lam": part.lam_, "captured": part.captured_}
-    estimator.save(model)
-    result["model_mb"] = sum(file.stat().st_size for file in model.iterdir()) / 1e6
+    options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()))
+    plan = _Plan(data, model, label_names, options, threads, seed)
+    result = plan.carry_out()
     if json:
         print_json(result)
-    else:
+    elif verbose:
         print_table("", ["trained", ""], [[key.replace("_", " "), value] for key, value in result.items()])
+    else:
+        _show(result)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What to train from what, and where it goes."""
+
+    data: Path
+    model: Path
+    label_names: Path | None
+    options: SystemOptions
+    threads: int | None
+    seed: int
+
+    def carry_out(self) -> dict[str, Any]:
+        """Read, train, save; returns everything that was measured."""
+        from blockxmc.storage import check_target
+        from blockxmc.training.dataset import fit_dataset
+
+        estimator: Any = make_system(self.options, n_jobs=self.threads, random_state=self.seed, verbose=verbosity())
+        check_target(self.model)
+        dataset = self._read()
+        wall, cpu = time.perf_counter(), time.process_time()
+        fit_dataset(estimator, dataset)
+        times = {"train_seconds": time.perf_counter() - wall, "train_cpu_seconds": time.process_time() - cpu}
+        estimator.save(self.model)
+        return self._result(estimator, dataset) | times | _size(self.model)
+
+    def _read(self) -> Dataset:
+        from blockxmc.data import read_names
+        from blockxmc.data._source import once
+        from blockxmc.data.folder import data_format
+
+        source = once(self.data)
+        if self.label_names is None:
+            return read_rows(source)
+        if data_format(source) in ("jsonl", "tsv", "csv"):
+            raise BlockXMCError(f"--label-names is for numbered labels; {source} names its own")
+        return read_rows(source, label_names=read_names(self.label_names))
+
+    def _result(self, estimator: Any, dataset: Dataset) -> dict[str, Any]:
+        result: dict[str, Any] = {
+            **getattr(estimator, "cost_", {}),
+            "model": str(self.model),
+            "system": self.options.system,
+            "estimator": type(estimator).__name__,
+            "rows": dataset.n_rows,
+            "features": dataset.n_features,
+            "labels": dataset.n_labels,
+        }
+        if hasattr(estimator, "partition_"):
+            part = estimator.partition_
+            result |= {"blocks": part.n_blocks_, "lam": part.lam_, "captured": part.captured_}
+        remark = _remark(result)
+        return result | ({"remark": remark} if remark else {})
+
+
+def _size(model: Path) -> dict[str, float]:
+    return {"model_mb": sum(file.stat().st_size for file in model.iterdir()) / 1e6}
+
+
+def _remark(result: dict[str, Any]) -> str | None:
+    """What to do where blocks cost more than they save."""
+    speedup = result.get("speedup", 1.0)
+    if speedup >= 1 or "blocks" not in result:
+        return None
+    return (
+        f"blocks do not pay here: a row takes {result['products']:,.0f} vector products, more than one for each of the "
+        f"{result['labels']:,} labels; --system full scores all labels and is simpler"
+    )
+
+
+def _show(result: dict[str, Any]) -> None:
+    """What a newcomer wants to know; --verbose has the rest."""
+    rows: list[list[Any]] = [
+        ["training rows", result["rows"]],
+        ["labels", result["labels"]],
+        ["features", result["features"]],
+    ]
+    if "blocks" in result:
+        rows.append(["blocks", result["blocks"]])
+    expected = [100 * result[key] for k in (1, 3, 5) if (key := f"expected_P@{k}") in result]
+    if len(expected) == 3:
+        rows.append(["expected P@1 / 3 / 5", " / ".join(f"{value:.1f}" for value in expected) + " %"])
+    if "candidates" in result:
+        rows.append(["labels scored per row", f"{result['candidates']:,.0f} of {result['labels']:,}"])
+    if "candidate_recall" in result:
+        rows.append(["right labels among them", f"{100 * result['candidate_recall']:.1f} %"])
+    rows += [["model size", f"{result['model_mb']:,.1f} MB"], ["training time", f"{result['train_seconds']:,.1f} s"]]
+    print_table("", [f"trained: {result['model']}", ""], rows)
+    if "remark" in result:
+        print(f"note: {result['remark']}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Json, Seed, Threads, print_json, print_table, verbosity
+from blockxmc.cli._common import Json, Seed, Threads, read_rows, verbosity
+from blockxmc.cli._tune_results import show_budget, show_knobs, show_lambda
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
     from blockxmc.data import Dataset
-    from blockxmc.tuning import BudgetResult, KnobGrid, KnobsResult, Limits, Point, TrialOptions, TuningResult
+    from blockxmc.tuning import KnobGrid, Limits, TrialOptions
 
 
 # Options of limits, and their names in Python.
@@ -167,9 +167,7 @@ class Run:
 
 
 def _run(request: Request) -> None:
-    from blockxmc._core.progress import reporter_for
     from blockxmc.cli.systems import blocks_or_share, make_base
-    from blockxmc.data import read_dataset
     from blockxmc.tuning import Limits, TrialOptions
     from blockxmc.tuning.limits import checked_limits
 
@@ -189,8 +187,7 @@ def _run(request: Request) -> None:
     )
     limits = Limits(**{_LIMITS[option]: limit for option, limit in typed.items()})
     n_blocks = _blocks(request.blocks)
-    with reporter_for(verbosity()).phase("read"):
-        dataset = read_dataset(request.data)
+    dataset = read_rows(request.data)
     run = Run(dataset, learner, limits, n_blocks, options)
     if grid is not None:
         _tune_knobs(request, run, grid)
@@ -220,7 +217,7 @@ def _tune_knobs(request: Request, run: Run, grid: KnobGrid) -> None:
         result = tune_knobs(
             run.dataset.X, run.dataset.Y, run.learner, n_blocks=run.n_blocks, options=run.options, **what
         )
-    _show_knobs(result, request.command, request.json)
+    show_knobs(result, request.command, request.json)
 
 
 def _tune_budget(request: Request, run: Run, routes: list[int] | None) -> None:
@@ -239,7 +236,7 @@ def _tune_budget(request: Request, run: Run, routes: list[int] | None) -> None:
             options=run.options,
             **what,
         )
-    _show_budget(result, request.command, request.json)
+    show_budget(result, request.command, request.json)
 
 
 def _tune_lambda(request: Request, run: Run, lams: list[float] | None) -> None:
@@ -259,7 +256,7 @@ def _tune_lambda(request: Request, run: Run, lams: list[float] | None) -> None:
         from blockxmc.plots import draw_lambda
 
         draw_lambda(result, plot, title=f"{request.data.name}, {request.base or 'dismec'}, {result.n_blocks} blocks")
-    _show_lambda(result, request.command, request.json)
+    show_lambda(result, request.command, request.json)
 
 
 @contextmanager
@@ -302,112 +299,6 @@ def _refuse_strangers(request: Request, shared: bool, limited: bool) -> None:
     for option, value in (request.of_shared | request.of_lambda).items():
         if value is not None and option in strangers:
             raise BlockXMCError(f"{option} belongs to {strangers[option]}: leave it out")
-
-
-def _show_lambda(result: TuningResult, command: list[str], as_json: bool) -> None:
-    commands = {name: _train_command(command, point) for name, point in _choices(result).items()}
-    if as_json:
-        print_json(result.to_dict() | {"explanation": result.explain(), "train": commands})
-        return
-    rows: list[list[Any]] = [["no blocks", *map(float, result.base_precision), float(result.n_labels), "", 1.0, ""]]
-    for i, lam in enumerate(result.lams):
-        marks = [name for name, point in _choices(result).items() if point.lam == lam]
-        inside = result.interval is not None and result.interval[0] <= lam <= result.interval[1]
-        numbers = [*map(float, result.mean_precision[i]), float(result.candidates[i]), float(result.products[i])]
-        feasible = "in range" if inside else "feasible" if result.feasible[i] else ""
-        rows.append([f"{lam:.5g}", *numbers, float(result.speedup[i]), ", ".join([feasible] * bool(feasible) + marks)])
-    columns = ["lambda", *(f"P@{k}" for k in result.ks), "candidates", "products", "speed-up (paper)", ""]
-    print_table(f"{result.n_blocks} blocks, {len(result.folds)} folds", columns, rows)
-    _say(result.explain())
-    for name, line in commands.items():
-        _say(f"{name}:\n  {line}")
-
-
-def _choices(result: TuningResult) -> dict[str, Point]:
-    return {"speed-driven": result.speed_driven, "accuracy-driven": result.accuracy_driven}
-
-
-def _train_command(command: list[str], point: Point) -> str:
-    """The command to train a setting. It assigns rows at its own lambda; ``fit_tuned`` keeps the tuned assignment."""
-    options = ["--blocks", str(point.n_blocks), "--lam", f"{point.lam:.6g}"]
-    return _typed(command, [*options, "--weights", point.weights, "--route", str(point.route)])
-
-
-def _typed(command: list[str], options: list[str]) -> str:
-    return shlex.join(["blockxmc", "train", *command, *options, "--model", "MODEL"])
-
-
-def _show_knobs(result: KnobsResult, command: list[str], as_json: bool) -> None:
-    from blockxmc.serving.neighbors import DEFAULT_NEIGHBORS
-    from blockxmc.tuning.knobs import USUAL_BITS
-
-    chosen = result.chosen
-    options = ["--weights", "shared", "--route", str(chosen.route)]
-    if chosen.prune is not None:
-        options += ["--param", f"base__prune={chosen.prune:g}"]
-    if chosen.weight_bits != USUAL_BITS:
-        options += ["--param", f"weight_bits={chosen.weight_bits}"]
-    if chosen.n_neighbors != DEFAULT_NEIGHBORS:
-        options += ["--param", f"n_neighbors={chosen.n_neighbors}"]
-    line = _typed(command, [*options, "--blocks", str(result.n_blocks)])
-    if as_json:
-        print_json(result.to_dict() | {"explanation": result.explain(), "train": line})
-        return
-    columns = ["route", "prune", "bits", "neighbors", *(f"P@{k}" for k in result.ks)]
-    columns += ["candidates", "products", "recall", "µs/row batch", "µs/row single", "MB", ""]
-    rows = [
-        [
-            str(knobs.route),
-            "" if knobs.prune is None else f"{knobs.prune:g}",
-            str(knobs.weight_bits),
-            str(knobs.n_neighbors),
-            *knobs.precision,
-            knobs.candidates,
-            knobs.products,
-            f"{knobs.recall:.3f}",
-            knobs.batch_us,
-            knobs.latency_us,
-            knobs.size_mb,
-            "chosen" if knobs == chosen else "",
-        ]
-        for knobs in result.settings
-    ]
-    print_table(f"{result.n_blocks} blocks, shared weights", columns, rows)
-    _say(result.explain())
-    _say(f"To train it on all rows:\n  {line}")
-
-
-def _show_budget(result: BudgetResult, command: list[str], as_json: bool) -> None:
-    line = _train_command(command, result.chosen)
-    if as_json:
-        print_json(result.to_dict() | {"explanation": result.explain(), "train": line})
-        return
-    timed = result.mode == "latency_us"
-    rows = []
-    for point in sorted(result.points, key=lambda point: point.products):
-        numbers = [*point.precision, point.candidates, point.products, f"{point.recall:.3f}"]
-        latency = [point.latency_us] if timed else []
-        mark = "chosen" if point == result.chosen else ""
-        rows.append([point.weights, point.n_blocks, point.route, f"{point.lam:.4g}", *numbers, *latency, mark])
-    columns = [
-        "weights",
-        "blocks",
-        "route",
-        "lambda",
-        *(f"P@{k}" for k in result.ks),
-        "candidates",
-        "products",
-        "recall",
-    ]
-    print_table("settings tried", [*columns, *(["µs/row"] if timed else []), ""], rows)
-    _say(result.explain())
-    _say(f"To train it on all rows:\n  {line}")
-
-
-def _say(text: str) -> None:
-    from rich.console import Console
-
-    Console(highlight=False, soft_wrap=True).print(text, markup=False)
 
 
 def _numbers(option: str, text: str, kind: Callable[[str], Any] = float) -> list[Any]:

@@ -15,6 +15,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, cast
@@ -50,8 +51,40 @@ def bare_name(path: PathLike) -> str:
     return name
 
 
+@dataclass(frozen=True)
+class Piped:
+    """What came through a pipe or standard input: it can be read only once, so it is kept, with a name for messages."""
+
+    name: str
+    content: bytes
+
+    def __fspath__(self) -> str:
+        return self.name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def once(path: PathLike) -> PathLike:
+    """The path itself; or, for standard input (``-``), a pipe or a device, all that comes out of it."""
+    if isinstance(path, Piped):
+        return path
+    if str(path) == STDIN:
+        if sys.stdin is None:
+            raise DataFormatError("standard input is closed; name a file")
+        return Piped("standard input", _whole_stdin(sys.stdin.buffer))
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return path  # whoever opens it says what is wrong
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return path
+    with open(path, "rb") as pipe:
+        return Piped(str(path), pipe.read())
+
+
 class SlowPhase:
-    """A progress phase that appears only once the work has taken a while."""
+    """A progress phase that appears only after the work has taken a while."""
 
     def __init__(self, title: str, total: int | None, verbose: int) -> None:
         self._title, self._total, self._verbose = title, total, verbose
@@ -94,27 +127,26 @@ def _unpacked(raw: IO[bytes], path: PathLike) -> IO[bytes]:
         return lzma.open(raw)
     if magic and Path(path).suffix in COMPRESSED_SUFFIXES:
         kind = "gzip" if Path(path).suffix == ".gz" else "xz"
-        raise DataFormatError(f"{path}: is named like a {kind} archive but is none; rename it or fetch it again")
+        raise DataFormatError(
+            f"{path}: has the name of a {kind} archive but other content; rename it or fetch it again"
+        )
     return raw
 
 
 @functools.lru_cache(maxsize=1)
 def _whole_stdin(stream: IO[bytes]) -> bytes:
-    """Standard input can be read once; recognising the format and reading it are two."""
+    """All of standard input, kept: a program may name it twice."""
     return stream.read()
 
 
 def open_raw(path: PathLike) -> IO[bytes]:
-    """Open a file for reading bytes as stored; ``-`` is standard input (read whole)."""
-    if str(path) == STDIN:
-        return io.BytesIO(_whole_stdin(sys.stdin.buffer))
-    if Path(path).is_dir():
+    """Open a file for reading bytes as stored; a pipe or standard input (``-``) is read whole."""
+    source = once(path)
+    if isinstance(source, Piped):
+        return io.BytesIO(source.content)
+    if Path(source).is_dir():
         raise DataFormatError(f"{path}: is a folder; name a file in it (in Python, read_data_dir takes a folder)")
-    raw = open(path, "rb")  # noqa: SIM115 - the caller closes it
-    if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):  # a pipe cannot seek
-        with raw:
-            return io.BytesIO(raw.read())
-    return raw
+    return open(source, "rb")
 
 
 @contextlib.contextmanager
@@ -236,27 +268,47 @@ def _too_long(path: PathLike, line: int) -> DataFormatError:
 
 @contextlib.contextmanager
 def write_atomic(path: PathLike) -> Iterator[IO[bytes]]:
-    """Write a file (through gzip or xz by suffix) that appears under its name only when complete."""
-    target = Path(path)
+    """Write a file (through gzip or xz by suffix) that appears under its name only when complete.
+
+    A file of that name is replaced and keeps its permissions; a link keeps pointing to it; a pipe or a device is written
+    to as it is.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise DataFormatError(f"{path}: is a folder; name a file in it")
+    if not target.parent.is_dir():
+        raise DataFormatError(f"{path}: there is no folder {target.parent}; make it first")
+    if target.exists() and not target.is_file():
+        with open(target, "wb") as raw:
+            yield raw
+        return
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as raw:
-            if target.suffix == ".gz":
-                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed:
-                    yield cast(IO[bytes], packed)
-            elif target.suffix == ".xz":
-                with lzma.open(raw, "wb") as packed_xz:
-                    yield cast(IO[bytes], packed_xz)
-            else:
-                yield raw
+            with _packed(raw, target.suffix) as content:
+                yield content
             raw.flush()
             os.fsync(raw.fileno())
-        os.chmod(name, 0o666 & ~_umask())
+        os.chmod(name, mode)
         os.replace(name, target)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(name)
         raise
+
+
+@contextlib.contextmanager
+def _packed(raw: IO[bytes], suffix: str) -> Iterator[IO[bytes]]:
+    """An open file, through a compressor where its name asks for one."""
+    if suffix == ".gz":
+        with gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed:
+            yield cast(IO[bytes], packed)
+    elif suffix == ".xz":
+        with lzma.open(raw, "wb") as packed_xz:
+            yield cast(IO[bytes], packed_xz)
+    else:
+        yield raw
 
 
 def _umask() -> int:
@@ -282,7 +334,7 @@ def read_names(path: PathLike) -> list[str]:
         line = content.count(b"\n", 0, error.start) + 1
         raise DataFormatError(f"{path}: line {line}: not UTF-8 text; convert the file to UTF-8") from error
     if not names[-1]:
-        names.pop()  # what follows the last newline is no name
+        names.pop()  # the last newline ends a name and begins none
     return [name.removesuffix("\r") for name in names]
 
 
@@ -296,8 +348,8 @@ def write_names(path: PathLike, names: Any) -> None:
 
 
 def sibling_names(path: PathLike, name: str, size: int, what: str) -> list[str] | None:
-    """Names from the file ``name`` (plain or compressed) beside ``path``, if there is one; its length must be right."""
-    if str(path) == STDIN:
+    """Names from the file ``name`` (plain or compressed) beside ``path``, if there is one; it must hold ``size`` names."""
+    if isinstance(path, Piped) or str(path) == STDIN:
         return None
     for suffix in ("", *COMPRESSED_SUFFIXES):
         beside = Path(path).parent / (name + suffix)

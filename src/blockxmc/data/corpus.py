@@ -6,15 +6,25 @@ import csv
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from blockxmc.data._source import MAX_LINE_BYTES, PathLike, bare_name, first_line, open_text, write_atomic
+from blockxmc.data._source import (
+    MAX_LINE_BYTES,
+    PathLike,
+    SlowPhase,
+    bare_name,
+    first_line,
+    once,
+    open_text,
+    write_atomic,
+)
 from blockxmc.data.xc import looks_like_xc
 from blockxmc.errors import DataFormatError
 
 _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tsv": "tsv", ".csv": "csv"}
 _TEXT_COLUMNS = ("text", "title", "abstract", "description", "body")
-# Column -> what separates its labels (None: blanks, as URIs hold none).
+# Column -> the separator of its labels (None: spaces).
 _LABEL_COLUMNS = {"subject_uris": None, "labels": ";", "subjects": ";", "label": ";"}
 
 Row = tuple[str, list[str]]
@@ -29,7 +39,7 @@ class Corpus:
 
 
 def text_format(path: PathLike) -> str | None:
-    """``jsonl``, ``tsv`` or ``csv`` by suffix, else by content; None for what is not text with label names.
+    """``jsonl``, ``tsv`` or ``csv`` by suffix, else by content; None for other formats.
 
     >>> text_format("corpus.tsv.gz"), text_format("records.csv")
     ('tsv', 'csv')
@@ -44,9 +54,13 @@ def text_format(path: PathLike) -> str | None:
     return "tsv" if b"\t" in line and not looks_like_xc(line) else None
 
 
-def read_corpus(path: PathLike, require_labels: bool = True, verbose: int = 0) -> Corpus:
-    """Read texts and label names; without ``require_labels`` a row may lack its labels (text to be labelled)."""
-    kind = text_format(path)
+def read_corpus(path: PathLike, require_labels: bool = True, verbose: int = 0, *, kind: str | None = None) -> Corpus:
+    """Read texts and label names; without ``require_labels`` a row may lack its labels (text to be labelled).
+
+    ``kind`` (jsonl, tsv or csv) names the format where neither suffix nor content does.
+    """
+    path = once(path)
+    kind = kind or text_format(path)
     if kind is None:
         raise DataFormatError(
             f"{path}: not recognised as JSONL, TSV or CSV with text and labels;"
@@ -60,10 +74,13 @@ def read_corpus(path: PathLike, require_labels: bool = True, verbose: int = 0) -
     return Corpus([text for text, _ in rows], [labels for _, labels in rows])
 
 
-def write_jsonl(path: PathLike, corpus: Corpus) -> None:
+def write_jsonl(path: PathLike, corpus: Corpus, verbose: int = 0) -> None:
     """Write one JSON object with ``text`` and ``labels`` per line."""
-    with write_atomic(path) as out:
-        for text, labels in zip(corpus.texts, corpus.labels, strict=True):
+    title = f"writing {Path(path).name}"
+    with write_atomic(path) as out, SlowPhase(title, len(corpus.texts), verbose) as phase:
+        for done, (text, labels) in enumerate(zip(corpus.texts, corpus.labels, strict=True)):
+            if done % 1000 == 0:
+                phase.update(done)
             out.write((json.dumps({"text": text, "labels": labels}, ensure_ascii=False) + "\n").encode())
 
 

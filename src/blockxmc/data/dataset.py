@@ -34,7 +34,7 @@ class Dataset:
     feature_names: Sequence[str] | None = None
     label_names: Sequence[str] | None = None
     vectorizer: TextVectorizer | None = None
-    unseen_labels: int = 0  # occurrences of labels that the given label names do not hold
+    unseen_labels: int = 0  # label occurrences that are not among the given label names
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit together."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc.data._source import COMPRESSED_SUFFIXES, PathLike, bare_name, open_text, sibling_names
+from blockxmc.data._source import COMPRESSED_SUFFIXES, PathLike, Piped, bare_name, once, open_text, sibling_names
 from blockxmc.data.corpus import text_format
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.npz import read_npz
@@ -19,7 +19,7 @@ from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.data.xc import read_matrices, read_xc, with_names
 from blockxmc.errors import DataFormatError
 
-# In this order where a folder holds the same set in several forms.
+# Where a folder holds the same set in several formats, the first of these is read.
 _KINDS = (".npz", ".txt", ".xc", ".svm", ".jsonl", ".ndjson", ".tsv", ".csv")
 
 
@@ -29,6 +29,8 @@ def data_format(path: PathLike) -> str:
     >>> data_format("train.npz"), data_format("train.jsonl.xz")
     ('npz', 'jsonl')
     """
+    if isinstance(path, Piped):  # it has no suffix: an archive tells itself by its first bytes
+        return "npz" if path.content.startswith(b"PK") else (text_format(path) or "xc")
     return "npz" if Path(path).suffix == ".npz" else (text_format(path) or "xc")
 
 
@@ -54,6 +56,7 @@ def read_dataset(
     >>> read_dataset(file).Y.shape
     (2, 2)
     """
+    path = once(path)
     kind = data_format(path)
     if kind == "npz":
         return read_npz(path)
@@ -90,7 +93,7 @@ def read_data_dir(folder: PathLike, *, n_jobs: int | None = None, verbose: int =
     if data is None or train_rows is None or test_rows is None:
         raise DataFormatError(
             f"{folder}: holds neither train.* and test.*, nor *_train.txt and *_test.txt,"
-            " nor *_data.txt with *_trSplit.txt and *_tstSplit.txt; rename the files so"
+            " nor *_data.txt with *_trSplit.txt and *_tstSplit.txt; give the files such names"
         )
     whole = read_xc(data, n_jobs=n_jobs, verbose=verbose)
     return whole.rows(read_split(train_rows, whole.n_rows)), whole.rows(read_split(test_rows, whole.n_rows))

@@ -7,6 +7,7 @@ bytes (uint8), one name per line.
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc._core.matrix import as_csr, as_indicator, csr_args
-from blockxmc.data._source import PathLike, write_atomic
+from blockxmc._core.memory import check_file_widths, check_space
+from blockxmc.data._source import PathLike, open_raw, write_atomic
 from blockxmc.data.dataset import Dataset
 from blockxmc.errors import DataFormatError
 
@@ -55,10 +57,11 @@ def write_npz(path: PathLike, data: Dataset) -> None:
 def read_npz(path: PathLike) -> Dataset:
     """Read what :func:`write_npz` wrote; anything else is refused, nothing is unpickled."""
     try:
-        with open(path, "rb") as raw:
+        with open_raw(path) as raw:
             archive = np.load(raw, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise DataFormatError(f"{path}: is a single array, not an archive; write it with write_npz")
+            _check_claims(path, archive.zip)
             parts = {key: archive[key] for key in archive.files}
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
         if isinstance(error, DataFormatError):
@@ -71,11 +74,27 @@ def read_npz(path: PathLike) -> Dataset:
     try:
         X = _matrix(parts, "X", parts["X_data"])
         Y = _matrix(parts, "Y", np.ones(parts["Y_indices"].size, np.float32))
+        check_file_widths(path, X, Y, "its shape")
         return Dataset(X, Y, _unpack_names(parts.get("feature_names")), _unpack_names(parts.get("label_names")))
     except KeyError as error:
         raise DataFormatError(f"{path}: the entry {error} is missing; write it again with write_npz") from error
     except (ValueError, TypeError) as error:
+        if isinstance(error, DataFormatError):
+            raise
         raise DataFormatError(f"{path}: {error}; write it again with write_npz") from error
+
+
+def _check_claims(path: PathLike, archive: Any) -> None:
+    """Refuse arrays that claim more than is stored of them, and archives larger than the memory, before reading."""
+    members = archive.infolist()
+    check_space(path, sum(member.file_size for member in members))
+    for member in members:
+        with archive.open(member) as part:
+            version = np.lib.format.read_magic(part)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, dtype = read(part)
+        if math.prod(shape) * dtype.itemsize > member.file_size:
+            raise DataFormatError(f"{path}: the entry {member.filename} is cut off; write it again with write_npz")
 
 
 def _matrix(parts: dict[str, NDArray[Any]], name: str, data: NDArray[Any]) -> sparse.csr_array:

@@ -2,14 +2,14 @@
 
 Every row belongs to a block. Its labels come from the block's own (labels belong to one or two blocks, so that blocks
 overlap) or, now and then, from anywhere; its words come from its labels, from its block and from a background. With
-decoys some words tell of labels that a row might well carry, but does not. Labels and background words follow Zipf's
+decoys, some words tell of labels that a row could have, but does not have. Labels and background words follow Zipf's
 law. Rows are made in batches with a random stream each: the result depends on the seed and the sizes alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +46,10 @@ class Shape:
     def scaled(self, scale: float) -> Shape:
         """Fewer (or more) rows, features and labels at the same rows per label.
 
-        Dense features are kept, and there stay enough features and labels for rows to differ in.
+        Dense features are kept, and so are enough features and labels to tell rows apart.
         """
+        if not 0 < scale < float("inf"):
+            raise BlockXMCError(f"scale must be a positive number, got {scale}")
         enough_features = min(self.n_features, round(4 * self.nnz_per_row))
         enough_labels = min(self.n_labels, round(20 * self.labels_per_row))
         return replace(
@@ -57,6 +59,19 @@ class Shape:
             n_features=self.n_features if self.dense else max(enough_features, round(self.n_features * scale)),
             n_labels=max(enough_labels, round(self.n_labels * scale)),
         )
+
+
+class Sizes(TypedDict, total=False):
+    """The sizes that a caller may set; None keeps the one of ``like``."""
+
+    n_train: int | None
+    n_test: int | None
+    n_features: int | None
+    n_labels: int | None
+    labels_per_row: float | None
+    nnz_per_row: float | None
+    n_blocks: int | None
+    decoys: float | None
 
 
 # Sizes and labels per row as in the paper's data table (mediamill: as published); words per row are approximate.
@@ -75,25 +90,15 @@ FROM_LABELS, FROM_BLOCK = 0.45, 0.25  # where words come from; the rest is backg
 
 
 def make_synthetic(
-    like: str | None = None,
-    scale: float = 1.0,
-    seed: int = 0,
-    *,
-    n_train: int | None = None,
-    n_test: int | None = None,
-    n_features: int | None = None,
-    n_labels: int | None = None,
-    labels_per_row: float | None = None,
-    nnz_per_row: float | None = None,
-    n_blocks: int | None = None,
-    decoys: float | None = None,
+    like: str | None = None, scale: float = 1.0, seed: int = 0, **sizes: Unpack[Sizes]
 ) -> tuple[Dataset, Dataset]:
     """A training and a test set with planted blocks: the size of a known set (``like``), or sizes of your own.
 
     ``like`` is one of amazoncat-13k, wiki10-31k, delicious-200k, wikilshtc-325k, amazon-670k, mediamill; ``scale``
-    multiplies its rows, features and labels. Single sizes given beside it replace those of ``like``. ``decoys`` is the mean
-    number of labels that the words of a row tell of though it does not carry them: with as many decoys as labels no
-    classifier can do much better than guess right every other time.
+    multiplies its rows, features and labels. ``sizes`` replace single ones: n_train, n_test, n_features, n_labels,
+    labels_per_row, nnz_per_row, n_blocks, and decoys: the mean number of labels that the words of a row tell of though
+    the row does not have them. With as many decoys as labels, no classifier is right much more often than every other
+    time.
 
     >>> train, test = make_synthetic(like="amazon-670k", scale=0.001, seed=1)
     >>> train.n_rows, test.n_rows, train.n_features, train.n_labels
@@ -101,26 +106,22 @@ def make_synthetic(
     >>> train.digest == make_synthetic(like="amazon-670k", scale=0.001, seed=1)[0].digest
     True
     """
-    base = Shape(10_000, 2_500, 20_000, 2_000, 4.0, 50)
-    if like is not None:
-        if like.lower() not in SHAPES:
-            raise BlockXMCError(f"no data set is called {like!r}; choose one of {', '.join(SHAPES)}")
-        base = SHAPES[like.lower()]
-    if not 0 < scale < float("inf"):
-        raise BlockXMCError(f"scale must be a positive number, got {scale}")
-    given: dict[str, Any] = {
-        "n_train": n_train,
-        "n_test": n_test,
-        "n_features": n_features,
-        "n_labels": n_labels,
-        "labels_per_row": labels_per_row,
-        "nnz_per_row": nnz_per_row,
-        "n_blocks": n_blocks,
-        "decoys": decoys,
-    }
-    base = replace(base if scale == 1.0 else base.scaled(scale), **{k: v for k, v in given.items() if v is not None})
-    _check(base)
-    return _World(base, seed).make()
+    shape = _shape_like(like).scaled(scale) if scale != 1.0 else _shape_like(like)
+    unknown = sorted(set(sizes) - set(Sizes.__annotations__))
+    if unknown:
+        raise BlockXMCError(f"there is no size {', '.join(unknown)}; choose from {', '.join(Sizes.__annotations__)}")
+    given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
+    shape = replace(shape, **given)
+    _check(shape)
+    return _World(shape, seed).make()
+
+
+def _shape_like(like: str | None) -> Shape:
+    if like is None:
+        return Shape(10_000, 2_500, 20_000, 2_000, 4.0, 50)
+    if like.lower() not in SHAPES:
+        raise BlockXMCError(f"no data set is called {like!r}; choose one of {', '.join(SHAPES)}")
+    return SHAPES[like.lower()]
 
 
 def _check(shape: Shape) -> None:
@@ -151,7 +152,7 @@ class _World:
         self._plant_blocks(weight, rng)
         self.background = _Categorical(_zipf(d, 2.7, 1.0), np.array([0, d]))
         self.word_order = rng.permutation(d)
-        # Words that tell of something are not the commonest ones: those say little in any text.
+        # The most frequent words tell of no label and no block.
         rare = self.word_order[d // 50 :]
         self.signature = max(8, round(shape.nnz_per_row / shape.labels_per_row))  # words that tell of a label
         self.topic = max(64, round(shape.nnz_per_row))  # words that tell of a block
@@ -207,7 +208,7 @@ class _World:
         rows = np.empty(0, np.int64)
         labels = np.empty(0, np.int64)
         missing = wanted.astype(np.int64)
-        for attempt in range(12):  # repeats are drawn again, further afield each time
+        for attempt in range(12):  # repeats are drawn again, each time more of them from other blocks
             row = np.repeat(np.arange(block.size), missing)
             at_home = rng.random(row.size) < HOME * 0.7**attempt
             drawn = self.labels.draw(np.zeros(row.size, np.int64), rng)
@@ -222,7 +223,7 @@ class _World:
     def _word_rows(self, block: Int, Y: sparse.csr_array, rng: Rng) -> sparse.csr_array:
         """Counts of words: from a random label of the row, from its block, from the background."""
         d, average = self.shape.n_features, self.shape.nnz_per_row
-        # Rows differ in length; repeated words (a share that depends on the shape) are made up for by drawing again.
+        # Rows differ in length; words are drawn again until enough of them are distinct.
         wanted = np.clip(np.rint(average * rng.gamma(4.0, 0.25, block.size)), 1, d).astype(np.int64)
         keys = np.empty(0, np.int64)
         missing = wanted
@@ -240,7 +241,7 @@ class _World:
         source = rng.random(row.size)
         words = self.word_order[self.background.draw(np.zeros(row.size, np.int64), rng)]
         from_block = (source >= FROM_LABELS) & (source < FROM_LABELS + FROM_BLOCK)
-        # The product of two uniform numbers is skewed: the first words of a topic are its commonest.
+        # The product of two uniform numbers is skewed: the first words of a topic are its most frequent ones.
         rank = (rng.random(int(from_block.sum())) * rng.random(int(from_block.sum())) * self.topic).astype(np.int64)
         words[from_block] = self.topics[block[row[from_block]], rank]
         size = np.diff(Y.indptr)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blockxmc._core import stored
 from blockxmc._core.matrix import as_csr
 from blockxmc.errors import BlockXMCError
 
-# Below this many rows a word that occurs once is kept: there is too little text to be choosy.
+# In a corpus of fewer rows, a word that occurs once is kept.
 SMALL_CORPUS = 100
+# A word in one of 10^18 texts has an idf of 42.
+MOST_IDF = 1000
 
 
 class TextVectorizer:
@@ -37,12 +40,12 @@ class TextVectorizer:
 
     def fit(self, texts: Iterable[str]) -> Self:
         """Learn the words and how rare they are."""
-        self._learn(list(texts))
+        self._learn(texts)
         return self
 
     def fit_transform(self, texts: Iterable[str]) -> sparse.csr_array:
         """Learn from texts and return their features."""
-        return self._weigh(self._learn(list(texts)))
+        return self._weigh(self._learn(texts))
 
     def transform(self, texts: Iterable[str]) -> sparse.csr_array:
         """Features of texts (float32 CSR); words not learnt are ignored."""
@@ -59,26 +62,39 @@ class TextVectorizer:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """The vectorizer that ``state`` described."""
-        vectorizer = cls(**state["params"])
-        vectorizer.feature_names = list(state["vocabulary"])
-        vectorizer.idf = np.array(state["idf"], dtype=np.float32)
-        if vectorizer.idf.shape != (len(vectorizer.feature_names),):
-            raise BlockXMCError(f"{vectorizer.idf.size} idf values for {len(vectorizer.feature_names)} words")
+        params = stored.mapping(state["params"], "the set of parameters")
+        vectorizer = cls(**params)
+        for name, value in params.items():
+            if value is not None or name == "ngram_max":
+                stored.whole(value, name, 1)
+        words = list(state["vocabulary"])
+        stored.require(all(isinstance(word, str) for word in words), "a word is not text")
+        stored.require(len(set(words)) == len(words), "a word stands in the vocabulary twice")
+        idf = stored.array(state["idf"], "idf", np.float32, (len(words),))
+        stored.require(((idf >= 0) & (idf < MOST_IDF)).all(), f"an idf lies outside 0..{MOST_IDF}")
+        vectorizer.feature_names, vectorizer.idf = words, idf.copy()
         return vectorizer
 
-    def _learn(self, texts: list[str]) -> Any:
+    @property
+    def n_features(self) -> int:
+        """Number of features that a text is turned into."""
+        return len(self.feature_names)
+
+    def _learn(self, texts: Iterable[str]) -> Any:
         """Set the words and their idf; return the counts of the texts."""
-        min_df = self.min_df if self.min_df is not None else (2 if len(texts) >= SMALL_CORPUS else 1)
+        texts = texts if isinstance(texts, Sized) else list(texts)
+        n_texts = len(texts)
+        min_df = self.min_df if self.min_df is not None else (2 if n_texts >= SMALL_CORPUS else 1)
         counter = self._counter(min_df=min_df, max_features=self.max_features)
         try:
             counts = counter.fit_transform(texts)
         except ValueError as error:  # an empty vocabulary, or nothing as frequent as min_df
             raise BlockXMCError(
-                f"no word of two or more letters occurs in at least {min_df} of the {len(texts)} texts; nothing to learn"
+                f"no word of two or more letters occurs in at least {min_df} of the {n_texts} texts; nothing to learn"
             ) from error
         self.feature_names = counter.get_feature_names_out().tolist()
         in_rows = np.bincount(counts.indices, minlength=len(self.feature_names))
-        self.idf = (np.log((1 + len(texts)) / (1 + in_rows)) + 1).astype(np.float32)
+        self.idf = (np.log((1 + n_texts) / (1 + in_rows)) + 1).astype(np.float32)
         return counts
 
     def _counter(self, **options: Any) -> Any:

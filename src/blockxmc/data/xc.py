@@ -14,8 +14,9 @@ from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc._core.matrix import as_csr, as_indicator, csr_args
+from blockxmc._core.memory import check_file_widths
 from blockxmc._core.progress import thread_count
-from blockxmc.data._source import Block, PathLike, SlowPhase, read_blocks, sibling_names, write_atomic
+from blockxmc.data._source import Block, PathLike, SlowPhase, once, read_blocks, sibling_names, write_atomic
 from blockxmc.data.dataset import Dataset
 from blockxmc.errors import DataFormatError
 
@@ -71,6 +72,7 @@ def read_matrices(
     path: PathLike, n_features: int | None, n_labels: int | None, n_jobs: int | None, verbose: int
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
     """X and Y of an XC text file."""
+    path = once(path)
     with contextlib.closing(read_blocks(path, verbose)) as blocks:  # closed at once also when a row is refused
         header, block = _split_header(_without_bom(next(blocks)))
         sizes = _Sizes(path, header, n_features, n_labels)
@@ -85,7 +87,10 @@ def read_matrices(
     shape, label_shape = sizes.shapes(n_rows, parser.max_feature, parser.max_label)
     indptr, indices, data, label_indptr, label_indices = parser.finish(n_rows)
     ones = np.ones(label_indices.size, np.float32)
-    return _canonical(data, indices, indptr, shape), _canonical(ones, label_indices, label_indptr, label_shape)
+    X, Y = _canonical(data, indices, indptr, shape), _canonical(ones, label_indices, label_indptr, label_shape)
+    if n_features is None or n_labels is None:  # the caller's own sizes need no support by the rows
+        check_file_widths(path, X, Y, "the header" if header else "the largest index")
+    return X, Y
 
 
 def with_names(path: PathLike, X: sparse.csr_array, Y: sparse.csr_array, label_names: Sequence[str] | None) -> Dataset:
@@ -173,7 +178,7 @@ class _Sizes:
         )
 
     def rows_to_keep(self, n_rows: int, trailing_empty: int) -> int:
-        """Number of rows, less empty lines at the end that are no rows."""
+        """Number of rows, without the empty lines at the end."""
         if self.n_rows is None:
             if n_rows == trailing_empty:
                 raise DataFormatError(f"{self.path}: holds no rows; give a file with at least one row")

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from blockxmc._core.base import TopK, XMCEstimator
+from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Phase, Reporter
 from blockxmc.linear.weights import Weights
 from blockxmc.serving.scorers import pack_scorer, restore_scorer
@@ -27,7 +28,6 @@ class Job:
 class Learner(XMCEstimator):
     """Base of the base classifiers. A subclass implements ``_train``; everything else follows."""
 
-    random_state: int | None
     # True where every label is trained on its own (then labels may share one vector across blocks).
     one_vs_all: ClassVar[bool] = False
 
@@ -37,7 +37,7 @@ class Learner(XMCEstimator):
 
     def _job(self, threads: int, phase: Phase, seed: int | None = None) -> Job:
         """A training that this learner is asked for: its own ``random_state`` counts, on top of the caller's seed."""
-        return Job(threads, (seed or 0) + (self.random_state or 0), phase)
+        return Job(threads, (seed or 0) + as_seed(self.random_state), phase)
 
     def _check_params(self) -> None:
         """Raise BlockXMCError in one line for a parameter out of range; called before training."""
@@ -63,3 +63,4 @@ class Learner(XMCEstimator):
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.scorer_ = restore_scorer(state["scorer"])
+        self._check_sizes(self.scorer_.n_labels, self.scorer_.n_features)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blockxmc._core import stored
 from blockxmc._core.progress import Phase, Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._bilinear import Bilinear, SparseDesign, balance, decouple, design_for
@@ -142,7 +143,8 @@ class LEML(Learner):
 
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
-        self.rank_, self.objective_trace_ = state["rank"], state["objective_trace"]
+        self.rank_ = stored.whole(state["rank"], "rank")
+        self.objective_trace_ = stored.array(state["objective_trace"], "objective_trace", np.float64, (None,))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils import Tags
 
+from blockxmc._core import stored
 from blockxmc._core.base import TopK
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
@@ -105,7 +106,7 @@ class NaiveBayes(Learner):
 
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
-        self.offset_term_ = state["offset_term"]
+        self.offset_term_ = stored.array(state["offset_term"], "offset_term", np.float32, (self.n_features_in_,))
 
     def __sklearn_tags__(self) -> Tags:
         """As every classifier, but for counts: features must not be negative, and other data are served poorly."""

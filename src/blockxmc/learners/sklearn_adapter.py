@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone, is_classifier
 
+from blockxmc._core.params import as_seed
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.linear.weights import F32, I32, Ids, LinearWeights, Weights
@@ -137,4 +139,8 @@ def as_learner(base: Any, default: Callable[[], Learner]) -> Learner:
     if isinstance(base, type):
         raise BlockXMCError(f"base must be an estimator, not a class: write {base.__name__}()")
     learner = clone(base) if isinstance(base, BaseEstimator) else base
-    return learner if isinstance(learner, Learner) else OneVsRest(learner)
+    if not isinstance(learner, Learner):
+        return OneVsRest(learner)
+    if not isinstance(getattr(learner, "random_state", 0), Integral):
+        learner.set_params(random_state=as_seed(learner.random_state))  # drawn once, not once per block
+    return learner

@@ -17,7 +17,7 @@ def prediction_times(model: XMCEstimator, X: sparse.csr_array, k: int = 5, repea
     """Microseconds per row: whole batch on one thread (CPU time, median), on all threads (wall), and single calls.
 
     >>> from blockxmc import NaiveBayes
-    >>> model = NaiveBayes().fit([[1, 0], [0, 1]], [[1, 0], [0, 1]])
+    >>> model = NaiveBayes().fit([[1, 0], [0, 1]], [["x"], ["y"]])
     >>> import scipy.sparse
     >>> sorted(prediction_times(model, scipy.sparse.csr_array([[1.0, 0]])))
     ['batch_us', 'one_us', 'one_us_p99', 'threads_us']

@@ -9,10 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
+from sklearn.utils import check_random_state as sklearn_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from blockxmc._core.matrix import as_csr
+from blockxmc._core import stored
+from blockxmc._core.matrix import as_csr, check_values
+from blockxmc._core.memory import check_training_memory
+from blockxmc._core.params import check_random_state
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
 from blockxmc._core.targets import Targets
 from blockxmc.errors import BlockXMCError
@@ -89,17 +93,20 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, Y: Any) -> Self:
         """Partition the rows of X (n x d, sparse or dense) and the labels of Y (0-1 matrix or lists of names)."""
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32)
+        check_random_state(self.random_state)
+        X = as_csr(validate_data(self, X, accept_sparse="csr", dtype=np.float32))
+        check_values(X)
         Y01 = Targets.encode(Y)[1]
         check_consistent_length(X, Y01)
-        return self._fit(as_csr(X), Y01, reporter_for(self.verbose))
+        check_training_memory(X, Y01)
+        return self._fit(X, Y01, reporter_for(self.verbose))
 
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> Self:
         self._check_params(X.shape[0])
         self.n_features_in_ = int(X.shape[1])
         if not Y.nnz:
             raise BlockXMCError("no row has a label: there is nothing to partition")
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = int(sklearn_random_state(self.random_state).randint(2**31 - 1))
         threads = thread_count(self.n_jobs)
         lam = None if isinstance(self.lam, str) else float(self.lam)
         if isinstance(self.init, str) and self.n_blocks == "paper":
@@ -238,14 +245,25 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
     def from_state(cls, state: dict[str, Any]) -> Partitioner:
         """Take back what ``state`` gave (arrays may be read-only memory maps)."""
         self = cls(**state["params"])
-        ranking = Ranking(**state["ranking"])
-        clusters, captured = ranking.clusters(state["lam"], self.objective)
-        trace = np.asarray(state["trace"]).tolist()
-        blocks = Blocks(state["lam"], state["assignment"], ranking, clusters, captured, trace, state["n_iter"])
-        self._keep(blocks, state["n_positives"])
-        self.n_features_in_ = state["n_features"]
-        self.choice_ = state["choice"]
+        stored.require(self.objective in ("quadratic", "cost"), "the objective of the partition is unknown")
+        ranking, lam = Ranking.restored(state["ranking"]), stored.real(state["lam"], "lam")
+        assignment = stored.array(state["assignment"], "assignment", np.int32, (None,))
+        stored.check_indices(assignment, ranking.n_rows.size, "assignment")
+        stored.require(assignment.size, "a partition has no rows")
+        trace = stored.array(state["trace"], "trace", np.float64, (None,)).tolist()
+        n_positives = stored.whole(state["n_positives"], "n_positives", 1, 1 << 62)
+        clusters, captured = ranking.clusters(lam, self.objective)
+        n_iter = stored.whole(state["n_iter"], "n_iter")
+        self._keep(Blocks(lam, assignment, ranking, clusters, captured, trace, n_iter), n_positives)
+        self.n_features_in_ = stored.whole(state["n_features"], "n_features")
+        self.choice_ = stored.mapping(state["choice"], "choice")
+        stored.require(isinstance(self.choice_.get("text"), str), "choice has no text")
         return self
+
+    def check_fits(self, n_rows: int, n_labels: int) -> None:
+        """Refuse a stored partition of other rows or labels."""
+        stored.require(self.assignment_.size == n_rows, f"{self.assignment_.size} rows are assigned, not {n_rows}")
+        stored.check_indices(self.ranking_.labels, n_labels, "labels of the partition")
 
     def __sklearn_tags__(self) -> Tags:
         """Sparse input, labels required."""

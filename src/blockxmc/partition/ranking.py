@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
+from blockxmc._core import stored
 
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
@@ -113,6 +114,21 @@ class Ranking:
     def state(self) -> dict[str, Any]:
         """The arrays by name."""
         return dict(vars(self))
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> Ranking:
+        """Take back what ``state`` gave."""
+        n_rows = stored.array(state["n_rows"], "n_rows of the partition", np.int64, (None,))
+        n_labelled = stored.array(state["n_labelled"], "n_labelled of the partition", np.int64, n_rows.shape)
+        labels = stored.array(state["labels"], "labels of the partition", np.int32, (None,))
+        counts = stored.array(state["counts"], "counts of the partition", np.int32, labels.shape)
+        indptr = stored.array(state["indptr"], "indptr of the partition", np.int64, (n_rows.size + 1,))
+        stored.check_row_pointers(indptr, n_rows.size, labels.size, "labels of the partition")
+        stored.require(labels.size == 0 or labels.min() >= 0, "a label of the partition is below 0")
+        stored.require((counts >= 1).all(), "a label of the partition is counted less than once")
+        stored.require((n_labelled >= 1).all() and (n_labelled <= n_rows).all(), "a block of the partition has no rows")
+        stored.require(n_rows.size and n_rows.max() < 1 << 48, "the partition has no blocks, or too large ones")
+        return cls(indptr, labels, counts, n_rows, n_labelled)
 
 
 def _pointers(sizes: NDArray[Any]) -> I64:

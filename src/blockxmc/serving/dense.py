@@ -14,9 +14,10 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from blockxmc import _kernels
+from blockxmc._core import stored
 from blockxmc._core.base import TopK
 from blockxmc._core.matrix import csr_args, take_rows
-from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.errors import BlockXMCError
 from blockxmc.linear.weights import LinearWeights, LowRankWeights, Weights
 from blockxmc.serving.scorer import I32, I64, Scorer, as_blocks, as_row, empty_topk
 
@@ -125,16 +126,20 @@ class DenseScorer(Scorer):
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> DenseScorer:
-        """Take back what ``state`` gave."""
+        """Take back what ``state`` gave; every index is checked now."""
+        n_features, n_labels = (
+            stored.whole(state["n_features"], "n_features"),
+            stored.whole(state["n_labels"], "n_labels"),
+        )
+        blocks = stored.mapping(state["blocks"], "the list of blocks")
         weights: list[Weights] = []
         ids = []
-        for block in range(len(state["blocks"])):
-            arrays = dict(state["blocks"][str(block)])
-            ids.append(arrays.pop("labels"))
-            weights.append(LowRankWeights(**arrays) if "H" in arrays else _linear_from(arrays))
-        n_features, n_labels = int(state["n_features"]), int(state["n_labels"])
-        for block, (w, labels) in enumerate(zip(weights, ids, strict=True)):
-            _check_block(block, w, labels, n_features, n_labels)
+        for block in range(len(blocks)):
+            arrays, what = stored.mapping(blocks[str(block)], f"block {block}"), f"of block {block}"
+            labels = stored.array(arrays["labels"], f"labels {what}", np.int32, (None,))
+            ids.append(stored.ascending(labels, n_labels, f"labels {what}"))
+            restored = _low_rank_from if "H" in arrays else _linear_from
+            weights.append(restored(arrays, n_features, labels.size, what))
         return cls(weights, ids, n_features, n_labels)
 
     def _visited(self, X: sparse.csr_array, blocks: I32 | None) -> I32:
@@ -205,26 +210,35 @@ def _arrays_of(weights: Weights) -> dict[str, NDArray[Any]]:
         return {"W": weights.W, "H": weights.H, **bias, **features}
     coef = {"indptr": weights.coef.indptr, "indices": weights.coef.indices, "data": weights.coef.data}
     mass = {} if weights.mass is None else {"mass": weights.mass}
-    return {**coef, "shape": np.array(weights.coef.shape, np.int64), "bias": weights.bias, **mass, **features}
+    return {**coef, "bias": weights.bias, **mass, **features}
 
 
-def _linear_from(arrays: dict[str, NDArray[Any]]) -> LinearWeights:
-    d, m = (int(n) for n in arrays["shape"])
-    try:
-        coef = sparse.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(d, m))
-        coef.check_format(full_check=True)
-    except ValueError as error:
-        raise ModelFormatError(f"the model is damaged: {error}; restore it or train again") from None
-    return LinearWeights(coef, arrays["bias"], arrays.get("mass"), arrays.get("features"))
+def _features_from(arrays: dict[str, Any], n_features: int, what: str) -> tuple[I32 | None, int]:
+    """The features that the rows of weights stand for (None: all), and how many there are."""
+    if "features" not in arrays:
+        return None, n_features
+    features = stored.array(arrays["features"], f"features {what}", np.int32, (None,))
+    return stored.ascending(features, n_features, f"features {what}"), features.size
 
 
-def _check_block(block: int, w: Weights, labels: I32, n_features: int, n_labels: int) -> None:
-    """Shapes and label ids of a restored block; the weights themselves are not read."""
-    assert isinstance(w, (LowRankWeights, LinearWeights))
-    inputs = (w.W if isinstance(w, LowRankWeights) else w.coef).shape[0]
-    expected = n_features
-    if w.features is not None:
-        expected = w.features.size if (np.diff(w.features, prepend=-1, append=n_features) > 0).all() else -1
-    ascend = labels.shape == (w.n_labels,) and (np.diff(labels, prepend=-1, append=n_labels) > 0).all()
-    if inputs != expected or labels.dtype != np.int32 or not ascend:
-        raise ModelFormatError(f"the model is damaged: block {block} has wrong shapes or labels; train again")
+def _vector_from(arrays: dict[str, Any], name: str, n_labels: int, what: str) -> NDArray[np.float32] | None:
+    return stored.array(arrays[name], f"{name} {what}", np.float32, (n_labels,)) if name in arrays else None
+
+
+def _low_rank_from(arrays: dict[str, Any], n_features: int, n_labels: int, what: str) -> LowRankWeights:
+    features, n_rows = _features_from(arrays, n_features, what)
+    H = stored.array(arrays["H"], f"H {what}", np.float32, (n_labels, None))
+    W = stored.array(arrays["W"], f"W {what}", np.float32, (n_rows, H.shape[1]))
+    return LowRankWeights(W, H, _vector_from(arrays, "bias", n_labels, what), features)
+
+
+def _linear_from(arrays: dict[str, Any], n_features: int, n_labels: int, what: str) -> LinearWeights:
+    features, n_rows = _features_from(arrays, n_features, what)
+    data = stored.array(arrays["data"], f"data {what}", np.float32, (None,))
+    indptr, indices = arrays["indptr"], arrays["indices"]
+    stored.array(indptr, f"indptr {what}", indptr.dtype, (n_rows + 1,))
+    stored.array(indices, f"indices {what}", indptr.dtype, (data.size,))
+    stored.check_csr_parts(indptr, indices, data, (n_rows, n_labels), f"weights {what}")
+    coef = sparse.csr_array((data, indices, indptr), shape=(n_rows, n_labels))
+    bias = stored.array(arrays["bias"], f"bias {what}", np.float32, (n_labels,))
+    return LinearWeights(coef, bias, _vector_from(arrays, "mass", n_labels, what), features)

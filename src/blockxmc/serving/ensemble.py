@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from blockxmc._core import stored
 from blockxmc._core.base import TopK
 from blockxmc.serving.routed import RoutedModel
 
@@ -93,5 +94,6 @@ class Ensemble:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Ensemble:
         """Take back what ``state`` gave."""
-        members = state["members"]
+        members = stored.mapping(state["members"], "the list of members")
+        stored.require(members, "an ensemble has no members")
         return cls([RoutedModel.from_state(members[str(i)]) for i in range(len(members))])

@@ -17,6 +17,7 @@ from scipy import sparse
 from sklearn.preprocessing import normalize
 
 from blockxmc import _kernels
+from blockxmc._core import stored
 from blockxmc._core.matrix import csr_args
 from blockxmc.errors import ModelFormatError
 from blockxmc.serving.packed import PackedScorer
@@ -27,8 +28,6 @@ from blockxmc.serving.scorers import restore_scorer
 DEFAULT_NEIGHBORS = 10
 # Features of a row that are compared, the largest: the others would cost memory and time that they are not worth.
 MOST_FEATURES = 24
-# Models from before the rows that ask were cut as well compare all of theirs.
-ALL_FEATURES = 2**31
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Neighbors:
         arrays = pack_linear(vectors, order, blocks, X.shape[1], bits, threads)
         rows = PackedScorer(arrays | {"bias": np.zeros(order.size, np.float32)}, X.shape[1], X.shape[0], bits)
         indptr, labels, _ = csr_args(Y)
-        return cls(rows, indptr, labels, Y.shape[1], count, MOST_FEATURES)
+        return cls(rows, indptr, labels, Y.shape[1], min(count, max(X.shape[0], 1)), MOST_FEATURES)
 
     @cached_property
     def kernel(self) -> _kernels.Neighbors:
@@ -113,12 +112,15 @@ class Neighbors:
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Take back what ``state`` gave."""
         try:
-            rows, indptr, labels = restore_scorer(state["rows"]), state["indptr"], state["labels"]
-            numbers = int(state["n_labels"]), int(state["count"]), int(state.get("features", ALL_FEATURES))
-            weight = float(state["weight"])
-            intact = (indptr.dtype, labels.dtype) == (np.int64, np.int32)
-        except (AttributeError, KeyError, TypeError) as error:
-            raise ModelFormatError(f"the model's neighbors are incomplete or have wrong types: {error}") from None
-        if not intact or not isinstance(rows, PackedScorer):
-            raise ModelFormatError("the model's neighbors have wrong types")
-        return cls(rows, indptr, labels, *numbers, weight=weight)
+            rows = restore_scorer(state["rows"])
+            indptr = stored.array(state["indptr"], "indptr of neighbors", np.int64, (rows.n_labels + 1,))
+            labels = stored.array(state["labels"], "labels of neighbors", np.int32, (None,))
+            n_labels = stored.whole(state["n_labels"], "n_labels of neighbors")
+            count = stored.whole(state["count"], "count of neighbors", 1, max(rows.n_labels, 1))
+            features = stored.whole(state["features"], "features of neighbors", 1)
+            weight = stored.real(state["weight"], "weight of neighbors")
+        except (KeyError, TypeError) as error:
+            raise ModelFormatError(f"the model's neighbors are incomplete: {error}") from None
+        if not isinstance(rows, PackedScorer) or weight < 0:
+            raise ModelFormatError("the model's neighbors are of the wrong kind")
+        return cls(rows, indptr, labels, n_labels, count, features, weight=weight)

@@ -10,9 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
+from blockxmc._core import stored
 from blockxmc._core.base import TopK
 from blockxmc._core.matrix import csr_args
-from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc._core.stored import INT32_MAX
+from blockxmc.errors import BlockXMCError
 from blockxmc.serving.scorer import I32, I64, Scorer, as_blocks, as_ids, as_row, empty_topk
 
 # The flat arrays of a packed scorer (what they mean: chunk.hpp).
@@ -29,6 +31,7 @@ ARRAYS = {
     "scale": np.float32,
 }
 OPTIONAL = ("mass", "scale")  # scale is there where weights have 8 bits
+N_COLUMNS = 5  # of offsets: where a chunk starts in labels, keys, buckets, rows and arena
 
 
 class PackedScorer(Scorer):
@@ -85,15 +88,14 @@ class PackedScorer(Scorer):
     @classmethod
     def restored(cls, state: dict[str, Any]) -> PackedScorer:
         """Take back what ``state`` gave. Pointers are checked now, a block when it is first visited."""
-        arrays = {name: state[name] for name in ARRAYS if name not in OPTIONAL or name in state}
-        for name, array in arrays.items():
-            if array.dtype != ARRAYS[name]:
-                raise ModelFormatError(
-                    f"the model's array {name!r} has type {array.dtype}, not {ARRAYS[name].__name__}"
-                )
-        # Models of format 1 say whether weights are halved, or nothing.
-        bits = int(state.get("bits", 16 if state.get("half") else 32))
-        return cls(arrays, int(state["n_features"]), int(state["n_labels"]), bits)
+        arrays = {}
+        for name, dtype in ARRAYS.items():
+            if name in state or name not in OPTIONAL:
+                shape = (None, N_COLUMNS) if name == "offsets" else (None,)
+                arrays[name] = stored.array(state[name], f"the array {name!r}", dtype, shape)
+        n_features, n_labels = (stored.whole(state[name], name) for name in ("n_features", "n_labels"))
+        bits = stored.whole(state["bits"], "bits", -INT32_MAX)  # the compiled model knows which there are
+        return cls(arrays, n_features, n_labels, bits)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.state()

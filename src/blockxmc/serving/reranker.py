@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockxmc import _kernels
+from blockxmc._core import stored
 from blockxmc.errors import ModelFormatError
 
 F32 = NDArray[np.float32]
@@ -64,10 +65,8 @@ class Reranker:
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Take back what ``state`` gave."""
         try:
-            reranker = cls(state["curve"], state["log_positives"], int(state["first"]))
-            intact = reranker.curve.dtype == reranker.log_positives.dtype == np.float32
-        except (AttributeError, KeyError, TypeError) as error:
-            raise ModelFormatError(f"the model's reranker is incomplete or has wrong types: {error}") from None
-        if not intact:
-            raise ModelFormatError("the model's reranker has wrong types")
-        return reranker
+            curve = stored.array(state["curve"], "curve of the reranker", np.float32, (3 * N_TERMS + PRODUCTS[0].size,))
+            log_positives = stored.array(state["log_positives"], "log_positives", np.float32, (None,))
+            return cls(curve, log_positives, stored.whole(state["first"], "first of the reranker", 1))
+        except (KeyError, TypeError) as error:
+            raise ModelFormatError(f"the model's reranker is incomplete: {error}") from None

@@ -11,9 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
+from blockxmc._core import stored
 from blockxmc._core.base import TopK
 from blockxmc.errors import BlockXMCError
 from blockxmc.serving.neighbors import Neighbors
+from blockxmc.serving.packed import PackedScorer
 from blockxmc.serving.reranker import Reranker
 from blockxmc.serving.routed_scorer import RoutedScorer
 from blockxmc.serving.scorer import Scorer
@@ -149,6 +151,16 @@ class RoutedModel:
         }
 
     @property
+    def n_labels(self) -> int:
+        """Number of labels."""
+        return self.scorer.n_labels
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row."""
+        return self.scorer.n_features
+
+    @property
     def router_products(self) -> int:
         """Vector products that routing a row takes: one per block, none where there is nothing to decide."""
         return 0 if self.router is None or self.router.n_labels == 1 else self.router.n_labels
@@ -175,14 +187,50 @@ class RoutedModel:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> RoutedModel:
-        """Take back what ``state`` gave."""
+        """Take back what ``state`` gave, if its parts fit each other."""
+        stored.mapping(state, "the routed model")
         router = None if state["router"] is None else restore_scorer(state["router"])
-        scorer = restore_scorer(state["scorer"])
-        scale_shift = state["calibration"]
-        calibration = None if scale_shift is None else (float(scale_shift[0]), float(scale_shift[1]))
-        how: Any = {"slope": float(state["slope"]), "top_p": float(state["top_p"]), "offset": state["offset"]}
+        how: Any = {name: stored.real(state[name], name) for name in ("slope", "top_p")}
+        if state["calibration"] is not None:
+            scale, shift = state["calibration"]
+            how["calibration"] = stored.real(scale, "calibration"), stored.real(shift, "calibration")
         if state["neighbors"] is not None:
             how["neighbors"] = Neighbors.from_state(state["neighbors"])
         if state["reranker"] is not None:
             how["reranker"] = Reranker.from_state(state["reranker"])
-        return cls(router, scorer, int(state["route"]), calibration=calibration, **how)
+        most = 1 if router is None else max(router.n_labels, 1)
+        route = stored.whole(state["route"], "route", 1, most)
+        scorer = restore_scorer(state["scorer"])
+        if state["offset"] is not None:
+            how["offset"] = stored.csr(state["offset"], "offset", (scorer.n_features, None))
+        model = cls(router, scorer, route, **how)
+        model._check_parts()
+        return model
+
+    def _check_parts(self) -> None:
+        """Refuse parts of a stored model that do not belong together: kernels count on it."""
+        n_labels, n_features, n_blocks = self.scorer.n_labels, self.scorer.n_features, self.scorer.n_blocks
+        router, neighbors, reranker, offset = self.router, self.neighbors, self.reranker, self.offset
+        if router is None:
+            stored.require(n_blocks == 1, f"there is no router for {n_blocks} blocks")
+            stored.require(neighbors is None and reranker is None, "neighbors and a reranker need a router")
+        else:
+            frequent = n_blocks == router.n_labels + 1
+            stored.require(
+                frequent or n_blocks == router.n_labels, f"a router of {router.n_labels} for {n_blocks} blocks"
+            )
+            stored.require(router.n_features == n_features, "the router has other features than the scorer")
+            extras = frequent or self.slope or self.top_p < 1 or neighbors or reranker
+            packed = isinstance(router, PackedScorer) and isinstance(self.scorer, PackedScorer)
+            stored.require(packed or not extras, "only packed weights take a slope, top_p, neighbors or a reranker")
+        if neighbors is not None:
+            fit = neighbors.rows.n_blocks == n_blocks and neighbors.rows.n_features == n_features
+            stored.require(fit and neighbors.n_labels == n_labels, "neighbors have other blocks, features or labels")
+        if reranker is not None:
+            stored.require(reranker.log_positives.size == n_labels, "the reranker has other labels than the scorer")
+        if offset is not None:
+            stored.require(
+                offset.shape[1] in (1, n_blocks), f"offset has {offset.shape[1]} columns for {n_blocks} blocks"
+            )
+            one = offset.shape[1] == 1 or router is None or (self.route == 1 and n_blocks == router.n_labels)
+            stored.require(one, "an offset of each block needs route 1 and no frequent labels")

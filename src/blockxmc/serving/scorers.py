@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockxmc._core.matrix import csr_args
+from blockxmc._core.stored import mapping, short
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights, Weights
@@ -81,13 +82,13 @@ def pack_shared_scorer(
 def restore_scorer(state: dict[str, Any]) -> Scorer:
     """Take back what ``state`` gave; arrays may be read-only memory maps, which are read when first needed."""
     kinds: dict[str, type[PackedScorer] | type[DenseScorer]] = {"packed": PackedScorer, "dense": DenseScorer}
-    kind = kinds.get(state.get("kind", ""))
-    if kind is None:
-        raise ModelFormatError(f"the model has blocks of an unknown kind: {state.get('kind')!r}")
+    found = mapping(state, "the set of weights").get("kind")
+    if not isinstance(found, str) or found not in kinds:
+        raise ModelFormatError(f"the model has blocks of an unknown kind: {short(found)}")
     try:
-        return kind.restored(state)
-    except (KeyError, TypeError) as error:
-        raise ModelFormatError(f"the model's blocks are incomplete or have wrong types: {error}") from None
+        return kinds[found].restored(state)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ModelFormatError(f"the model's blocks are incomplete or have wrong types: {short(error)}") from None
 
 
 def _checked_ids(label_ids: Sequence[NDArray[Any]], n_labels: int) -> list[I32]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import mmap
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,30 +14,39 @@ from typing import IO, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from blockxmc._core.stored import short
 from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.storage.folder import FILE_NAME, Folder, flush_to_disk
+from blockxmc.storage.mapping import mapped
 
 Entry = dict[str, Any]
 
-# No separator and no leading dot: a name cannot leave the folder.
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}\.(npy|txt)")
-_DTYPE = re.compile(r"[<|][biuf][0-9]{1,2}")
+_DTYPES = {"|b1", "|i1", "|u1", *(f"<{kind}{size}" for kind in "iuf" for size in (2, 4, 8))}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CHUNK = 1 << 20
+_MOST_DIMENSIONS = 8
+# The header as NumPy writes it, and in no other form: nothing of it is evaluated.
+_HEADER = re.compile(
+    rb"\{'descr': '([<|][biuf][0-9]{1,2})', 'fortran_order': False, 'shape': \(([0-9, ]{0,200})\), \} *\n"
+)
+_MAGIC = b"\x93NUMPY\x01\x00"
+# The shortest string takes three bytes: two quotes and the end of the line.
+_LEAST_LINE = 3
 
 
 class Writer:
-    """Writes the files of one model into a folder and notes size, checksum and shape of each in ``entries``."""
+    """Writes the files of one version of a model and notes size, checksum and shape of each in ``entries``."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, version: str) -> None:
+        self.folder, self.version = folder, version
         self.entries: dict[str, Entry] = {}
         self._taken: set[str] = set()
 
     def array(self, hint: str, array: NDArray[Any]) -> str:
         """Write an array of numbers; return the name of its file."""
-        if array.dtype.kind not in "biuf":
-            raise BlockXMCError(f"{hint} cannot be saved: an array of {array.dtype} is neither numbers nor Booleans")
         plain = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+        if plain.dtype.str not in _DTYPES:
+            raise BlockXMCError(f"{hint} cannot be saved: an array of {array.dtype} is neither numbers nor Booleans")
         name = self._name(hint, "npy")
         with self._create(name) as out:
             np.lib.format.write_array(out, plain, version=(1, 0), allow_pickle=False)
@@ -63,12 +70,12 @@ class Writer:
     def _name(self, hint: str, suffix: str) -> str:
         """A file name that resembles the hint, and differs from all others even where case does not count."""
         stem = re.sub(r"[^A-Za-z0-9_.-]", "_", hint)[:100].lstrip(".-") or "value"
-        name, number = f"{stem}.{suffix}", 1
-        while name.lower() in self._taken:
+        plain, number = stem, 1
+        while stem.lower() in self._taken:
             number += 1
-            name = f"{stem}-{number}.{suffix}"
-        self._taken.add(name.lower())
-        return name
+            stem = f"{plain}-{number}"
+        self._taken.add(stem.lower())
+        return f"{stem}.{self.version}.{suffix}"
 
     @contextmanager
     def _create(self, name: str) -> Iterator[_HashingFile]:
@@ -94,44 +101,58 @@ class _HashingFile:
 class Reader:
     """Opens the files that a manifest lists, after checking that they are what it says."""
 
-    def __init__(self, folder: Path, entries: Any) -> None:
-        self.folder = folder
+    def __init__(self, folder: Folder, entries: Any) -> None:
+        self.folder, self.path = folder, folder.path
         if not isinstance(entries, dict):
-            raise ModelFormatError(f"{folder}: the manifest lists no files")
+            raise ModelFormatError(f"{self.path}: the manifest lists no files")
         for name, entry in entries.items():
             if not _is_entry(name, entry):
-                raise ModelFormatError(f"{folder}: the manifest has a malformed entry for the file {name!r}")
+                raise ModelFormatError(f"{self.path}: the manifest has a malformed entry for the file {name[:200]!r}")
         self.entries: dict[str, Entry] = entries
+        self._arrays: dict[str, NDArray[Any]] = {}
 
     def array(self, name: Any) -> NDArray[Any]:
-        """Map an array read-only; of its content only the header is read."""
+        """An array, read-only; of a large one only the header is read, the rest is mapped."""
+        if isinstance(name, str) and name in self._arrays:  # however often it is referred to, a file is mapped once
+            return self._arrays[name]
         with self._open(name, "npy") as file:
             entry = self.entries[name]
-            try:
-                if np.lib.format.read_magic(file) != (1, 0):
-                    raise ValueError("unknown .npy version")
-                shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-            except ValueError as error:
-                raise self._damaged(name, f"has no valid .npy header ({_first_line(error)})") from None
-            if dtype.str != entry["dtype"] or list(shape) != entry["shape"] or fortran:
-                raise self._damaged(name, "holds another type or shape than the manifest says")
-            start, size = file.tell(), dtype.itemsize
-            for extent in shape:
-                size *= extent
-            if start + size != entry["bytes"]:
-                raise self._damaged(name, f"should be {start + size} bytes long for its shape")
-            if size == 0:
-                empty = np.empty(shape, dtype)
-                empty.flags.writeable = False
-                return empty
-            return np.memmap(file, dtype=dtype, mode="r", offset=start, shape=shape)
+            start = self._check_header(name, entry, file.read(len(_MAGIC) + 2), file)
+            file.seek(0)
+            content = mapped(file, entry["bytes"])
+        try:
+            found = np.frombuffer(content, dtype=np.uint8)[start:].view(entry["dtype"]).reshape(entry["shape"])
+        except ValueError:  # no numbers at all, in a shape that NumPy does not know
+            raise self._damaged(name, "has an impossible shape") from None
+        found.flags.writeable = False
+        self._arrays[name] = found
+        return found
+
+    def _check_header(self, name: str, entry: Entry, opening: bytes, file: IO[bytes]) -> int:
+        """Compare the header of an array with the manifest; return where its numbers start."""
+        length = int.from_bytes(opening[len(_MAGIC) :], "little")
+        header = _HEADER.fullmatch(file.read(length)) if opening.startswith(_MAGIC) else None
+        if header is None:
+            raise self._damaged(name, "has no plain .npy header")
+        shape = [int(extent) for extent in header[2].replace(b",", b" ").split()]
+        if header[1].decode() != entry["dtype"] or shape != entry["shape"]:
+            raise self._damaged(name, "holds another type or shape than the manifest says")
+        start, size = len(opening) + length, np.dtype(entry["dtype"]).itemsize
+        if start % 64:
+            raise self._damaged(name, "does not start its numbers at a multiple of 64 bytes")
+        for extent in shape:
+            size *= extent
+        if start + size != entry["bytes"]:
+            raise self._damaged(name, f"is not {short(start + size)} bytes long, as its shape needs")
+        return start
 
     def strings(self, name: Any) -> Strings:
         """Strings that are decoded when first looked at."""
         with self._open(name, "txt") as file:
             entry = self.entries[name]
-            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if entry["bytes"] else b""
-        return Strings(pages, entry["lines"], f"{self.folder}: {name}")
+            if entry["lines"] * _LEAST_LINE > entry["bytes"]:
+                raise self._damaged(name, f"is too short for {entry['lines']} strings")
+            return Strings(mapped(file, entry["bytes"]), entry["lines"], f"{self.path}: {name}")
 
     def sha256(self, name: str) -> str:
         """Checksum of a file as it is now."""
@@ -144,15 +165,25 @@ class Reader:
     @contextmanager
     def _open(self, name: Any, suffix: str) -> Iterator[IO[bytes]]:
         if not isinstance(name, str) or name not in self.entries or not name.endswith(f".{suffix}"):
-            raise ModelFormatError(f"{self.folder}: the manifest refers to a file {name!r} that it does not list")
-        with open_regular(self.folder / name) as file:
+            raise ModelFormatError(f"{self.path}: the manifest refers to a file {short(name)} that it does not list")
+        with self.folder.open(name) as file:
             size = os.fstat(file.fileno()).st_size
             if size != self.entries[name]["bytes"]:
                 raise self._damaged(name, f"is {size} bytes long instead of {self.entries[name]['bytes']}")
             yield file
 
     def _damaged(self, name: str, finding: str) -> ModelFormatError:
-        return ModelFormatError(f"{self.folder}: the model is damaged: {name} {finding}; copy or train it again")
+        return ModelFormatError(f"{self.path}: the model is damaged: {name} {finding}; copy or train it again")
+
+
+def fits_one_width(strings: Sequence[str]) -> bool:
+    """Whether an array that gives every string the room of the longest stays near the size of all of them.
+
+    >>> fits_one_width(["a", "b"]), fits_one_width(["a" * 10_000] + [""] * 10_000)
+    (True, False)
+    """
+    room = len(strings) * max(map(len, strings), default=0)
+    return room <= 16 * sum(map(len, strings)) + (1 << 18)
 
 
 class Strings(Sequence[str]):
@@ -163,7 +194,7 @@ class Strings(Sequence[str]):
     (2, 'two\\nlines', True)
     """
 
-    def __init__(self, encoded: bytes | mmap.mmap, length: int, what: str) -> None:
+    def __init__(self, encoded: bytes | memoryview, length: int, what: str) -> None:
         self._encoded, self._length, self._what = encoded, length, what
         self._decoded: list[str] | None = None
 
@@ -171,14 +202,21 @@ class Strings(Sequence[str]):
         """All strings as a plain list (the same one every time)."""
         if self._decoded is None:
             try:
-                text = str(self._encoded[:], "utf-8")
+                text = str(self._encoded, "utf-8")
                 found = json.loads(f"[{text[:-1].replace(chr(10), ',')}]")
-            except ValueError as error:
-                raise ModelFormatError(f"{self._what} does not hold one string per line: {error}") from None
+            except (ValueError, RecursionError) as error:
+                raise ModelFormatError(f"{self._what} does not hold one string per line: {short(str(error))}") from None
             if len(found) != self._length or not all(isinstance(item, str) for item in found):
                 raise ModelFormatError(f"{self._what} does not hold {self._length} strings, one per line")
             self._decoded, self._encoded = found, b""
         return self._decoded
+
+    def toarray(self, kind: str) -> NDArray[Any]:
+        """All strings as an array: of Unicode of one width (``array``) or of objects (``object``)."""
+        strings = self.tolist()
+        if kind == "array" and not fits_one_width(strings):
+            raise ModelFormatError(f"{self._what}: strings of so different lengths do not go into one array")
+        return np.array(strings, dtype={"array": np.str_, "object": object}[kind])
 
     def __len__(self) -> int:
         return self._length
@@ -205,68 +243,8 @@ class Strings(Sequence[str]):
         return list, (self.tolist(),)
 
 
-@contextmanager
-def open_regular(path: Path) -> Iterator[IO[bytes]]:
-    """Open a plain file for reading; a link, device or folder in its place is refused."""
-    try:
-        # Without O_NONBLOCK, a named pipe in place of the file would block the open for ever.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    except (FileNotFoundError, NotADirectoryError):
-        raise ModelFormatError(f"{path.parent} is not a complete model directory: {path.name} is missing") from None
-    except OSError as error:
-        if path.is_symlink():
-            raise ModelFormatError(f"{path} is a symbolic link, which a model directory must not contain") from None
-        raise error
-    if not stat.S_ISREG(os.fstat(handle).st_mode) or path.is_symlink():
-        os.close(handle)
-        raise ModelFormatError(f"{path} is not a regular file")
-    with open(handle, "rb") as file:
-        yield file
-
-
-def check_row_pointers(indptr: NDArray[Any], n_rows: int, n_entries: int, what: str) -> None:
-    """Refuse row pointers that do not rise from 0 to the number of entries.
-
-    >>> check_row_pointers(np.array([0, 2, 3]), 2, 3, "weights")
-    """
-    if indptr.ndim != 1 or indptr.dtype.kind != "i" or indptr.size != n_rows + 1:
-        raise ModelFormatError(f"{what}: expected {n_rows + 1} integer row pointers")
-    if indptr[0] != 0 or indptr[-1] != n_entries or (indptr[1:] < indptr[:-1]).any():
-        raise ModelFormatError(f"{what}: row pointers do not rise from 0 to {n_entries}")
-
-
-def check_indices(indices: NDArray[Any], upper: int, what: str) -> None:
-    """Refuse indices outside 0..upper-1; call it once for a stretch of a model before a kernel reads it.
-
-    >>> check_indices(np.array([0, 5]), 5, "labels of block 3")
-    Traceback (most recent call last):
-        ...
-    blockxmc.errors.ModelFormatError: labels of block 3: index 5 lies outside 0..4
-    """
-    if indices.size and (indices.min() < 0 or indices.max() >= upper):
-        wrong = indices.min() if indices.min() < 0 else indices.max()
-        raise ModelFormatError(f"{what}: index {wrong} lies outside 0..{upper - 1}")
-
-
-def flush_to_disk(file: IO[bytes]) -> None:
-    """Return when the content of a file is on the disk."""
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def flush_folder(folder: Path) -> None:
-    """Return when the names in a folder are on the disk (nothing to do where folders cannot be opened)."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _is_entry(name: Any, entry: Any) -> bool:
-    if not isinstance(entry, dict) or _NAME.fullmatch(name) is None:
+    if not isinstance(entry, dict) or FILE_NAME.fullmatch(name) is None:
         return False
     if not is_size(entry.get("bytes")) or not isinstance(entry.get("sha256"), str):
         return False
@@ -277,16 +255,13 @@ def _is_entry(name: Any, entry: Any) -> bool:
     shape, dtype = entry.get("shape"), entry.get("dtype")
     return (
         isinstance(shape, list)
+        and len(shape) <= _MOST_DIMENSIONS
         and all(is_size(extent) for extent in shape)
         and isinstance(dtype, str)
-        and _DTYPE.fullmatch(dtype) is not None
+        and dtype in _DTYPES
     )
 
 
 def is_size(value: Any) -> bool:
     """Whether a value of a manifest is a number of things."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    return type(value) is int and 0 <= value < 1 << 63

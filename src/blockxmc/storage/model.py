@@ -6,124 +6,78 @@ import hashlib
 import json
 import os
 import platform
-import secrets
-import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from blockxmc._core.base import XMCEstimator
+from blockxmc._core.stored import INT32_MAX, short
 from blockxmc._core.targets import Kind, Targets
 from blockxmc._version import __version__
 from blockxmc.errors import BlockXMCError, ModelFormatError
-from blockxmc.storage.files import (
-    Reader,
-    Strings,
-    Writer,
-    check_indices,
-    flush_folder,
-    flush_to_disk,
-    is_size,
-    open_regular,
-)
+from blockxmc.storage.files import Reader, Strings, Writer, is_size
+from blockxmc.storage.folder import MANIFEST, Folder, check_empty, updating
 from blockxmc.storage.registry import class_named, name_of
 from blockxmc.storage.tree import decode, encode
 
 FORMAT = "blockxmc-model"
-FORMAT_VERSION = 5
-# Format 1 said of packed weights whether they are halved, not how many bits they have; up to format 2 there are no
-# neighbors and up to format 3 no second look, which a reader that did not know them would leave out in silence; up to
-# format 4 neighbors are compared by all features of a row.
-READABLE_VERSIONS = (1, 2, 3, 4, FORMAT_VERSION)
-_MANIFEST = "manifest.json"
+FORMAT_VERSION = 1
+READABLE_VERSIONS = (FORMAT_VERSION,)
+# What a manifest may be at most; a model with ten thousand blocks of low-rank weights stays below a tenth of it.
+MOST_MANIFEST_BYTES = 1 << 26
+MOST_NESTING = 40
+# How often a model may be replaced while it is being loaded.
+_TRIES = 1000
 # What every fitted estimator may have besides its own state.
 _FITTED = ("label_counts_", "n_train_rows_", "n_features_in_", "feature_names_in_", "data_digest_")
 _SECTIONS = ("class", "params", "fitted", "targets", "state", "preprocessing", "provenance", "files")
+_MOST_JOBS = 1 << 15
+T = TypeVar("T")
 
 
 def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted estimator to a directory, replacing an older model there only when the new one is complete."""
+    """Write a fitted classifier to a directory; an older model there stays until the new one is complete."""
+    if not isinstance(estimator, XMCEstimator):
+        raise BlockXMCError(f"{type(estimator).__name__} cannot be saved: a model directory holds a classifier")
     check_is_fitted(estimator)
     target = Path(os.path.realpath(path))
     check_target(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_name(f".blockxmc-{secrets.token_hex(6)}.new")
-    aside = fresh.with_suffix(".old")
-    try:
-        fresh.mkdir()
-        _write(estimator, fresh)
-        if target.exists():
-            os.replace(target, aside)
-        os.replace(fresh, target)
-        flush_folder(target.parent)
-    finally:
-        if aside.exists() and not target.exists():
-            os.replace(aside, target)
-        for leftover in (fresh, aside):
-            shutil.rmtree(leftover, ignore_errors=True)
+    with updating(target, _listed) as update:
+        update.publish(_written(estimator, Writer(target, update.version)))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Open a model directory written by ``save``: arrays are mapped, not read, and nothing in it is executed.
+    """Open a model directory written by ``save``: large arrays are mapped, not read, and nothing in it is executed.
+
+    A model that is replaced meanwhile is opened as it was before or as it is afterwards, never as a mixture.
 
     >>> load("no/such/model")
     Traceback (most recent call last):
         ...
     blockxmc.errors.ModelFormatError: no/such/model is not a complete model directory: manifest.json is missing
     """
-    folder = Path(path)
-    manifest = read_manifest(folder)
-    reader = Reader(folder, manifest["files"])
-    name = manifest["class"]
-    try:
-        estimator = class_named(name)(**decode(manifest["params"], reader))
-        for attribute, value in decode(manifest["fitted"], reader).items():
-            if attribute not in _FITTED:
-                raise ModelFormatError(f"{folder}: the manifest has an unknown fitted attribute {attribute!r}")
-            setattr(estimator, attribute, value)
-        if manifest["targets"] is not None:
-            estimator.targets_ = _decode_targets(manifest["targets"], reader)
-            _check_counts(estimator, folder)
-        estimator._restore(decode(manifest["state"], reader))
-        if (preprocessing := manifest["preprocessing"]) is not None:
-            vectorizer = class_named(preprocessing["class"])
-            estimator.vectorizer_ = vectorizer.from_state(decode(preprocessing["state"], reader))
-    except (BlockXMCError, OSError):
-        raise
-    except Exception as error:  # whatever a class makes of state that does not fit it
-        raise ModelFormatError(f"{folder}: the stored values do not fit the class {name!r}: {error!r}") from error
-    return estimator
+    return load_with_manifest(path)[0]
+
+
+def load_with_manifest(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
+    """The model of a directory and its manifest, both of the same version."""
+
+    def opened(folder: Folder, content: bytes) -> tuple[Any, dict[str, Any]]:
+        manifest = _parsed(content, folder.path)
+        return _estimator(manifest, Reader(folder, manifest["files"])), manifest
+
+    return _one_version(Path(path), opened)
 
 
 def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The manifest of a model directory, checked for version and completeness but with values still encoded."""
-    folder = Path(path)
-    with open_regular(folder / _MANIFEST) as file:
-        content = file.read()
-    try:
-        manifest = json.loads(content, parse_constant=_refuse_constant)
-        seal = _seal(manifest) if isinstance(manifest, dict) else ""
-    except (ValueError, RecursionError) as error:
-        raise ModelFormatError(f"{folder / _MANIFEST} is not valid JSON: {error}") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ModelFormatError(f"{folder / _MANIFEST} does not describe a blockxmc model")
-    version = manifest.get("format_version")
-    if version not in READABLE_VERSIONS or isinstance(version, bool):
-        known = ", ".join(map(str, READABLE_VERSIONS))
-        raise ModelFormatError(
-            f"{folder / _MANIFEST}: format version {version!r} is unknown (known: {known}); upgrade blockxmc"
-        )
-    missing = [section for section in _SECTIONS if section not in manifest]
-    if missing:
-        raise ModelFormatError(f"{folder / _MANIFEST} lacks {', '.join(missing)}")
-    if manifest.get("manifest_sha256") != seal:
-        raise ModelFormatError(f"{folder / _MANIFEST} was changed after it was written; copy or train the model again")
-    return manifest
+    return _one_version(Path(path), lambda folder, content: _parsed(content, folder.path))
 
 
 def verify(path: str | os.PathLike[str]) -> list[str]:
@@ -132,52 +86,167 @@ def verify(path: str | os.PathLike[str]) -> list[str]:
     >>> verify("no/such/model")
     ['no/such/model is not a complete model directory: manifest.json is missing']
     """
-    folder = Path(path)
-    try:
-        manifest = read_manifest(folder)
+
+    def read(folder: Folder, content: bytes) -> None:
+        manifest = _parsed(content, folder.path)
         reader = Reader(folder, manifest["files"])
+        problems = []
+        for name, entry in reader.entries.items():
+            try:
+                if reader.sha256(name) != entry["sha256"]:
+                    problems.append(f"{folder.path}: {name} was changed after it was written (its checksum differs)")
+            except (ModelFormatError, OSError) as error:
+                problems.append(str(error))
+        if not problems:
+            try:
+                for part in _SECTIONS[1:-1]:
+                    _decode_strings(decode(manifest[part], reader))
+                _estimator(manifest, reader)
+            except (BlockXMCError, OSError) as error:
+                problems.append(str(error))
+        if problems:
+            raise _Problems(problems)
+
+    try:
+        _one_version(Path(path), read)
+    except _Problems as found:
+        return found.all
     except (ModelFormatError, OSError) as error:
         return [str(error)]
-    problems = []
-    for name, entry in reader.entries.items():
-        try:
-            if reader.sha256(name) != entry["sha256"]:
-                problems.append(f"{folder}: {name} was changed after it was written (its checksum differs)")
-        except (ModelFormatError, OSError) as error:
-            problems.append(str(error))
-    if not problems:
-        try:
-            _check_values([decode(manifest[part], reader) for part in _SECTIONS if part != "files"], str(folder))
-        except (BlockXMCError, OSError) as error:
-            problems.append(str(error))
-    return problems
+    return []
+
+
+class _Problems(ModelFormatError):
+    """Everything that is wrong with a model."""
+
+    def __init__(self, found: list[str]) -> None:
+        super().__init__("; ".join(found))
+        self.all = found
+
+
+def _one_version(path: Path, use: Callable[[Folder, bytes], T]) -> T:
+    """What ``use`` makes of a model directory and its manifest; once more where the model was replaced meanwhile."""
+    for _ in range(_TRIES):
+        with Folder(path) as folder:
+            content = _manifest_bytes(folder)
+            try:
+                return use(folder, content)
+            except (ModelFormatError, OSError):
+                if not _was_replaced(path, content):
+                    raise
+    raise ModelFormatError(f"{path} is replaced again and again while it is being read; try again later")
+
+
+def _was_replaced(path: Path, content: bytes) -> bool:
+    try:
+        with Folder(path) as folder:
+            return _manifest_bytes(folder) != content
+    except (ModelFormatError, OSError):
+        return False
+
+
+def _manifest_bytes(folder: Folder) -> bytes:
+    with folder.open(MANIFEST) as file:
+        content = file.read(MOST_MANIFEST_BYTES + 1)
+    if len(content) > MOST_MANIFEST_BYTES:
+        raise ModelFormatError(f"{folder.path / MANIFEST} is larger than {MOST_MANIFEST_BYTES >> 20} MiB")
+    return content
+
+
+def _parsed(content: bytes, path: Path) -> dict[str, Any]:
+    """The manifest in these bytes, checked for form, version, completeness and its own checksum."""
+    where = path / MANIFEST
+    try:
+        manifest = json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_without_repeats)
+        if _depth(manifest) > MOST_NESTING:
+            raise ValueError(f"nested deeper than {MOST_NESTING} levels")
+        seal = _seal(manifest) if isinstance(manifest, dict) else ""
+    except (ValueError, RecursionError) as error:
+        raise ModelFormatError(f"{where} is not valid JSON: {short(str(error))}") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ModelFormatError(f"{where} does not describe a blockxmc model")
+    version = manifest.get("format_version")
+    if type(version) is not int or version not in READABLE_VERSIONS:
+        known = ", ".join(map(str, READABLE_VERSIONS))
+        raise ModelFormatError(
+            f"{where}: format version {short(version)} cannot be read (this version of blockxmc reads {known}); "
+            "upgrade blockxmc or train the model again"
+        )
+    missing = [section for section in _SECTIONS if section not in manifest]
+    if missing:
+        raise ModelFormatError(f"{where} lacks {', '.join(missing)}")
+    if manifest.get("manifest_sha256") != seal:
+        raise ModelFormatError(f"{where} was changed after it was written; copy or train the model again")
+    return manifest
+
+
+def _estimator(manifest: dict[str, Any], reader: Reader) -> Any:
+    """The fitted classifier that a manifest describes."""
+    path, name = reader.path, manifest["class"]
+    try:
+        found = class_named(name)
+        if not issubclass(found, XMCEstimator):
+            raise ModelFormatError(f"{path}: {name} is no classifier of blockxmc")
+        estimator = found(**decode(manifest["params"], reader))
+        jobs = estimator.n_jobs
+        if jobs is not None and (type(jobs) is not int or jobs == 0 or abs(jobs) > _MOST_JOBS):
+            raise ModelFormatError(f"{path}: n_jobs is {short(jobs)}")
+        for attribute, value in decode(manifest["fitted"], reader).items():
+            if attribute not in _FITTED:
+                raise ModelFormatError(f"{path}: the manifest has an unknown fitted attribute {short(attribute)}")
+            setattr(estimator, attribute, value)
+        estimator.targets_ = _decode_targets(manifest["targets"], reader)
+        _check_fitted(estimator, path)
+        estimator._restore(decode(manifest["state"], reader))
+        if (preprocessing := manifest["preprocessing"]) is not None:
+            estimator.vectorizer_ = _vectorizer(preprocessing, reader, estimator.n_features_in_)
+    except (ModelFormatError, OSError):
+        raise
+    except Exception as error:  # whatever a class makes of state that does not fit it
+        raise ModelFormatError(
+            f"{path}: the stored values do not fit the class {short(name)}: {short(error)}"
+        ) from error
+    return estimator
+
+
+def _vectorizer(preprocessing: Any, reader: Reader, n_features: int) -> Any:
+    found = class_named(preprocessing["class"])
+    if not hasattr(found, "from_state") or not hasattr(found, "transform"):
+        raise ModelFormatError(f"{reader.path}: {short(preprocessing['class'])} does not turn text into features")
+    vectorizer = found.from_state(decode(preprocessing["state"], reader))
+    if vectorizer.n_features != n_features:
+        raise ModelFormatError(
+            f"{reader.path}: preprocessing makes {vectorizer.n_features} features, the model takes {n_features}"
+        )
+    return vectorizer
 
 
 class _StoredTargets(Targets):
     """Targets whose label names are decoded when first asked for."""
 
-    def __init__(self, kind: Kind, n_labels: int, names: Strings, dtype: Any) -> None:
-        for field, value in {"kind": kind, "n_labels": n_labels, "_stored": (names, dtype)}.items():
+    def __init__(self, kind: Kind, n_labels: int, names: Strings, form: str) -> None:
+        for field, value in {"kind": kind, "n_labels": n_labels, "_stored": (names, form)}.items():
             object.__setattr__(self, field, value)  # the dataclass is frozen
 
     @cached_property
     def names(self) -> NDArray[Any]:
-        strings, dtype = self.__dict__["_stored"]
-        return np.array(strings.tolist(), dtype=dtype)
+        strings, form = self.__dict__["_stored"]
+        found: NDArray[Any] = strings.toarray(form)
+        return found
 
     def __reduce__(self) -> tuple[type[Targets], tuple[Any, ...]]:
         return Targets, (self.kind, self.n_labels, self.names)
 
 
-def _write(estimator: Any, folder: Path) -> None:
-    writer = Writer(folder)
+def _written(estimator: Any, writer: Writer) -> bytes:
+    """Write the files of a model; return its manifest."""
     vectorizer = getattr(estimator, "vectorizer_", None)
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "class": name_of(estimator),
         "params": encode(estimator.get_params(deep=False), writer, "params"),
-        "targets": _encode_targets(getattr(estimator, "targets_", None), writer),
+        "targets": _encode_targets(estimator.targets_, writer),
         "fitted": {
             name: encode(getattr(estimator, name), writer, name.strip("_"))
             for name in _FITTED
@@ -197,16 +266,16 @@ def _write(estimator: Any, folder: Path) -> None:
         },
         "files": writer.entries,
     }
+    if _depth(manifest) > MOST_NESTING:
+        raise BlockXMCError(f"the model cannot be saved: its values are nested deeper than {MOST_NESTING} levels")
     manifest["manifest_sha256"] = _seal(manifest)
-    with open(folder / _MANIFEST, "xb") as file:
-        file.write(json.dumps(manifest, indent=1, allow_nan=False).encode() + b"\n")
-        flush_to_disk(file)
-    flush_folder(folder)
+    content = json.dumps(manifest, indent=1, allow_nan=False).encode() + b"\n"
+    if len(content) > MOST_MANIFEST_BYTES:
+        raise BlockXMCError(f"the model cannot be saved: its manifest would exceed {MOST_MANIFEST_BYTES >> 20} MiB")
+    return content
 
 
-def _encode_targets(targets: Targets | None, writer: Writer) -> Any:
-    if targets is None:
-        return None
+def _encode_targets(targets: Targets, writer: Writer) -> Any:
     return {
         "kind": targets.kind,
         "n_labels": int(targets.n_labels),
@@ -216,65 +285,103 @@ def _encode_targets(targets: Targets | None, writer: Writer) -> Any:
 
 def _decode_targets(node: Any, reader: Reader) -> Targets:
     kind, n_labels, names = node["kind"], node["n_labels"], node["names"]
-    if kind not in get_args(Kind) or not is_size(n_labels):
-        raise ModelFormatError(f"{reader.folder}: the manifest describes labels of an unknown kind")
+    if kind not in get_args(Kind) or not is_size(n_labels) or n_labels > INT32_MAX:
+        raise ModelFormatError(f"{reader.path}: the manifest describes labels of an unknown kind")
     targets: Targets
     if isinstance(names, dict) and "$strings" in names:
-        dtype = {"array": np.str_, "object": object}[names["as"]]
+        if names["as"] not in ("array", "object"):
+            raise ModelFormatError(f"{reader.path}: label names are stored in an unknown form")
         strings = reader.strings(names["$strings"])
-        targets, n_names = _StoredTargets(kind, n_labels, strings, dtype), len(strings)
+        targets, n_names = _StoredTargets(kind, n_labels, strings, names["as"]), len(strings)
     else:
         values = decode(names, reader)
+        if values is None and kind in ("names", "classes"):
+            raise ModelFormatError(f"{reader.path}: label names are missing")
+        if values is not None and (not isinstance(values, np.ndarray) or values.ndim != 1):
+            raise ModelFormatError(f"{reader.path}: label names are neither strings nor numbers")
         targets, n_names = Targets(kind, n_labels, values), n_labels if values is None else len(values)
-    if n_names != n_labels:
-        raise ModelFormatError(f"{reader.folder}: {n_names} label names for {n_labels} labels")
+    if n_names != n_labels or (kind == "classes" and n_labels == 0):
+        raise ModelFormatError(f"{reader.path}: {n_names} label names for {n_labels} labels")
     return targets
 
 
-def _check_counts(estimator: Any, folder: Path) -> None:
-    """The common attributes must agree with each other."""
-    counts = getattr(estimator, "label_counts_", None)
-    if not isinstance(counts, np.ndarray) or counts.shape != (estimator.targets_.n_labels,) or counts.dtype.kind != "i":
-        raise ModelFormatError(f"{folder}: label counts do not match {estimator.targets_.n_labels} labels")
-    for name in ("n_train_rows_", "n_features_in_"):
-        if not is_size(getattr(estimator, name, None)):
-            raise ModelFormatError(f"{folder}: the manifest has no valid {name}")
+def _check_fitted(estimator: Any, path: Path) -> None:
+    """The attributes that every classifier has must agree with each other."""
+    n_labels = estimator.targets_.n_labels
+    counts: Any = getattr(estimator, "label_counts_", None)
+    right = isinstance(counts, np.ndarray) and counts.shape == (n_labels,) and counts.dtype == np.int64
+    if not right or (counts < 0).any():
+        raise ModelFormatError(f"{path}: label counts do not match {n_labels} labels")
+    for name, most in {"n_train_rows_": 1 << 62, "n_features_in_": INT32_MAX}.items():
+        value: Any = getattr(estimator, name, None)
+        if not is_size(value) or value > most:
+            raise ModelFormatError(f"{path}: the manifest has no valid {name}")
+    names = getattr(estimator, "feature_names_in_", None)
+    if hasattr(estimator, "feature_names_in_") and (
+        not isinstance(names, np.ndarray) or names.dtype != object or names.shape != (estimator.n_features_in_,)
+    ):
+        raise ModelFormatError(f"{path}: feature names do not match {estimator.n_features_in_} features")
+    if not isinstance(getattr(estimator, "data_digest_", None), str | None):
+        raise ModelFormatError(f"{path}: the digest of the data is not text")
 
 
-def _check_values(value: Any, what: str) -> None:
-    """The checks that loading leaves to the first use: column indices of sparse matrices and strings."""
-    if isinstance(value, sparse.csr_array):
-        check_indices(value.indices, value.shape[1], what)
-    elif isinstance(value, Strings):
+def _decode_strings(value: Any) -> None:
+    """The check that loading leaves to the first use."""
+    if isinstance(value, Strings):
         value.tolist()
     elif isinstance(value, (dict, list, tuple)):
         for item in value.values() if isinstance(value, dict) else value:
-            _check_values(item, what)
+            _decode_strings(item)
 
 
 def check_target(target: Path) -> None:
-    """Refuse a target that holds anything but a model of ours: it would be deleted."""
+    """Refuse a target that holds anything but a model of ours."""
     if not target.exists():
         return
     if not target.is_dir():
         raise BlockXMCError(f"{target} is a file; choose a directory for the model")
-    present = set(os.listdir(target))
-    if not present:
-        return
+    check_empty(target, {MANIFEST} if _has_manifest(target) else set())
+
+
+def _has_manifest(path: Path) -> bool:
+    """Whether the directory has a manifest of ours, of whatever version."""
     try:
-        ours = {_MANIFEST, *Reader(target, read_manifest(target)["files"]).entries}
-    except ModelFormatError:
-        ours = set()
-    if foreign := sorted(present - ours):
-        raise BlockXMCError(
-            f"{target} holds {foreign[0]!r}, which is no part of a blockxmc model; choose another or an empty directory"
-        )
+        with Folder(path) as folder:
+            manifest = json.loads(_manifest_bytes(folder))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(manifest, dict) and manifest.get("format") == FORMAT
+
+
+def _listed(path: Path) -> set[str]:
+    """The files of the model at ``path``; none where there is no model."""
+    if not (path / MANIFEST).exists():
+        return set()
+    with Folder(path) as folder:
+        files = json.loads(_manifest_bytes(folder)).get("files")
+    return set(files) if isinstance(files, dict) else set()
 
 
 def _seal(manifest: dict[str, Any]) -> str:
     """Checksum of a manifest without its own checksum."""
     content = {key: value for key, value in manifest.items() if key != "manifest_sha256"}
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _depth(value: Any) -> int:
+    """How many lists and dicts lie within each other."""
+    depth, level = 0, [value]
+    while level := [item for item in level if isinstance(item, (dict, list))]:
+        depth += 1
+        level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
+    return depth
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return found
 
 
 def _refuse_constant(name: str) -> NoReturn:

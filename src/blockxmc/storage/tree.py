@@ -13,8 +13,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
+from blockxmc._core.stored import check_csr_parts, short
 from blockxmc.errors import BlockXMCError, ModelFormatError
-from blockxmc.storage.files import Reader, Strings, Writer, check_row_pointers, is_size
+from blockxmc.storage.files import Reader, Strings, Writer, fits_one_width, is_size
 from blockxmc.storage.registry import class_named, name_of
 
 # A longer list of strings becomes a file of its own and comes back as `Strings`.
@@ -61,21 +62,22 @@ def decode(node: Any, reader: Reader) -> Any:
     if not marks:
         return {key: decode(item, reader) for key, item in node.items()}
     if len(marks) > 1 or marks[0] not in _DECODERS:
-        raise ModelFormatError(f"{reader.folder}: the manifest holds a value of unknown kind {marks[0]!r}")
+        raise ModelFormatError(f"{reader.path}: the manifest holds a value of unknown kind {short(marks[0])}")
     try:
         return _DECODERS[marks[0]](node, reader)
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, BlockXMCError):
             raise
-        raise ModelFormatError(f"{reader.folder}: the manifest holds a malformed {marks[0]}: {error!r}") from error
+        raise ModelFormatError(f"{reader.path}: the manifest holds a malformed {marks[0]}: {short(error)}") from error
 
 
 def _encode_array(value: np.ndarray[Any, Any], writer: Writer, where: str) -> Any:
     if value.dtype.kind == "U" or (value.dtype == object and all(isinstance(item, str) for item in value.flat)):
         if value.ndim != 1:
             raise BlockXMCError(f"{where} cannot be saved: an array of strings must have one dimension")
-        kind = "array" if value.dtype.kind == "U" else "object"
-        return {"$strings": writer.strings(where, value.tolist()), "as": kind}
+        strings = value.tolist()
+        kind = "array" if value.dtype.kind == "U" and fits_one_width(strings) else "object"
+        return {"$strings": writer.strings(where, strings), "as": kind}
     return {"$array": writer.array(where, value)}
 
 
@@ -85,30 +87,29 @@ def _encode_csr(value: sparse.csr_array, writer: Writer, where: str) -> Any:
 
 
 def _decode_csr(node: dict[str, Any], reader: Reader) -> sparse.csr_array:
+    """A sparse matrix all of whose indices may be followed."""
     spec = node["$csr"]
     n_rows, n_columns = spec["shape"]
     if not (is_size(n_rows) and is_size(n_columns)):
-        raise ModelFormatError(f"{reader.folder}: a sparse matrix has an impossible shape {spec['shape']}")
+        raise ModelFormatError(f"{reader.path}: a sparse matrix has an impossible shape")
     indptr, indices, data = (reader.array(spec[part]) for part in ("indptr", "indices", "data"))
-    what = f"{reader.folder}: {spec['indptr']}"
-    if data.ndim != 1 or indices.shape != data.shape or indices.dtype != indptr.dtype:
-        raise ModelFormatError(f"{what}: the parts of a sparse matrix do not belong together")
-    check_row_pointers(indptr, n_rows, data.size, what)
+    check_csr_parts(indptr, indices, data, (n_rows, n_columns), f"{reader.path}: {spec['indptr']}")
     matrix = sparse.csr_array((n_rows, n_columns), dtype=data.dtype)
-    # Set one by one: the usual constructor may read or copy the arrays, and loading must not touch them.
+    # Set one by one: the usual constructor may copy the arrays.
     matrix.indptr, matrix.indices, matrix.data = indptr, indices, data
     return matrix
 
 
 def _decode_strings(node: dict[str, Any], reader: Reader) -> Any:
     strings = reader.strings(node["$strings"])
-    if node["as"] == "list":
-        return strings
-    return np.array(strings.tolist(), dtype={"array": np.str_, "object": object}[node["as"]])
+    return strings if node["as"] == "list" else strings.toarray(node["as"])
 
 
 def _decode_estimator(node: dict[str, Any], reader: Reader) -> Any:
-    return class_named(node["$estimator"])(**decode(node["params"], reader))
+    found = class_named(node["$estimator"])
+    if not issubclass(found, BaseEstimator):
+        raise ModelFormatError(f"{reader.path}: {node['$estimator']} is no estimator")
+    return found(**decode(node["params"], reader))
 
 
 def _decode_float(node: dict[str, Any], reader: Reader) -> float:

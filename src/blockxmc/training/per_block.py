@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from blockxmc._core.progress import Phase, Reporter
+from blockxmc._core.progress import Phase, Reporter, StopGroup
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.linear.weights import Ids, LinearWeights, Weights
 
@@ -46,18 +46,21 @@ def train_blocks(
             with reporter.phase(title, len(label_clusters[block])) as phase:
                 train(int(block), phase)
     else:
-        silent = _Silent()
+        group = StopGroup()
         with (
             reporter.phase("train blocks", len(order)) as phase,
             threadpool_limits(1),
-            ThreadPoolExecutor(threads) as pool,
+            ThreadPoolExecutor(threads, initializer=group.join) as pool,
         ):
-            futures = [pool.submit(train, int(block), silent) for block in order]
+            pending = {pool.submit(train, int(block), group) for block in order}
             try:
-                for done, future in enumerate(as_completed(futures)):
-                    future.result()
-                    phase.update(done + 1)
-            except BaseException:
+                while pending:  # not one long wait: a signal that another thread received would not end it
+                    finished, pending = wait(pending, timeout=0.1, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        future.result()
+                    phase.update(len(order) - len(pending))
+            except BaseException:  # an interrupt or a failed block: the other blocks are of no use any more
+                group.stop()
                 pool.shutdown(cancel_futures=True)
                 raise
     return [weights for weights in results if weights is not None]
@@ -90,10 +93,6 @@ def _group_rows(assignment: NDArray[np.integer], n_blocks: int) -> list[NDArray[
     """Rows of each block, ascending."""
     order = np.argsort(assignment, kind="stable")
     return np.split(order, np.cumsum(np.bincount(assignment, minlength=n_blocks))[:-1])
-
-
-class _Silent:
-    def update(self, done: int) -> None: ...
 
 
 def offset_terms(weights: Sequence[Weights], n_features: int) -> sparse.csr_array | None:

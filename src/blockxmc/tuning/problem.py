@@ -13,6 +13,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length
 
 from blockxmc._core.matrix import as_csr
+from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
 from blockxmc._core.targets import Targets
 from blockxmc.errors import BlockXMCError
@@ -88,7 +89,7 @@ class Problem:
             loosened(learner, fold_tol if isinstance(options.fold_tol, str) else options.fold_tol),
             Partitioner() if options.partitioner is None else clone(options.partitioner),
             tuple(options.ks),
-            options.random_state or 0,
+            as_seed(options.random_state),
             thread_count(options.n_jobs),
             reporter_for(options.verbose),
         )
