@@ -131,6 +131,10 @@ class BlockwiseClassifier(RoutedEstimator):
             self._fit_apart(learner, X, Y, kind, reporter)
         some = np.linspace(0, X.shape[0] - 1, min(X.shape[0], COST_ROWS)).astype(int)
         self.cost_ |= self.model_.cost(take_rows(X, some), self._threads)
+        sizes = np.bincount(self.partition_.assignment_)
+        self.cost_["largest_block"] = float(sizes.max() / X.shape[0])
+        if "trained_pairs" in self.cost_:
+            self.cost_["rows_per_label"] = self.cost_["trained_pairs"] * X.shape[0]
         self._threshold = 0.5 if self.model_.calibration is not None else learner._threshold
 
     def _fit_shared(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:

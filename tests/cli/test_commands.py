@@ -41,8 +41,9 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(folder):
+    options = ["--blocks", "3", "--lam", "0.3", "--param", "n_neighbors=10"]
     with pytest.raises(SystemExit):
-        main(["train", str(folder / "train.txt"), "--model", str(folder / "model"), "--blocks", "3", "--lam", "0.3"])
+        main(["train", str(folder / "train.txt"), "--model", str(folder / "model"), *options])
     return folder / "model"
 
 

@@ -195,4 +195,4 @@ def test_what_is_promised_holds_on_new_rows():
         found = metrics.precision_at_k(Y[4000:], labels, k)
         assert abs(found - clf.cost_[f"expected_P@{k}"]) < 0.03
     right = np.take_along_axis(Y[4000:].toarray(), labels, axis=1) > 0
-    assert abs(metrics.calibration_error(right, scores) - clf.cost_["expected_calibration_error"]) < 0.02
+    assert abs(metrics.calibration_error(right, scores) - clf.cost_["expected_calibration_error"]) < 0.03

@@ -321,6 +321,31 @@ class TestStart:
             assert np.delete(full, kept).max(initial=0) <= full[kept].min() + 1e-6
 
 
+def test_rows_choose_their_first_block_by_rare_labels():
+    """Against the definition, a row at a time; ties to the lower cluster."""
+    rng = np.random.default_rng(0)
+    Y = sparse.csr_array((rng.random((200, 12)) < np.geomspace(0.5, 0.02, 12)).astype(np.float32))
+    cluster_of = rng.integers(4, size=12).astype(np.int32)
+    dense = Y.toarray()
+    weight = np.maximum(dense.sum(axis=0), 1) ** -start.RARITY
+    found = start.heaviest_clusters(Y, cluster_of, 4)
+    for i in range(200):
+        held = np.bincount(cluster_of, weights=dense[i] * weight, minlength=4)
+        assert found[i] == (held.argmax() if dense[i].any() else -1)
+
+
+def test_a_frequent_label_does_not_pull_all_rows_into_one_block():
+    rng = np.random.default_rng(1)
+    topic = rng.integers(20, size=3000)
+    Y = np.zeros((3000, 41), np.float32)
+    Y[np.arange(3000), topic] = 1
+    Y[np.arange(3000), 20 + (topic + rng.integers(2, size=3000)) % 20] = 1
+    Y[:, 40] = rng.random(3000) < 0.7  # nearly everybody's
+    X = np.eye(20, dtype=np.float32)[topic] + 0.1 * rng.random((3000, 20), dtype=np.float32)
+    blocks = Partitioner(10, lam=0.0, init="labels", max_iter=0).fit(X, Y)
+    assert np.bincount(blocks.assignment_).max() < 0.3 * 3000
+
+
 def test_bad_seeds_and_values_are_refused_in_one_line():
     X, Y = np.eye(4, dtype=np.float32), np.eye(4)
     with pytest.raises(BlockXMCError, match="random_state must be"):

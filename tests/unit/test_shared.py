@@ -32,7 +32,13 @@ from blockxmc.serving.routed_scorer import RoutedScorer
 from blockxmc.serving.scorers import pack_scorer
 from blockxmc.training.shared import fit as shared_fit
 from blockxmc.training.shared import settings
-from blockxmc.training.shared.blocks import clusters_without, cover_all_labels, frequent_labels, visits_of
+from blockxmc.training.shared.blocks import (
+    clusters_without,
+    cover_all_labels,
+    expected_products,
+    frequent_labels,
+    visits_of,
+)
 from blockxmc.training.shared.candidates import HeldOut, Mix
 from blockxmc.training.shared.labels import LabelTrainer, pack_shared, replaced, rows_of_labels
 from blockxmc.training.shared.mix import Fitter
@@ -173,6 +179,37 @@ def test_batches_of_labels_change_nothing(monkeypatch):
     np.testing.assert_allclose(BlockwiseClassifier(base, n_blocks=4).fit(X, Y).predict_topk(X)[1], once, atol=2e-3)
 
 
+def test_blocks_that_do_not_pay_give_way_to_the_full_classifier(capsys):
+    X, Y = blocky(n=2500, n_labels=12)
+    clf = BlockwiseClassifier(verbose=1).fit(X, Y)  # any blocks would take more than six products
+    assert clf.partition_.n_blocks_ == 1
+    assert clf.cost_["products"] == np.unique(Y.indices).size
+    assert clf.model_.neighbors is None
+    assert clf.model_.reranker is not None  # scores are mixed and calibrated as behind blocks
+    assert clf.model_.calibration is not None
+    labels, scores = clf.predict_topk(X, 5)
+    one = clf.predict_one(X[[3]].indices, X[[3]].data, 5)
+    assert_array_equal(one[0], labels[3])
+    assert_array_equal(one[1], scores[3])
+
+
+def test_expected_products_are_those_of_the_blocks():
+    X, Y = blocky(n=400, n_labels=40)
+    partition = Partitioner(8, lam=0.01, init="labels").fit(X, Y)
+    rows = partition.assignment_
+    labels = np.mean([len(partition.label_clusters_[block]) for block in rows])
+    sizes = np.bincount(rows)[rows].mean()
+    assert expected_products(partition) == pytest.approx(8 + 4 * labels)
+    assert expected_products(partition, neighbors=True) == pytest.approx(8 + 4 * (labels + sizes))
+
+
+def test_neighbors_that_cost_too_much_are_not_asked_unless_wanted():
+    X, Y = blocky(n=900, n_labels=40)
+    auto, wanted = (BlockwiseClassifier(n_blocks=8, n_neighbors=n).fit(X, Y) for n in ("auto", 5))
+    assert auto.model_.neighbors is None
+    assert wanted.model_.neighbors is not None
+
+
 def test_frequent_labels():
     clusters = [np.array([0, i]) for i in range(1, 20)]
     assert frequent_labels(clusters, 20).tolist() == [0]
@@ -264,7 +301,7 @@ def test_held_out_rows_teach_no_label_before_merging(monkeypatch):
     monkeypatch.setattr(HeldOut, "candidates", spy)
     with_slope(monkeypatch, 0.0)
     with_settings(monkeypatch, held_out_least=20)
-    clf = BlockwiseClassifier(n_blocks=3).fit(X, Y)
+    clf = BlockwiseClassifier(n_blocks=3, n_neighbors=10).fit(X, Y)
     held_out = shared_fit.held_out_rows(600, 0, settings.SETTINGS)
     assert_array_equal(seen[0][1].toarray(), X[held_out].toarray())
     # They are nobody's neighbors either, until all is fitted.
@@ -275,7 +312,7 @@ def test_held_out_rows_teach_no_label_before_merging(monkeypatch):
     kept = np.setdiff1d(np.arange(20), short_of_rows(Y, held_out))
     assert kept.size
     before = seen[0][0].scores(X, None).toarray()[:, kept]
-    assert_array_equal(clf.model_.scorer.scores(X, None).toarray()[:, kept], before)
+    np.testing.assert_allclose(clf.model_.scorer.scores(X, None).toarray()[:, kept], before, atol=1e-6)
 
 
 def test_the_recall_that_is_promised_counts_no_label_that_only_held_out_rows_brought_in():

@@ -129,6 +129,9 @@ def _show(result: dict[str, Any]) -> None:
     ]
     if "blocks" in result:
         rows.append(["blocks", result["blocks"]])
+        rows.append(["rows in the largest block", f"{100 * result['largest_block']:.1f} %"])
+    if "rows_per_label" in result:
+        rows.append(["rows a label learns from", f"{result['rows_per_label']:,.0f} on average"])
     expected = [100 * result[key] for k in (1, 3, 5) if (key := f"expected_P@{k}") in result]
     if len(expected) == 3:
         rows.append(["expected P@1 / 3 / 5", " / ".join(f"{value:.1f}" for value in expected) + " %"])

@@ -10,7 +10,7 @@ from sklearn.utils.extmath import row_norms
 from blockxmc import _kernels
 from blockxmc._core.matrix import csr_args
 from blockxmc._core.progress import Phase, Reporter, watched
-from blockxmc.partition.ranking import F64, I32, Clusters
+from blockxmc.partition.ranking import F64, I32
 
 # Above this many clusters k-means starts from the balanced tree, whose cost grows with log(q), and makes one pass only:
 # the first pass brings most of what many would.

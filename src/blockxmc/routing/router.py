@@ -178,7 +178,8 @@ def only_block(n_features: int) -> Scorer:
     >>> only_block(3).topk(sparse.csr_array(np.eye(3, dtype=np.float32)), None, 1)[1].ravel().tolist()
     [1.0, 1.0, 1.0]
     """
-    weights = LinearWeights(sparse.csr_array((n_features, 1), dtype=np.float32), np.ones(1, np.float32))
+    nothing = np.zeros(0, np.float32), np.zeros(0, np.int32), np.zeros(n_features + 1, np.int32)
+    weights = LinearWeights(sparse.csr_array(nothing, shape=(n_features, 1)), np.ones(1, np.float32))
     return pack_scorer([weights], [np.arange(1)], n_features=n_features, n_labels=1)
 
 
