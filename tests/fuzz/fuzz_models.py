@@ -87,12 +87,12 @@ def models():
     def bp(base=None, y=None, **options):
         return BlockwiseClassifier(base, **({"n_blocks": 3, "n_jobs": 2} | options)).fit(X, Y if y is None else y)
 
-    yield "default", lambda: with_reranker(bp(y=names))
-    yield "frequent labels", lambda: with_reranker(bp(route=3, n_blocks=8))
+    yield "default", lambda: with_reranker(bp(y=names, n_neighbors=10))
+    yield "frequent labels", lambda: with_reranker(bp(route=3, n_blocks=8, n_neighbors=10))
     yield "per-block", lambda: bp(weights="per-block", weight_bits=16)
     yield "global", lambda: bp(weights="global", weight_bits=32, partitioner=Partitioner(objective="cost"))
     yield "8 bits", lambda: bp(weight_bits=8, n_neighbors=0)
-    yield "ensemble", lambda: bp(n_partitions=2, n_blocks=2)
+    yield "ensemble", lambda: bp(n_partitions=2, n_blocks=2, n_neighbors=3)
     yield "one block", lambda: bp(n_blocks=1)
     yield "bp leml", lambda: bp(LEML(rank=3), weights="per-block")
     yield "bp naive bayes", lambda: bp(NaiveBayes(), weights="per-block", route=1)

@@ -25,7 +25,7 @@ def model():
     rng = np.random.default_rng(0)
     X = sparse.csr_array(rng.random((200, D)) * (rng.random((200, D)) < 0.7), dtype=np.float32)
     Y = sparse.csr_array((rng.random((200, M)) < 0.3).astype(np.float32))
-    return BlockwiseClassifier(n_blocks=4, n_jobs=1).fit(X, Y)
+    return BlockwiseClassifier(n_blocks=4, n_neighbors=10, n_jobs=1).fit(X, Y)
 
 
 @pytest.fixture(scope="module")
