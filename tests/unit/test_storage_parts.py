@@ -22,7 +22,7 @@ BIG = np.iinfo(np.int64).max
 
 
 def default(X, Y):
-    clf = BlockwiseClassifier(n_blocks=3).fit(X, Y)
+    clf = BlockwiseClassifier(n_blocks=3, n_neighbors=10).fit(X, Y)
     curve = np.repeat(np.float32([-1, 1, 0]), [4, 4, 14])
     reranker = Reranker(curve, np.zeros(Y.shape[1], np.float32), 5)
     clf.model_ = dataclasses.replace(clf.model_, reranker=reranker)
