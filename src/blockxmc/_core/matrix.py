@@ -95,6 +95,21 @@ def csr_args(X: sparse.csr_array) -> CsrArgs:
     )
 
 
+def pattern_args(X: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Row pointers and columns of X as a kernel takes them; the values do not matter."""
+    return np.ascontiguousarray(X.indptr, dtype=np.int64), np.ascontiguousarray(X.indices, dtype=np.int32)
+
+
+def as_pattern(indptr: NDArray[Any], indices: NDArray[Any], shape: tuple[int, int]) -> sparse.csr_array:
+    """A matrix of ones at these places; the ones take no memory.
+
+    >>> as_pattern(np.array([0, 1]), np.array([1]), (1, 2)).toarray().tolist()
+    [[0.0, 1.0]]
+    """
+    ones = np.broadcast_to(np.ones(1, np.float32), indices.shape)
+    return sparse.csr_array((ones, indices, indptr), shape=shape)
+
+
 def take_rows(X: sparse.csr_array, rows: NDArray[np.intp]) -> sparse.csr_array:
     """The given rows of X, in that order."""
     return sparse.csr_array(X[rows])

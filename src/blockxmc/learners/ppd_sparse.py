@@ -7,7 +7,7 @@ from typing import ClassVar
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import csr_args
+from blockxmc._core.matrix import csr_args, pattern_args
 from blockxmc._core.params import require_number, require_whole
 from blockxmc._core.progress import watched
 from blockxmc.learners._learner import Job, Learner
@@ -82,7 +82,7 @@ class PPDSparse(Learner):
         """Weights of all columns of Y; with ``rows`` (labels x rows, sorted) label j learns from those rows only."""
         indptr, indices, values = csr_args(X)
         p_indptr, p_indices, _ = csr_args(sparse.csr_array(Y.T))
-        r_indptr, r_indices = (None, None) if rows is None else csr_args(rows)[:2]
+        r_indptr, r_indices = (None, None) if rows is None else pattern_args(rows)
         label_indptr, features, weights, bias, rounds, certified = watched(
             _kernels.dual_cd,
             indptr,

@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.sparse.linalg import norm as row_lengths
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import csr_args
+from blockxmc._core.matrix import csr_args, pattern_args
 from blockxmc._core.progress import Phase, watched
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.weights import LinearWeights
@@ -74,7 +74,7 @@ def train_one_vs_all(
     positives.sort_indices()
     if rows is not None and rows.shape != (Y.shape[1], Y.shape[0]):
         raise BlockXMCError(f"rows must be labels x rows, {(Y.shape[1], Y.shape[0])}, got {rows.shape}")
-    members = (None, None) if rows is None else csr_args(rows)[:2]
+    members = (None, None) if rows is None else pattern_args(rows)
     indptr, indices, data, biases = watched(
         _kernels.train_one_vs_all,
         *csr_args(X),

@@ -52,7 +52,8 @@ def partition_for_shared(
     n_blocks, lam = options.n_blocks, options.lam
     if n_blocks in ("auto", "cost"):
         visited = settings.usual_blocks
-        cheapest = choice.fewest_products(X, Y, None, "quadratic", seed=seed, threads=threads, visited=visited)
+        with reporter.phase("number of blocks"):
+            cheapest = choice.fewest_products(X, Y, None, "quadratic", seed=seed, threads=threads, visited=visited)
         n_blocks = cheapest.n_blocks
     start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)
     start._fit(X, Y, reporter)

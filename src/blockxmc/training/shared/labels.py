@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import csr_args
+from blockxmc._core.matrix import as_pattern, pattern_args
 from blockxmc._core.progress import Reporter, Shifted
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.sklearn_adapter import OpaqueWeights, constants
@@ -118,9 +118,9 @@ def rows_of_labels(
     visits: sparse.csr_array, held: sparse.csr_array, Y: sparse.csr_array, threads: int
 ) -> sparse.csr_array:
     """labels x rows, a pattern: the rows each label learns from."""
-    rows_of_block, blocks_of_label, own = (csr_args(sparse.csr_array(m.T))[:2] for m in (visits, held, Y))
+    rows_of_block, blocks_of_label, own = (pattern_args(sparse.csr_array(m.T)) for m in (visits, held, Y))
     indptr, rows = _kernels.rows_of_labels(*rows_of_block, Y.shape[0], *blocks_of_label, *own, threads)
-    return sparse.csr_array((np.ones(rows.size, np.float32), rows, indptr), shape=(Y.shape[1], Y.shape[0]))
+    return as_pattern(indptr, rows, (Y.shape[1], Y.shape[0]))
 
 
 def _joined(parts: list[Any], order: NDArray[np.intp]) -> SharedWeights:
