@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol, TypeVar
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from blockxmc.errors import BlockXMCError
 
 T = TypeVar("T")
+J = TypeVar("J")
 
 
 class Phase(Protocol):
@@ -209,6 +211,26 @@ def watched(kernel: Callable[..., T], *args: Any, phase: Phase, **kwargs: Any) -
     if failure:
         raise failure[0]
     return outcome[0]
+
+
+def run_in_threads(work: Callable[[J, Phase], None], jobs: Sequence[J], threads: int, phase: Phase) -> None:
+    """Do all jobs, so many at a time; ``phase`` counts those that are finished. Work gets a phase that says nothing.
+
+    An interrupt, or a job that fails, stops the kernels of all others: they are of no use any more.
+    """
+    group = StopGroup()
+    with ThreadPoolExecutor(threads, initializer=group.join) as pool:
+        pending = {pool.submit(work, job, group) for job in jobs}
+        try:
+            while pending:  # not one long wait: a signal that another thread received would not end it
+                finished, pending = wait(pending, timeout=0.1, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    future.result()
+                phase.update(len(jobs) - len(pending))
+        except BaseException:
+            group.stop()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def useful_threads(threads: int, n_rows: int, rows_per_item: int) -> int:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blockxmc._core.matrix import as_csr, as_indicator, take_rows
-from blockxmc._core.progress import Phase, Reporter, Shifted
+from blockxmc._core.progress import Phase, Reporter, Shifted, run_in_threads
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.one_vs_all import Loss, OneVsAll, train_one_vs_all
 from blockxmc.linear.weights import LinearWeights
@@ -101,16 +101,25 @@ class Router:
         by_block = sparse.csc_array(targets)
         # Blocks next to each other are alike: a group takes every n_groups-th, so that its rows come from far and wide.
         groups = [np.arange(first, self.n_blocks, n_groups) for first in range(n_groups)]
-        parts: list[LinearWeights] = []
-        for blocks in groups:
-            own = sparse.csc_array(by_block[:, blocks])
+        parts: dict[int, LinearWeights] = {}
+        # A group keeps four threads busy: sixteen blocks are solved side by side.
+        at_once = min(max(threads // (GROUP // 16), 1), n_groups)
+
+        def train(number: int, phase: Phase) -> None:
+            own = sparse.csc_array(by_block[:, groups[number]])
             rows = np.union1d(everywhere, own.indices)
-            done = Shifted(phase, sum(part.n_labels for part in parts))
             own_rows = take_rows(X, rows), take_rows(sparse.csr_array(own), rows)
-            parts.append(train_one_vs_all(self._problem, *own_rows, threads=threads, phase=done))
+            parts[number] = train_one_vs_all(self._problem, *own_rows, threads=-(-threads // at_once), phase=phase)
+
+        if at_once == 1:
+            for number in range(n_groups):
+                train(number, Shifted(phase, sum(groups[done].size for done in parts)))
+        else:
+            run_in_threads(train, range(n_groups), at_once, phase)
         back = np.argsort(np.concatenate(groups))
-        coef = sparse.csc_array(sparse.hstack([part.coef for part in parts], format="csc"))[:, back]
-        return LinearWeights(sparse.csr_array(coef), np.concatenate([part.bias for part in parts])[back])
+        coef = sparse.hstack([parts[number].coef for number in range(n_groups)], format="csc")
+        bias = np.concatenate([parts[number].bias for number in range(n_groups)])
+        return LinearWeights(sparse.csr_array(sparse.csc_array(coef)[:, back]), bias[back])
 
     @classmethod
     def from_weights(cls, weights: LinearWeights) -> Self:

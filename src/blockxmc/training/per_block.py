@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from blockxmc._core.progress import Phase, Reporter, StopGroup
+from blockxmc._core.progress import Phase, Reporter, run_in_threads
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.linear.weights import Ids, LinearWeights, Weights
 
@@ -46,23 +45,8 @@ def train_blocks(
             with reporter.phase(title, len(label_clusters[block])) as phase:
                 train(int(block), phase)
     else:
-        group = StopGroup()
-        with (
-            reporter.phase("train blocks", len(order)) as phase,
-            threadpool_limits(1),
-            ThreadPoolExecutor(threads, initializer=group.join) as pool,
-        ):
-            pending = {pool.submit(train, int(block), group) for block in order}
-            try:
-                while pending:  # not one long wait: a signal that another thread received would not end it
-                    finished, pending = wait(pending, timeout=0.1, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        future.result()
-                    phase.update(len(order) - len(pending))
-            except BaseException:  # an interrupt or a failed block: the other blocks are of no use any more
-                group.stop()
-                pool.shutdown(cancel_futures=True)
-                raise
+        with reporter.phase("train blocks", len(order)) as phase, threadpool_limits(1):
+            run_in_threads(train, [int(block) for block in order], threads, phase)
     return [weights for weights in results if weights is not None]
 
 

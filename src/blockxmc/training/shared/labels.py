@@ -27,6 +27,8 @@ from blockxmc.serving.scorers import pack_scorer, pack_shared_scorer
 from blockxmc.training.shared.blocks import frequent_labels, holds, home_blocks
 from blockxmc.training.shared.settings import SETTINGS, Settings
 
+# Rows on which it is measured whether training rows were left out that would have taught a label.
+VIOLATION_ROWS = 64
 SharedWeights = LabelVectors | OpaqueWeights
 
 
@@ -108,7 +110,7 @@ def outside_violations(
     union lost nothing.
     """
     teaching = np.flatnonzero(np.diff(visits.indptr))
-    rows = teaching[np.linspace(0, teaching.size - 1, min(teaching.size, 256)).astype(int)]
+    rows = teaching[np.linspace(0, teaching.size - 1, min(teaching.size, VIOLATION_ROWS)).astype(int)]
     inside = sparse.csr_array(visits[rows] @ holds(clusters, Y.shape[1]) + Y[rows]).toarray() > 0
     outside = ~inside
     return float((weights.scores(sparse.csr_array(X[rows]))[outside] > -0.5).mean()) if outside.any() else 0.0
