@@ -40,6 +40,17 @@ class Shifted:
         self._phase.update(self._done + done)
 
 
+class Scaled:
+    """A phase of which one step here is several."""
+
+    def __init__(self, phase: Phase, steps: int) -> None:
+        self._phase, self._steps = phase, steps
+
+    def update(self, done: int) -> None:
+        """Set the number of steps finished, in steps of this size."""
+        self._phase.update(self._steps * done)
+
+
 class Reporter:
     """A silent reporter, and the base of the one that prints."""
 

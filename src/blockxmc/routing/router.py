@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blockxmc._core.matrix import as_csr, as_indicator, take_rows
-from blockxmc._core.progress import Phase, Reporter, Shifted, run_in_threads
+from blockxmc._core.progress import Phase, Reporter, Scaled, Shifted, run_in_threads
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.one_vs_all import Loss, OneVsAll, train_one_vs_all
 from blockxmc.linear.weights import LinearWeights
@@ -115,7 +115,7 @@ class Router:
             for number in range(n_groups):
                 train(number, Shifted(phase, sum(groups[done].size for done in parts)))
         else:
-            run_in_threads(train, range(n_groups), at_once, phase)
+            run_in_threads(train, range(n_groups), at_once, Scaled(phase, GROUP))
         back = np.argsort(np.concatenate(groups))
         coef = sparse.hstack([parts[number].coef for number in range(n_groups)], format="csc")
         bias = np.concatenate([parts[number].bias for number in range(n_groups)])
