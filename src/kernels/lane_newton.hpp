@@ -11,6 +11,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "lane_dual.hpp"
@@ -148,7 +149,7 @@ class LaneNewton {
     const LaneVector &weights() const { return line_.w; }
 
   private:
-    static constexpr double kOverlap = 2;      // mean lanes per active row from which lock-step is the cheaper way
+    static constexpr double kOverlap = 1.5;    // mean lanes per active row from which lock-step is the cheaper way
     static constexpr double kReduction = 0.1; // a lane alone stops at this share of its gradient ...
     static constexpr double kPrecision = 0.5; // ... or at this share of what it is to reach
     static constexpr int kSteps = 3;           // ... or after so many steps
@@ -209,7 +210,9 @@ class LaneNewton {
             for (int lane = 0; lane < kLanes; ++lane) pc[lane] += static_cast<double>(mean_.mean[f]) * line_.w[f][lane];
         }
         Plane plane(objective_.C, pp, pc, cc);
-        plane.minimise(n, positive, member, line_.z.data(), along_v.data());
+        plane.minimise([&](const Lanes &u, const Lanes &v, PlaneSums &sums) {
+            plane_sums(n, positive, member, line_.z.data(), along_v.data(), u, v, sums);
+        });
         for (int64_t f = 0; f < d; ++f) line_.w[f].v = line_.w[f].v * plane.u.v + (biased ? 0.0f : mean_.mean[f]) * plane.v.v;
         if (biased) line_.w[d] = plane.v;
         for (int64_t i = 0; i < n; ++i) line_.z[i].v = line_.z[i].v * plane.u.v + along_v[i] * plane.v.v;
@@ -247,7 +250,7 @@ class LaneNewton {
         for (const ActiveRow &active : active_)
             if (active.lanes >> lane & 1) local_.add_row(active.row, positive_[active.row] >> lane & 1 ? 1.0f : -1.0f);
         std::vector<float> &w = local_.weights();
-        const std::vector<int32_t> &features = local_.features();
+        const std::span<const int32_t> features = local_.features();
         for (size_t f = 0; f < w.size(); ++f) w[f] = line_.w[features[f]][lane];
         const double elsewhere = std::max(0.0, squared - LocalSvm::dot(w, w));
         const double here = local_.gradient(objective_.C);

@@ -75,7 +75,7 @@ class OneVsAll {
         std::unique_ptr<RowSubset> subset;
     };
 
-    static constexpr int64_t kFewRows = 8;     // "few": less than one row of this many
+    static constexpr int64_t kFewRows = 2;     // "few": less than one row of this many
     static constexpr int64_t kAloneGroup = 8; // labels per work item when solved alone
     static constexpr int64_t kShared = 4;    // labels go together when a row of their union serves this many of them
 
