@@ -24,7 +24,7 @@ from blockxmc.learners import DiSMEC
 
 
 def read(path: Path):
-    with (gzip.open(path, "rt") if path.suffix == ".gz" else path.open()) as lines:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
         rows = [json.loads(line) for line in lines]
     Y = MultiLabelBinarizer(sparse_output=True).fit_transform([row["labels"] for row in rows])
     return [row["text"] for row in rows], sparse.csr_array(Y)
@@ -50,7 +50,9 @@ def main() -> None:
             start = time.process_time()
             model.fit(X, Y)
             seconds[name].append(time.process_time() - start)
-    print(f"numbers per row: {density[0]:.0f} with words, {density[1]:.0f} with pairs, {density[1] / density[0]:.2f} times")
+    print(
+        f"numbers per row: {density[0]:.0f} with words, {density[1]:.0f} with pairs, {density[1] / density[0]:.2f} times"
+    )
     for name, (words, pairs) in seconds.items():
         print(f"{name}: {words:.2f} CPU s with words, {pairs:.2f} with pairs, {pairs / words:.2f} times")
 

@@ -13,25 +13,6 @@
 
 namespace blockxmc {
 
-// X by columns: rows and values of each feature.
-struct Columns {
-    Columns() = default;
-    explicit Columns(const Rows &rows) : start(rows.x.n_cols + 1), row(rows.x.nnz()), value(rows.x.nnz()) {
-        for (int64_t k = 0; k < rows.x.nnz(); ++k) ++start[rows.x.indices[k] + 1];
-        for (int64_t f = 0; f < rows.x.n_cols; ++f) start[f + 1] += start[f];
-        std::vector<int64_t> next(start.begin(), start.end() - 1);
-        for (int64_t i = 0; i < rows.x.n_rows; ++i)
-            for (int64_t k = rows.x.indptr[i]; k < rows.x.indptr[i + 1]; ++k) {
-                const int64_t at = next[rows.x.indices[k]]++;
-                row[at] = static_cast<int32_t>(i);
-                value[at] = rows.x.data[k];
-            }
-    }
-    std::vector<int64_t> start;
-    std::vector<int32_t> row;
-    std::vector<float> value;
-};
-
 // The active rows A by columns, without the bias; columns with a single row are kept apart.
 class ActiveColumns {
   public:

@@ -125,7 +125,7 @@ BLOCKXMC_CLONES static void add_row(const Rows &rows, int64_t i, LaneMask lanes,
 class LaneNewton {
   public:
     LaneNewton(const Rows &rows, const Columns &columns, const Objective &objective, const MeanRow &mean)
-        : rows_(rows), columns_(columns), objective_(objective), mean_(mean), line_(rows, objective), local_(rows), gradient_(rows.n_features()),
+        : rows_(rows), columns_(columns), objective_(objective), mean_(mean), line_(rows, columns, objective), local_(rows), gradient_(rows.n_features()),
           diagonal_(gradient_.size()), residual_(gradient_.size()), conjugate_(gradient_.size()), product_(gradient_.size()),
           curvature_(rows.x.n_rows), wanted_(rows.x.n_rows) {}
 
@@ -199,7 +199,7 @@ class LaneNewton {
         Lanes share{};
         for (int lane = 0; lane < kLanes; ++lane) share[lane] = static_cast<float>(1 / std::max(positives_[lane], 1.0));
         for (int64_t f = 0; f < d; ++f) line_.w[f].v *= share.v;
-        lane_products(rows_, line_.w.data(), line_.z.data());
+        lane_products_of_all(rows_, columns_, line_.w.data(), line_.z.data());
         const bool biased = rows_.bias != 0;
         const std::vector<float> along_v = biased ? std::vector<float>(n, rows_.bias) : mean_.products;
         LaneSums pp, pc;
