@@ -147,9 +147,9 @@ class StepSearch {
 // trying a step length costs no product.
 class LaneLine {
   public:
-    LaneLine(const Rows &rows, const Objective &objective)
+    LaneLine(const Rows &rows, const Columns &columns, const Objective &objective)
         : w(rows.n_features()), direction(rows.n_features()), z(rows.x.n_rows), step(rows.x.n_rows), rows_(rows),
-          objective_(objective) {}
+          columns_(columns), objective_(objective) {}
 
     void to_zero() {
         std::fill(w.begin(), w.end(), Lanes{});
@@ -159,7 +159,7 @@ class LaneLine {
     // Moves the open lanes along `direction`; returns those that can get no further in float arithmetic.
     LaneMask move(LaneMask open, const LaneMask *positive, const LaneMask *wanted) {
         const int64_t d = rows_.n_features();
-        lane_products(rows_, direction.data(), step.data());
+        lane_products_of_all(rows_, columns_, direction.data(), step.data());
         LaneSums ww, ws, ss;
         lane_dots(w.data(), w.data(), d, ww);
         lane_dots(w.data(), direction.data(), d, ws);
@@ -201,6 +201,7 @@ class LaneLine {
     }
 
     const Rows rows_;
+    const Columns &columns_;
     const Objective objective_;
     std::vector<int32_t> in_play_;
 };

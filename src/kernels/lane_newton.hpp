@@ -11,8 +11,10 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "lane_dual.hpp"
 #include "lane_start.hpp"
 #include "local_svm.hpp"
 
@@ -122,8 +124,8 @@ BLOCKXMC_CLONES static void add_row(const Rows &rows, int64_t i, LaneMask lanes,
 
 class LaneNewton {
   public:
-    LaneNewton(const Rows &rows, const Objective &objective, const MeanRow &mean)
-        : rows_(rows), objective_(objective), mean_(mean), line_(rows, objective), local_(rows), gradient_(rows.n_features()),
+    LaneNewton(const Rows &rows, const Columns &columns, const Objective &objective, const MeanRow &mean)
+        : rows_(rows), columns_(columns), objective_(objective), mean_(mean), line_(rows, columns, objective), local_(rows), gradient_(rows.n_features()),
           diagonal_(gradient_.size()), residual_(gradient_.size()), conjugate_(gradient_.size()), product_(gradient_.size()),
           curvature_(rows.x.n_rows), wanted_(rows.x.n_rows) {}
 
@@ -147,7 +149,7 @@ class LaneNewton {
     const LaneVector &weights() const { return line_.w; }
 
   private:
-    static constexpr double kOverlap = 2;      // mean lanes per active row from which lock-step is the cheaper way
+    static constexpr double kOverlap = 1.5;    // mean lanes per active row from which lock-step is the cheaper way
     static constexpr double kReduction = 0.1; // a lane alone stops at this share of its gradient ...
     static constexpr double kPrecision = 0.5; // ... or at this share of what it is to reach
     static constexpr int kSteps = 3;           // ... or after so many steps
@@ -197,7 +199,7 @@ class LaneNewton {
         Lanes share{};
         for (int lane = 0; lane < kLanes; ++lane) share[lane] = static_cast<float>(1 / std::max(positives_[lane], 1.0));
         for (int64_t f = 0; f < d; ++f) line_.w[f].v *= share.v;
-        lane_products(rows_, line_.w.data(), line_.z.data());
+        lane_products_of_all(rows_, columns_, line_.w.data(), line_.z.data());
         const bool biased = rows_.bias != 0;
         const std::vector<float> along_v = biased ? std::vector<float>(n, rows_.bias) : mean_.products;
         LaneSums pp, pc;
@@ -208,7 +210,9 @@ class LaneNewton {
             for (int lane = 0; lane < kLanes; ++lane) pc[lane] += static_cast<double>(mean_.mean[f]) * line_.w[f][lane];
         }
         Plane plane(objective_.C, pp, pc, cc);
-        plane.minimise(n, positive, member, line_.z.data(), along_v.data());
+        plane.minimise([&](const Lanes &u, const Lanes &v, PlaneSums &sums) {
+            plane_sums(n, positive, member, line_.z.data(), along_v.data(), u, v, sums);
+        });
         for (int64_t f = 0; f < d; ++f) line_.w[f].v = line_.w[f].v * plane.u.v + (biased ? 0.0f : mean_.mean[f]) * plane.v.v;
         if (biased) line_.w[d] = plane.v;
         for (int64_t i = 0; i < n; ++i) line_.z[i].v = line_.z[i].v * plane.u.v + along_v[i] * plane.v.v;
@@ -216,13 +220,13 @@ class LaneNewton {
 
     // Directions of all open lanes by lock-step conjugate gradients; returns the lanes that are solved.
     LaneMask directions_together(LaneMask open) {
+        if (static_cast<int64_t>(active_.size()) < width()) return directions_in_span(open);
+        curvature_.resize(rows_.x.n_rows);
         lane_gradient(rows_, objective_.loss, C(), positive_, active_, line_.z.data(), line_.w.data(), gradient_.data(),
                       diagonal_.data(), curvature_.data());
         LaneSums squared;
         lane_dots(gradient_.data(), gradient_.data(), width(), squared);
-        LaneMask solved = 0;
-        for (int lane = 0; lane < kLanes; ++lane)
-            if (!(std::sqrt(squared[lane]) > target_[lane])) solved |= 1u << lane;
+        const LaneMask solved = solved_lanes(squared, Lanes{});
         if (open & ~solved) conjugate_directions(open & ~solved);
         return solved;
     }
@@ -246,7 +250,7 @@ class LaneNewton {
         for (const ActiveRow &active : active_)
             if (active.lanes >> lane & 1) local_.add_row(active.row, positive_[active.row] >> lane & 1 ? 1.0f : -1.0f);
         std::vector<float> &w = local_.weights();
-        const std::vector<int32_t> &features = local_.features();
+        const std::span<const int32_t> features = local_.features();
         for (size_t f = 0; f < w.size(); ++f) w[f] = line_.w[features[f]][lane];
         const double elsewhere = std::max(0.0, squared - LocalSvm::dot(w, w));
         const double here = local_.gradient(objective_.C);
@@ -254,6 +258,82 @@ class LaneNewton {
         local_.solve(objective_.C, here, std::max(kPrecision * target_[lane], kReduction * here), kSteps);
         for (size_t f = 0; f < w.size(); ++f) line_.direction[features[f]][lane] = w[f] - line_.w[features[f]][lane];
         return true;
+    }
+
+    // The same in the space of the active rows.
+    LaneMask directions_in_span(LaneMask open) {
+        const size_t n = active_.size();
+        columns_of_active_.take(rows_, columns_, active_);
+        for (LaneVector *v : {&slope_, &curvature_, &gz_, &weighted_, &image_}) v->resize(n);
+        Lanes slopes, curves;
+        active_derivatives(objective_.loss, C(), positive_, active_, line_.z.data(), slope_.data(), curvature_.data(), slopes, curves);
+        gradient_ = line_.w;
+        columns_of_active_.add_rows(slope_.data(), gradient_.data(), gz_.data());
+        LaneSums squared; // without the bias
+        lane_dots(gradient_.data(), gradient_.data(), rows_.x.n_cols, squared);
+        Lanes bias{}, share_of_bias{};
+        if (rows_.bias != 0) {
+            bias.v = gradient_.back().v + slopes.v * rows_.bias;
+            gradient_.back() = bias;
+            share_of_bias.v = 1.0f / (1.0f + kDiagonalShare * rows_.bias * rows_.bias * curves.v);
+        }
+        const LaneMask solved = solved_lanes(squared, bias);
+        if (open & ~solved) span_directions(open & ~solved, squared, bias, share_of_bias);
+        return solved;
+    }
+
+    LaneMask solved_lanes(const LaneSums &squared, const Lanes &bias) const {
+        LaneMask solved = 0;
+        for (int lane = 0; lane < kLanes; ++lane)
+            if (!(std::sqrt(squared[lane] + static_cast<double>(bias[lane]) * bias[lane]) > target_[lane])) solved |= 1u << lane;
+        return solved;
+    }
+
+    // Conjugate gradients as in conjugate_directions, with the vectors of lane_dual.hpp; m: inverse preconditioner of the bias.
+    void span_directions(LaneMask open, const LaneSums &squared, const Lanes &gradient_of_bias, const Lanes &m) {
+        for (SpanVector *v : {&s_, &r_, &p_}) v->to_zero(gz_.size());
+        for (size_t i = 0; i < gz_.size(); ++i) r_.products[i].v = -gz_[i].v;
+        r_.a.v -= 1.0f;
+        r_.bias.v = -gradient_of_bias.v;
+        const auto length = [&](const SpanVector &v, const SpanSums &sums, int lane) {
+            const double a = v.a[lane];
+            return a * a * squared[lane] + a * sums.along[lane] + sums.across[lane];
+        };
+        LaneSums rz, share, model;
+        for (int lane = 0; lane < kLanes; ++lane) {
+            rz[lane] = squared[lane] + static_cast<double>(r_.bias[lane]) * r_.bias[lane] * m[lane];
+            share[lane] = std::min(0.5, std::sqrt(std::sqrt(rz[lane])));
+        }
+        Lanes beta{};
+        for (int round = 1; open && round <= kMaxConjugate; ++round) {
+            SpanSums sums;
+            LaneSums curve, slope;
+            p_.a.v = r_.a.v + beta.v * p_.a.v;
+            p_.bias.v = r_.bias.v * m.v + beta.v * p_.bias.v;
+            span_direction(beta, rows_.bias, curvature_, gz_, r_, p_, weighted_, sums, curve, slope);
+            Lanes alpha{};
+            for (int lane = 0; lane < kLanes; ++lane) {
+                const double bias = p_.bias[lane], all = length(p_, sums, lane) + bias * bias + curve[lane];
+                if ((open >> lane & 1) && all > 0) alpha[lane] = static_cast<float>(rz[lane] / all);
+                r_.bias[lane] -= alpha[lane] * static_cast<float>(bias + rows_.bias * slope[lane]);
+            }
+            s_.a.v += alpha.v * p_.a.v;
+            s_.bias.v += alpha.v * p_.bias.v;
+            r_.a.v -= alpha.v * p_.a.v;
+            columns_of_active_.gram(weighted_.data(), image_.data());
+            span_step(alpha, rows_.bias, curvature_, image_, gz_, p_, s_, r_, sums);
+            for (int lane = 0; lane < kLanes; ++lane) {
+                const double next = length(r_, sums, lane) + static_cast<double>(r_.bias[lane]) * r_.bias[lane] * m[lane];
+                const double gain = -0.5 * alpha[lane] * rz[lane];
+                model[lane] += gain;
+                if (!(round * gain < share[lane] * model[lane]) || !(next > 0)) open &= ~(1u << lane);
+                beta[lane] = open >> lane & 1 ? static_cast<float>(next / rz[lane]) : 0.0f;
+                rz[lane] = next;
+            }
+        }
+        lane_scale(line_.direction.data(), s_.a, gradient_.data(), width());
+        columns_of_active_.add_rows(s_.u.data(), line_.direction.data());
+        if (rows_.bias != 0) line_.direction.back() = s_.bias;
     }
 
     // Conjugate gradients on H s = -g until the quadratic model stops improving: t (Q_t - Q_{t-1}) >= share * Q_t.
@@ -282,12 +362,16 @@ class LaneNewton {
     }
 
     const Rows rows_;
+    const Columns &columns_;
     const Objective objective_;
     const MeanRow &mean_;
     LaneLine line_;
     LocalSvm local_;
     LaneVector gradient_, diagonal_, residual_, conjugate_, product_; // per feature
-    LaneVector curvature_;                                             // per row
+    LaneVector curvature_;                                             // per row, or per active row
+    ActiveColumns columns_of_active_;
+    SpanVector s_, r_, p_;
+    LaneVector slope_, gz_, weighted_, image_; // per active row
     std::vector<LaneMask> wanted_;
     std::vector<ActiveRow> active_;
     const LaneMask *positive_ = nullptr;

@@ -70,12 +70,14 @@ class Plane {
   public:
     Plane(double C, const LaneSums &pp, const LaneSums &pc, double cc) : C_(C), pp_(pp), pc_(pc), cc_(cc) {}
 
-    void minimise(int64_t n, const LaneMask *positive, const LaneMask *wanted, const Lanes *along_u, const float *along_v) {
+    // sums_at(u, v, OUT sums): plane_sums at a point.
+    template <typename SumsAt>
+    void minimise(SumsAt &&sums_at) {
         Lanes trial_u{}, trial_v{};
         std::fill_n(best_.v, kLanes, INFINITY);
         for (int round = 0; round < kRounds; ++round) {
             PlaneSums sums;
-            plane_sums(n, positive, wanted, along_u, along_v, trial_u, trial_v, sums);
+            sums_at(trial_u, trial_v, sums);
             bool improved = false;
             for (int lane = 0; lane < kLanes; ++lane) improved |= consider(lane, sums, trial_u[lane], trial_v[lane]);
             if (!improved) break;

@@ -62,6 +62,25 @@ struct Rows {
     int64_t n_features() const { return x.n_cols + (bias != 0 ? 1 : 0); }
 };
 
+// X by columns: rows and values of each feature.
+struct Columns {
+    Columns() = default;
+    explicit Columns(const Rows &rows) : start(rows.x.n_cols + 1), row(rows.x.nnz()), value(rows.x.nnz()) {
+        for (int64_t k = 0; k < rows.x.nnz(); ++k) ++start[rows.x.indices[k] + 1];
+        for (int64_t f = 0; f < rows.x.n_cols; ++f) start[f + 1] += start[f];
+        std::vector<int64_t> next(start.begin(), start.end() - 1);
+        for (int64_t i = 0; i < rows.x.n_rows; ++i)
+            for (int64_t k = rows.x.indptr[i]; k < rows.x.indptr[i + 1]; ++k) {
+                const int64_t at = next[rows.x.indices[k]]++;
+                row[at] = static_cast<int32_t>(i);
+                value[at] = rows.x.data[k];
+            }
+    }
+    std::vector<int64_t> start;
+    std::vector<int32_t> row;
+    std::vector<float> value;
+};
+
 BLOCKXMC_INLINE IntLanes lanes_of(LaneMask mask) {
     const IntLanes bit = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
     return (bit & static_cast<int32_t>(mask)) != 0;
@@ -94,6 +113,23 @@ BLOCKXMC_INLINE void row_scatter(const Rows &rows, int64_t i, const FloatLanes &
 // out[i] = x_i . V for every row.
 BLOCKXMC_CLONES static void lane_products(const Rows &rows, const Lanes *v, Lanes *out) {
     for (int64_t i = 0; i < rows.x.n_rows; ++i) row_product(rows, i, v, out[i].v);
+}
+
+// The same, column by column: random access to vectors as long as there are rows, not features.
+BLOCKXMC_CLONES static void lane_products(const Rows &rows, const Columns &columns, const Lanes *v, Lanes *out) {
+    FloatLanes bias = {};
+    if (rows.bias != 0) bias = v[rows.x.n_cols].v * rows.bias;
+    for (int64_t i = 0; i < rows.x.n_rows; ++i) out[i].v = bias;
+    for (int64_t f = 0; f < rows.x.n_cols; ++f) {
+        const FloatLanes at = v[f].v;
+        for (int64_t k = columns.start[f]; k < columns.start[f + 1]; ++k) out[columns.row[k]].v += at * columns.value[k];
+    }
+}
+
+// By the cheaper of the two ways.
+inline void lane_products_of_all(const Rows &rows, const Columns &columns, const Lanes *v, Lanes *out) {
+    if (2 * rows.x.n_rows < rows.x.n_cols) lane_products(rows, columns, v, out);
+    else lane_products(rows, v, out);
 }
 
 struct ActiveRow {

@@ -2,35 +2,38 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace blockxmc {
 
 class LocalFeatures {
   public:
-    explicit LocalFeatures(int64_t n_features) : slot_(n_features, -1) {}
+    explicit LocalFeatures(int64_t n_features) : slot_(n_features, -1), features_(n_features + 1) {}
 
     void clear() {
-        for (int32_t f : features_) slot_[f] = -1;
-        features_.clear();
+        for (int32_t f : list()) slot_[f] = -1;
+        size_ = 0;
     }
 
+    // Without a branch: whether a feature is new cannot be foreseen.
     int32_t number(int32_t feature) {
-        int32_t &slot = slot_[feature];
-        if (slot < 0) {
-            slot = static_cast<int32_t>(features_.size());
-            features_.push_back(feature);
-        }
-        return slot;
+        const int32_t known = slot_[feature], is_new = known < 0;
+        const int32_t number = is_new ? size_ : known;
+        slot_[feature] = number;
+        features_[size_] = feature;
+        size_ += is_new;
+        return number;
     }
 
     // The features by number.
-    const std::vector<int32_t> &list() const { return features_; }
-    size_t size() const { return features_.size(); }
+    std::span<const int32_t> list() const { return {features_.data(), size()}; }
+    size_t size() const { return static_cast<size_t>(size_); }
 
   private:
-    std::vector<int32_t> slot_; // feature -> number, -1: not in the rows
-    std::vector<int32_t> features_;
+    std::vector<int32_t> slot_;     // feature -> number, -1: not in the rows
+    std::vector<int32_t> features_; // the first size_ are in use; one more may be written
+    int32_t size_ = 0;
 };
 
 } // namespace blockxmc

@@ -24,7 +24,6 @@ class LocalSvm {
     // Starts an empty problem.
     void clear() {
         features_.clear();
-        entries_.clear();
         start_.assign(1, 0);
         sign_.clear();
         w_.clear();
@@ -32,17 +31,17 @@ class LocalSvm {
 
     void add_row(int64_t i, float sign) {
         const int64_t begin = rows_.x.indptr[i], size = rows_.x.indptr[i + 1] - begin;
-        const size_t first = entries_.size();
-        entries_.resize(first + size + (rows_.bias != 0));
+        const size_t first = start_.back(), end = first + size + (rows_.bias != 0);
+        if (end > entries_.size()) entries_.resize(2 * end);
         Weight *entry = entries_.data() + first;
         for (int64_t k = 0; k < size; ++k) entry[k] = {features_.number(rows_.x.indices[begin + k]), rows_.x.data[begin + k]};
         if (rows_.bias != 0) entry[size] = {features_.number(static_cast<int32_t>(rows_.x.n_cols)), rows_.bias};
-        start_.push_back(static_cast<int64_t>(entries_.size()));
+        start_.push_back(static_cast<int64_t>(end));
         sign_.push_back(sign);
     }
 
     // The features of the rows, in the local numbering that weights() shares.
-    const std::vector<int32_t> &features() const { return features_.list(); }
+    std::span<const int32_t> features() const { return features_.list(); }
     std::vector<float> &weights() {
         w_.resize(features_.size(), 0.0f);
         return w_;
@@ -68,29 +67,22 @@ class LocalSvm {
     double gradient_in_plane(double C) {
         w_.assign(features_.size(), 0.0f);
         const int64_t n = n_rows();
-        positive_.assign(n, 0);
-        for (int64_t i = 0; i < n; ++i) {
-            if (sign_[i] < 0) continue;
-            positive_[i] = 1;
-            scatter(i, 1.0f, w_);
-        }
-        const auto positives = static_cast<float>(std::max<int64_t>(std::count(positive_.begin(), positive_.end(), 1), 1));
+        for (int64_t i = 0; i < n; ++i)
+            if (sign_[i] > 0) scatter(i, 1.0f, w_);
+        const auto positives = static_cast<float>(std::max<int64_t>(std::count(sign_.begin(), sign_.end(), 1.0f), 1));
         float without_bias = 0, *bias = &without_bias;
         if (rows_.bias != 0 && n) bias = &w_[features_.number(static_cast<int32_t>(rows_.x.n_cols))];
         *bias = 0;
         for (float &value : w_) value /= positives;
-        along_mean_.resize(n);
-        for (int64_t i = 0; i < n; ++i) along_mean_[i][0] = product(i, w_);
+        z_.resize(n);
+        for (int64_t i = 0; i < n; ++i) z_[i] = product(i, w_);
         LaneSums squared;
         squared[0] = dot(w_, w_);
         Plane plane(C, squared, LaneSums{}, 1);
-        const std::vector<float> along_bias(n, rows_.bias);
-        const std::vector<LaneMask> member(n, 1);
-        plane.minimise(n, positive_.data(), member.data(), along_mean_.data(), along_bias.data());
+        plane.minimise([&](const Lanes &u, const Lanes &v, PlaneSums &sums) { plane_sums_alone(u[0], v[0] * rows_.bias, sums); });
         for (float &value : w_) value *= plane.u[0];
         *bias = plane.v[0];
-        z_.resize(n);
-        for (int64_t i = 0; i < n; ++i) z_[i] = plane.u[0] * along_mean_[i][0] + plane.v[0] * rows_.bias;
+        for (int64_t i = 0; i < n; ++i) z_[i] = plane.u[0] * z_[i] + plane.v[0] * rows_.bias;
         return gradient_at_products(C);
     }
 
@@ -133,6 +125,28 @@ class LocalSvm {
 
     void scatter(int64_t i, float scale, std::vector<float> &out) const {
         for (int64_t k = start_[i]; k < start_[i + 1]; ++k) out[entries_[k].feature] += scale * entries_[k].value;
+    }
+
+    // plane_sums of the one problem: z_ are the products with the mean, the bias adds `shift` to each row.
+    void plane_sums_alone(float u, float shift, PlaneSums &out) const {
+        double f = 0, gu = 0, gv = 0, uu = 0, uv = 0, vv = 0;
+        for (int64_t i = 0; i < n_rows(); ++i) {
+            const float miss = 1.0f - sign_[i] * (u * z_[i] + shift), inside = miss > 0 ? 1.0f : 0.0f;
+            const double e = inside * miss, slope = sign_[i] * e, su = inside * z_[i];
+            f += e * e;
+            gu -= slope * z_[i];
+            gv -= slope;
+            uu += su * su;
+            uv += su;
+            vv += inside;
+        }
+        const double b = rows_.bias;
+        out.f[0] = f;
+        out.u[0] = gu;
+        out.v[0] = gv * b;
+        out.uu[0] = uu;
+        out.uv[0] = uv * b;
+        out.vv[0] = vv * b * b;
     }
 
     double gradient_at_products(double C) {
@@ -221,10 +235,8 @@ class LocalSvm {
     LocalFeatures features_;
     std::vector<int32_t> active_;
     std::vector<int64_t> start_{0};
-    std::vector<Weight> entries_;                                             // .feature is local here
+    std::vector<Weight> entries_; // .feature is local here; those before start_.back() are in use
     std::vector<float> sign_, z_, step_;                                              // per row
-    std::vector<LaneMask> positive_;                                                  // per row, in the first lane
-    LaneVector along_mean_;                                                           // per row, in the first lane
     std::vector<float> products_;                                                     // per active row
     std::vector<float> w_, gradient_, inverse_, direction_, residual_, conjugate_, image_; // per local feature
 };

@@ -51,6 +51,8 @@ class OneVsAll {
         solutions_.assign(n_labels, {});
         plan(n_labels, positives, members);
         const MeanRow mean(rows_);
+        const bool together = std::ranges::any_of(groups_, [](const Group &group) { return group.way == Way::together; });
+        columns_by_feature_ = together ? Columns(rows_) : Columns();
         std::vector<Worker> workers(worker_count(static_cast<int64_t>(groups_.size()), n_threads));
         parallel_for(static_cast<int64_t>(groups_.size()), n_threads, [&](int64_t g, int worker) {
             if (watch.cancelled()) return;
@@ -73,7 +75,7 @@ class OneVsAll {
         std::unique_ptr<RowSubset> subset;
     };
 
-    static constexpr int64_t kFewRows = 8;     // "few": less than one row of this many
+    static constexpr int64_t kFewRows = 2;     // "few": less than one row of this many
     static constexpr int64_t kAloneGroup = 8; // labels per work item when solved alone
     static constexpr int64_t kShared = 4;    // labels go together when a row of their union serves this many of them
 
@@ -130,7 +132,7 @@ class OneVsAll {
             if (!worker.local) worker.local = std::make_unique<LocalSvm>(rows_);
             for (int64_t j : group.labels) solve_alone(j, positives[j], (*members)[j], *worker.local);
         } else {
-            if (!worker.lanes) worker.lanes = std::make_unique<LaneNewton>(rows_, objective_, mean);
+            if (!worker.lanes) worker.lanes = std::make_unique<LaneNewton>(rows_, columns_by_feature_, objective_, mean);
             solve_together(group, positives, members, *worker.lanes);
         }
     }
@@ -162,7 +164,8 @@ class OneVsAll {
             mark(rows, members[group.labels[lane]], lane, member);
         }
         const MeanRow mean(subset.rows());
-        LaneNewton lanes(subset.rows(), objective_, mean);
+        const Columns columns(subset.rows());
+        LaneNewton lanes(subset.rows(), columns, objective_, mean);
         lanes.solve(lanes_in(group), positive.data(), member.data(), false);
         for (size_t f = 0; f < lanes.weights().size(); ++f)
             for (size_t lane = 0; lane < group.labels.size(); ++lane)
@@ -232,6 +235,7 @@ class OneVsAll {
     const int64_t n_features_;
     std::vector<int32_t> original_, columns_; // features that occur, and the columns of X in their numbering
     Rows rows_;
+    Columns columns_by_feature_; // the same, by column; empty where no group needs it
     std::vector<int64_t> source_; // label whose solution a label shares
     std::vector<Group> groups_;
     std::vector<std::vector<Weight>> solutions_;
