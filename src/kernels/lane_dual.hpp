@@ -3,9 +3,11 @@
 // All vectors of the method lie in the span of the gradient g and the active rows A: v = a g + A'u. It is enough to keep a, u
 // and the products A v of each. A round then needs one pass over the columns of A, which reads and writes vectors as long as
 // A has rows and none as long as it has features; a column with a single active row is only a number on the diagonal of AA'.
-// The bias stands apart, since it alone needs a preconditioner.
+// The bias stands apart, since it alone has a preconditioner: rows with features of very different scale need one for these
+// too, and are better served in the space of the features.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -26,15 +28,19 @@ class ActiveColumns {
         start_.assign(1, 0);
         feature_.clear();
         single_.clear();
+        largest_square_ = 0;
         int64_t at = 0;
         for (int64_t f = 0; f < rows.x.n_cols; ++f) {
             const int64_t first = at;
+            float square = 0;
             for (int64_t k = columns.start[f]; k < columns.start[f + 1]; ++k) {
                 const int32_t a = position_[columns.row[k]];
                 row_[at] = a;
                 value_[at] = columns.value[k];
                 at += a >= 0;
+                square += a >= 0 ? columns.value[k] * columns.value[k] : 0.0f;
             }
+            largest_square_ = std::max(largest_square_, square);
             if (at - first == 1) {
                 diagonal_[row_[first]] += value_[first] * value_[first];
                 single_.push_back({static_cast<int32_t>(f), row_[first], value_[first]});
@@ -46,6 +52,8 @@ class ActiveColumns {
         }
     }
 
+    // The largest sum of the squares in a column.
+    float largest_square() const { return largest_square_; }
     // out = AA'v
     void gram(const Lanes *v, Lanes *out) const { gram_product(*this, v, out); }
     // features += A'v; products = A features
@@ -118,6 +126,7 @@ class ActiveColumns {
     std::vector<int32_t> row_;
     std::vector<float> value_;
     std::vector<Single> single_;
+    float largest_square_ = 0;
 };
 
 // A vector a g + A'u of features, its number for the bias, and its products with the active rows without the bias.

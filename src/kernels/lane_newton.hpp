@@ -2,9 +2,10 @@
 //
 // A step needs a direction per lane, then one pass over X and one line search for all of them. Where the lanes' active
 // rows overlap (frequent labels, first steps, logistic loss) the directions come from conjugate gradients in lock-step,
-// a pass over X for all lanes at once. Where they do not overlap (a rare label ends with one or two per cent of the rows
-// inside its margin) each lane solves the problem on its own active rows: problem and sub-problem have the same gradient at
-// the start, so a point where the sub-problem is lower lies in a direction of descent.
+// a pass over X for all lanes at once: in the space of the active rows where these are fewer than the features
+// (lane_dual.hpp), else in that of the features. Where they do not overlap (a rare label ends with one or two per cent of
+// the rows inside its margin) each lane solves the problem on its own active rows: problem and sub-problem have the same
+// gradient at the start, so a point where the sub-problem is lower lies in a direction of descent.
 #pragma once
 
 #include <algorithm>
@@ -150,6 +151,7 @@ class LaneNewton {
 
   private:
     static constexpr double kOverlap = 1.5;    // mean lanes per active row from which lock-step is the cheaper way
+    static constexpr float kEven = 8;          // the preconditioner is needed where it would exceed 1 by more than this
     static constexpr double kReduction = 0.1; // a lane alone stops at this share of its gradient ...
     static constexpr double kPrecision = 0.5; // ... or at this share of what it is to reach
     static constexpr int kSteps = 3;           // ... or after so many steps
@@ -220,7 +222,11 @@ class LaneNewton {
 
     // Directions of all open lanes by lock-step conjugate gradients; returns the lanes that are solved.
     LaneMask directions_together(LaneMask open) {
-        if (static_cast<int64_t>(active_.size()) < width()) return directions_in_span(open);
+        if (static_cast<int64_t>(active_.size()) < width()) {
+            columns_of_active_.take(rows_, columns_, active_);
+            const float steepest = objective_.loss == Loss::squared_hinge ? 2 * C() : C() / 4;
+            if (kDiagonalShare * steepest * columns_of_active_.largest_square() < kEven) return directions_in_span(open);
+        }
         curvature_.resize(rows_.x.n_rows);
         lane_gradient(rows_, objective_.loss, C(), positive_, active_, line_.z.data(), line_.w.data(), gradient_.data(),
                       diagonal_.data(), curvature_.data());
@@ -260,10 +266,9 @@ class LaneNewton {
         return true;
     }
 
-    // The same in the space of the active rows.
+    // The same in the space of the active rows, which columns_of_active_ has.
     LaneMask directions_in_span(LaneMask open) {
         const size_t n = active_.size();
-        columns_of_active_.take(rows_, columns_, active_);
         for (LaneVector *v : {&slope_, &curvature_, &gz_, &weighted_, &image_}) v->resize(n);
         Lanes slopes, curves;
         active_derivatives(objective_.loss, C(), positive_, active_, line_.z.data(), slope_.data(), curvature_.data(), slopes, curves);
