@@ -42,8 +42,8 @@ class Settings:
 
     # ---- labels ----
     # Of the blocks that the router would send a row to, so many are its negative blocks: their labels learn from the row.
-    # Half of what serving visits is enough (ablation: "labels learn from").
-    negative_blocks: int = 2
+    # That is fewer than serving visits: more gain little (ablation: "labels learn from").
+    negative_blocks: int = 3
     # (label, row) pairs listed at a time while labels are trained: a quarter of a gigabyte; results do not depend on it.
     pairs_at_a_time: int = 2**26
     # Parts of a label's centroid, at unit length, that are smaller than this count only where the label has a weight anyway
