@@ -25,7 +25,9 @@ from blockxmc import storage
 from blockxmc.errors import BlockXMCError
 from blockxmc.storage import folder as storage_folder
 
+# By default as many loads as fit into a minute, and no more than these; a number that is asked for is kept to.
 LOADS = int(os.environ.get("BLOCKXMC_LOADS", "1500"))
+SECONDS = 60 if "BLOCKXMC_LOADS" not in os.environ else 10**9
 KILLS = int(os.environ.get("BLOCKXMC_KILLS", "40"))
 posix = pytest.mark.skipif(os.name != "posix", reason="needs fork and signals")
 
@@ -79,8 +81,11 @@ def test_a_model_that_is_constantly_replaced_is_always_whole(tmp_path):
     versions[0].save(path)
     met = set()
     with another_process(save_for_ever, path, versions) as writer:
+        deadline = time.monotonic() + SECONDS
         for _ in range(LOADS):
             met.add(number_of(storage.load(path)))
+            if len(met) > 1 and time.monotonic() > deadline:  # a slow or sanitized machine
+                break
         assert storage.verify(path) == []
         assert writer.is_alive()
     assert len(met) > 1
