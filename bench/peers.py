@@ -5,7 +5,8 @@
 
 Each DIR holds train.* and test.* as every command of blockxmc takes them. A system is trained and measured by a worker in
 its own environment; what a worker measured is kept under --out and not measured again, so an interrupted run goes on where
-it was. A cell belongs to a system, its version and the data; that of blockxmc changes with any of its source files.
+it was. A cell belongs to a system, its version and the data; that of blockxmc changes with any of its source files. What
+an earlier page in --results says of peers that were not measured again is kept.
 Writes peers.md, peers.json and a figure per data set to --results.
 """
 
@@ -200,6 +201,26 @@ def cells_of(out: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
             yield json.loads(file.read_text())
 
 
+def _earlier(page: Path) -> dict[str, Any]:
+    """What the page says so far."""
+    if not page.exists():
+        return {"rows": [], "sets": {}, "versions": {}}
+    found = json.loads(page.read_text())
+    return {"rows": found["rows"], "sets": found["sets"], "versions": found["about"]["versions"]}
+
+
+def _kept(earlier: list[dict[str, Any]], rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows of an earlier page about peers that were not measured again. Our own are never kept: the code has changed."""
+    known = {(row["data"], row["system"]) for row in rows}
+    return [
+        row
+        for row in earlier
+        if (row["data"], row["system"]) not in known
+        and row["data"] in names
+        and not row["system"].startswith("blockxmc")
+    ]
+
+
 def write_report(options: argparse.Namespace) -> None:
     """peers.md, peers.json and figures from the cells of the named data sets."""
     from peer_figure import draw
@@ -207,7 +228,11 @@ def write_report(options: argparse.Namespace) -> None:
     names = [folder.resolve().name for folder in options.folders]
     cells = peer_report.newest(cells_of(options.out, names))
     rows = peer_report.medians(cells)
-    versions: dict[str, list[str]] = {}
+    earlier = _earlier(options.results / "peers.json")
+    rows += _kept(earlier["rows"], rows, names)
+    versions: dict[str, list[str]] = {
+        peer: list(known) for peer, known in earlier["versions"].items() if peer != "blockxmc"
+    }
     for cell in cells:
         known = versions.setdefault(cell["system"].split()[0], [])
         known += [cell["version"]] if cell["version"] not in known else []
@@ -219,7 +244,8 @@ def write_report(options: argparse.Namespace) -> None:
     for name in names:
         own = [row for row in rows if row["data"] == name]
         if own:
-            sets[name] = json.loads((options.out / "sizes" / f"{name}.json").read_text())
+            size = options.out / "sizes" / f"{name}.json"
+            sets[name] = json.loads(size.read_text()) if size.exists() else earlier["sets"][name]
             figures[name] = f"peers-{name}.png"
             draw(name, own, options.results / figures[name])
     standing = {name: peer_report.checks([row for row in rows if row["data"] == name]) for name in sets}

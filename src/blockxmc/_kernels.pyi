@@ -142,7 +142,7 @@ class PackedModel:
         values: F32,
         b: int,
         slope: float,
-        mass: float,
+        top_p: float,
         k: int,
         neighbors: Neighbors | None = None,
         reranker: Reranker | None = None,
@@ -158,7 +158,7 @@ class PackedModel:
         data: F32,
         b: int,
         slope: float,
-        mass: float,
+        top_p: float,
         labels: I64,
         scores: F32,
         threads: int,
@@ -167,7 +167,7 @@ class PackedModel:
     ) -> None: ...
     def candidates(self, blocks: I32 | None, threads: int) -> I64: ...
     def routes(
-        self, router: PackedModel, indptr: I64, indices: I32, data: F32, b: int, slope: float, mass: float, threads: int
+        self, router: PackedModel, indptr: I64, indices: I32, data: F32, b: int, slope: float, top_p: float, threads: int
     ) -> tuple[I32, F32]: ...
     def scores(
         self, indptr: I64, indices: I32, data: F32, blocks: I32 | None, threads: int
@@ -180,7 +180,7 @@ class PackedModel:
         data: F32,
         b: int,
         slope: float,
-        mass: float,
+        top_p: float,
         threads: int,
         neighbors: Neighbors | None = None,
         reranker: Reranker | None = None,

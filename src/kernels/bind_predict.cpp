@@ -43,13 +43,13 @@ Best one(const BoundModel &self, I32 indices, F32 values, std::optional<I32> blo
     });
 }
 
-// What comes with a call that routes; `mass` is the top_p of Routing.
+// What comes with a call that routes.
 struct Extras {
     const BoundNeighbors *neighbors = nullptr;
     const BoundReranker *reranker = nullptr;
 };
 
-Routing routing_of(const BoundModel &self, const BoundModel &router, int64_t b, float slope, float mass, Extras extras = {}) {
+Routing routing_of(const BoundModel &self, const BoundModel &router, int64_t b, float slope, float top_p, Extras extras = {}) {
     const int64_t known = router.model().n_labels, there = self.model().n_blocks, n_labels = self.model().n_labels;
     require(b >= 1 && known <= there, "the router must choose among the scorer's blocks");
     require(there <= known + 1, "the scorer may have one block more than the router knows, that of the frequent labels");
@@ -59,12 +59,12 @@ Routing routing_of(const BoundModel &self, const BoundModel &router, int64_t b, 
     const Reranker *reranker = extras.reranker ? &extras.reranker->view() : nullptr;
     require(!reranker || reranker->n_labels == n_labels, "the reranker must know the scorer's labels");
     // A row cannot visit more blocks than there are.
-    return {router.model(), self.model(), std::min(b, std::max<int64_t>(known, 1)), slope, mass, neighbors, reranker};
+    return {router.model(), self.model(), std::min(b, std::max<int64_t>(known, 1)), slope, top_p, neighbors, reranker};
 }
 
 Best one_routed(const BoundModel &self, const BoundModel &router, I32 indices, F32 values, int64_t b, float slope,
-                float mass, int64_t k, const BoundNeighbors *neighbors, const BoundReranker *reranker) {
-    const Routing routing = routing_of(self, router, b, slope, mass, {neighbors, reranker});
+                float top_p, int64_t k, const BoundNeighbors *neighbors, const BoundReranker *reranker) {
+    const Routing routing = routing_of(self, router, b, slope, top_p, {neighbors, reranker});
     const RowView x = self.row(indices, values);
     return best_of(self, k, [&](int64_t *labels, float *scores) {
         routed_one(routing, x, k, Scratch::of_this_thread(), labels, scores);
@@ -88,12 +88,12 @@ void topk(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks bloc
 }
 
 void topk_routed(const BoundModel &self, const BoundModel &router, I64 indptr, I32 indices, F32 data, int64_t b, float slope,
-                 float mass, Out2<int64_t> labels, Out2<float> scores, int threads, const BoundNeighbors *neighbors,
+                 float top_p, Out2<int64_t> labels, Out2<float> scores, int threads, const BoundNeighbors *neighbors,
                  const BoundReranker *reranker) {
     WithoutGil release;
     const CsrView X = self.rows(indptr, indices, data);
     require_results(self, X, labels, scores);
-    const RoutedRows routed(routing_of(self, router, b, slope, mass, {neighbors, reranker}), X, threads);
+    const RoutedRows routed(routing_of(self, router, b, slope, top_p, {neighbors, reranker}), X, threads);
     topk_batch(self.model(), X, routed.visits, static_cast<int64_t>(labels.shape(1)), threads, labels.data(), scores.data());
 }
 
@@ -125,21 +125,21 @@ auto scores(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks bl
 }
 
 auto scores_routed(const BoundModel &self, const BoundModel &router, I64 indptr, I32 indices, F32 data, int64_t b, float slope,
-                   float mass, int threads, const BoundNeighbors *neighbors, const BoundReranker *reranker) {
+                   float top_p, int threads, const BoundNeighbors *neighbors, const BoundReranker *reranker) {
     return scored_without_gil([&] {
         const CsrView X = self.rows(indptr, indices, data);
-        const RoutedRows routed(routing_of(self, router, b, slope, mass, {neighbors, reranker}), X, threads);
+        const RoutedRows routed(routing_of(self, router, b, slope, top_p, {neighbors, reranker}), X, threads);
         return scored(self, X, routed.visits, threads);
     });
 }
 
 // The visited blocks (rows x width, flat) and their weights.
 auto routes(const BoundModel &self, const BoundModel &router, I64 indptr, I32 indices, F32 data, int64_t b, float slope,
-            float mass, int threads) {
+            float top_p, int threads) {
     Visited visited;
     {
         WithoutGil release;
-        visited = visit(routing_of(self, router, b, slope, mass), self.rows(indptr, indices, data), threads);
+        visited = visit(routing_of(self, router, b, slope, top_p), self.rows(indptr, indices, data), threads);
     }
     return std::make_tuple(to_numpy(std::move(visited.blocks)), to_numpy(std::move(visited.weights)));
 }
@@ -184,18 +184,18 @@ void bind_predict(nb::module_ &m) {
              exact("buckets"), exact("rows"), exact("arena"), exact("scale").none(), "n_labels"_a, "n_features"_a, "bits"_a)
         .def("one", &one, exact("indices"), exact("values"), exact("blocks").none(), "k"_a)
         .def("one_routed", &one_routed, "router"_a, exact("indices"), exact("values"), "b"_a, "slope"_a,
-             "mass"_a, "k"_a, "neighbors"_a.none() = nb::none(), "reranker"_a.none() = nb::none())
+             "top_p"_a, "k"_a, "neighbors"_a.none() = nb::none(), "reranker"_a.none() = nb::none())
         .def("topk", &topk, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), exact("labels"),
              exact("scores"), "threads"_a)
         .def("topk_routed", &topk_routed, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a,
-             "slope"_a, "mass"_a, exact("labels"), exact("scores"), "threads"_a, "neighbors"_a.none() = nb::none(),
+             "slope"_a, "top_p"_a, exact("labels"), exact("scores"), "threads"_a, "neighbors"_a.none() = nb::none(),
              "reranker"_a.none() = nb::none())
         .def("routes", &routes, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a, "slope"_a,
-             "mass"_a, "threads"_a)
+             "top_p"_a, "threads"_a)
         .def("candidates", &candidates, exact("blocks").none(), "threads"_a)
         .def("scores", &scores, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), "threads"_a)
         .def("scores_routed", &scores_routed, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a,
-             "slope"_a, "mass"_a, "threads"_a, "neighbors"_a.none() = nb::none(), "reranker"_a.none() = nb::none())
+             "slope"_a, "top_p"_a, "threads"_a, "neighbors"_a.none() = nb::none(), "reranker"_a.none() = nb::none())
         .def("touched", &touched, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), "threads"_a);
     nb::class_<BoundNeighbors>(m, "Neighbors", "Training rows in the blocks of a model, and their labels.")
         .def(nb::init<nb::object, I64, I32, int64_t, int64_t, int64_t, float>(), "rows"_a, exact("indptr"), exact("labels"),
