@@ -67,7 +67,7 @@ VARIANTS = {
     # labels
     "labels learn from assigned rows only": ({}, {"negative_blocks": 0}),
     "labels learn from one negative block": ({}, {"negative_blocks": 1}),
-    "labels learn from two negative blocks": ({}, {"negative_blocks": 2}),
+    "labels learn from three negative blocks": ({}, {"negative_blocks": 3}),
     "labels learn from four negative blocks": ({}, {"negative_blocks": 4}),
     "C = 1": ({"base": lean(C=1.0)}, {}),
     "C = 0.25": ({"base": lean(C=0.25)}, {}),

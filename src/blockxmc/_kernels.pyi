@@ -167,7 +167,15 @@ class PackedModel:
     ) -> None: ...
     def candidates(self, blocks: I32 | None, threads: int) -> I64: ...
     def routes(
-        self, router: PackedModel, indptr: I64, indices: I32, data: F32, b: int, slope: float, top_p: float, threads: int
+        self,
+        router: PackedModel,
+        indptr: I64,
+        indices: I32,
+        data: F32,
+        b: int,
+        slope: float,
+        top_p: float,
+        threads: int,
     ) -> tuple[I32, F32]: ...
     def scores(
         self, indptr: I64, indices: I32, data: F32, blocks: I32 | None, threads: int
