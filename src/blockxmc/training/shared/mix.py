@@ -62,9 +62,13 @@ class Fitter:
         """What puts the best candidates in order if scores are mixed like this."""
         if not self.rerank:
             return None
-        seen = self.candidates if rows is None else self.candidates.of_rows(rows)
+        seen, settings = self.candidates, self.settings
+        if rows is not None:  # a part of the rows needs its part of the least number, to be like the whole
+            seen = seen.of_rows(rows)
+            least = settings.reranker_least_rows * rows.mean()
+            settings = replace(settings, reranker_least_rows=int(least))
         terms, scores = seen.terms.for_reranker(mix), seen.terms.scores(mix)
-        return fit_reranker(terms, scores, seen.right, self.log_positives, self.settings)
+        return fit_reranker(terms, scores, seen.right, self.log_positives, settings)
 
     def _hits_of_all(self, neighbors: float) -> NDArray[np.float64]:
         """Mean of P@1, P@3 and P@5 of each row under each mix tried, mixes x rows."""
