@@ -25,6 +25,7 @@ from blockxmc import BlockwiseClassifier, Partitioner, metrics
 from blockxmc._core.matrix import take_rows
 from blockxmc.classifier import lean_dismec
 from blockxmc.data import read_data_dir
+from blockxmc.partition import start
 from blockxmc.serving import neighbors
 from blockxmc.training.shared import settings
 
@@ -41,6 +42,7 @@ VARIANTS = {
     # blocks
     "80 % of the positives captured": ({}, {"captured_floor": 0.8}),
     "all positives captured": ({}, {"captured_floor": 1.0}),
+    "labels count alike where rows choose their first block": ({}, {"RARITY": 0.0}),
     "number of blocks chosen for two visited": ({}, {"usual_blocks": 2}),
     "number of blocks chosen for eight visited": ({}, {"usual_blocks": 8}),
     "start from clusters of rows": ({"partitioner": Partitioner(init="kmeans")}, {}),
@@ -119,21 +121,22 @@ VARIANTS = {
 
 
 def measure(train, new, params, changed):
-    features = changed.get("MOST_FEATURES", neighbors.MOST_FEATURES)
-    own = {name: value for name, value in changed.items() if name != "MOST_FEATURES"}
+    features, rarity = changed.get("MOST_FEATURES", neighbors.MOST_FEATURES), changed.get("RARITY", start.RARITY)
+    own = {name: value for name, value in changed.items() if name.islower()}
     with (
         patch.object(settings, "SETTINGS", replace(settings.SETTINGS, **own)),
         patch.object(neighbors, "MOST_FEATURES", features),
+        patch.object(start, "RARITY", rarity),
     ):
-        start = time.process_time()
+        began = time.process_time()
         clf = BlockwiseClassifier(n_jobs=1, **params).fit(*train)
-        seconds = time.process_time() - start
+        seconds = time.process_time() - began
     labels, scores = clf.predict_topk(new[0], 5)
     times = []
     for _ in range(3):
-        start = time.process_time()
+        began = time.process_time()
         clf.predict_topk(new[0], 5)
-        times.append(time.process_time() - start)
+        times.append(time.process_time() - began)
     with tempfile.TemporaryDirectory() as folder:
         clf.save(Path(folder) / "model")
         size = sum(file.stat().st_size for file in (Path(folder) / "model").rglob("*") if file.is_file())

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from blockxmc.serving.neighbors import DEFAULT_NEIGHBORS
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -81,7 +83,7 @@ class Settings:
 
     # ---- neighbors ----
     # Training rows that are asked for their labels (ablation: "neighbors").
-    n_neighbors: int = 10
+    n_neighbors: int = DEFAULT_NEIGHBORS
 
     # ---- reranker ----
     # Labels of a row that are reranked (ablation: "reranker of").
