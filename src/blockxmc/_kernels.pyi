@@ -56,6 +56,28 @@ def nearest_centroids(
     threads: int,
     progress: I64,
 ) -> tuple[I32, F32]: ...
+def large_or_known(
+    indptr: I64,
+    indices: I32,
+    data: F32,
+    known_indptr: I64,
+    known_indices: I32,
+    n_columns: int,
+    least: float,
+    threads: int,
+) -> tuple[I64, I32, F32]: ...
+def weighted_sum(
+    indptr: I64,
+    indices: I32,
+    data: F32,
+    factors: F32,
+    other_indptr: I64,
+    other_indices: I32,
+    other_data: F32,
+    share: float,
+    n_columns: int,
+    threads: int,
+) -> tuple[I64, I32, F32]: ...
 def heaviest_sums(
     indptr: I64,
     indices: I32,

@@ -9,8 +9,10 @@ namespace blockxmc {
 namespace {
 
 void check_subset(const RowLists &positives, const RowLists &members, int64_t n_labels) {
+    // Ascending lists: each positive is looked up, since members are many times more.
+    const auto has = [&](int64_t j, int32_t row) { return std::ranges::binary_search(members[j], row); };
     for (int64_t j = 0; j < n_labels; ++j)
-        require(std::ranges::includes(members[j], positives[j]), "the positives of a label must be among its rows");
+        for (int32_t row : positives[j]) require(has(j, row), "the positives of a label must be among its rows");
 }
 
 nb::tuple train_one_vs_all(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data, int64_t n_features,

@@ -22,7 +22,7 @@
 
 namespace blockxmc {
 
-// Weights kept after pruning, feature-major (CSR, n_features x n_labels), and the biases.
+// Weights kept after pruning, label after label (CSR, n_labels x n_features, ascending), and the biases.
 struct SparseWeights {
     std::vector<int64_t> indptr;
     std::vector<int32_t> indices;
@@ -49,7 +49,7 @@ class OneVsAll {
     SparseWeights train(int64_t n_labels, const RowLists &positives, const std::optional<RowLists> &members, int n_threads,
                         const Watch &watch) {
         solutions_.assign(n_labels, {});
-        plan(n_labels, positives, members);
+        plan(n_labels, positives, members, n_threads);
         const MeanRow mean(rows_);
         const bool together = std::ranges::any_of(groups_, [](const Group &group) { return group.way == Way::together; });
         columns_by_feature_ = together ? Columns(rows_) : Columns();
@@ -59,7 +59,7 @@ class OneVsAll {
             solve(groups_[g], positives, members, mean, workers[worker]);
             watch.advance(static_cast<int64_t>(groups_[g].labels.size()));
         });
-        return assemble(n_labels);
+        return assemble(n_labels, n_threads);
     }
 
   private:
@@ -81,7 +81,7 @@ class OneVsAll {
 
     // Groups of labels of similar frequency, frequent ones first. Labels without positives have the same weights when they
     // are trained on all rows: one is solved for all.
-    void plan(int64_t n_labels, const RowLists &positives, const std::optional<RowLists> &members) {
+    void plan(int64_t n_labels, const RowLists &positives, const std::optional<RowLists> &members, int n_threads) {
         const int64_t n = rows_.x.n_rows;
         source_.resize(n_labels);
         std::vector<int64_t> together, few;
@@ -100,22 +100,34 @@ class OneVsAll {
                          [&](int64_t a, int64_t b) { return positives[a].size() > positives[b].size(); });
         groups_.clear();
         for (size_t at = 0; at < together.size(); at += kLanes) add_group(Way::together, together, at, kLanes);
-        std::vector<int64_t> last(n, -1); // group that has last seen a row
+        const std::vector<char> shared = share_rows(few, members, n_threads);
         for (size_t at = 0; at < few.size(); at += kLanes) {
-            int64_t pairs = 0, rows = 0;
-            for (size_t j = at; j < std::min(at + kLanes, few.size()); ++j)
-                for (int32_t i : (*members)[few[j]]) {
-                    rows += last[i] != static_cast<int64_t>(at);
-                    last[i] = static_cast<int64_t>(at);
-                    ++pairs;
-                }
-            if (pairs >= kShared * rows) {
+            if (shared[at / kLanes]) {
                 add_group(Way::on_union, few, at, kLanes);
             } else {
                 add_group(Way::alone, few, at, kAloneGroup);
                 add_group(Way::alone, few, at + kAloneGroup, kAloneGroup);
             }
         }
+    }
+
+    // For each sixteen of these labels: whether a row of their union serves enough of them.
+    std::vector<char> share_rows(const std::vector<int64_t> &labels, const std::optional<RowLists> &members, int n_threads) const {
+        const auto n_groups = static_cast<int64_t>((labels.size() + kLanes - 1) / kLanes);
+        std::vector<char> shared(n_groups);
+        std::vector<std::vector<int64_t>> last(worker_count(n_groups, n_threads)); // group that has last seen a row
+        parallel_for(n_groups, n_threads, [&](int64_t g, int worker) {
+            if (last[worker].empty()) last[worker].assign(rows_.x.n_rows, -1);
+            int64_t pairs = 0, rows = 0;
+            for (size_t at = g * kLanes; at < std::min<size_t>((g + 1) * kLanes, labels.size()); ++at)
+                for (int32_t i : (*members)[labels[at]]) {
+                    rows += last[worker][i] != g;
+                    last[worker][i] = g;
+                    ++pairs;
+                }
+            shared[g] = pairs >= kShared * rows;
+        });
+        return shared;
     }
 
     void add_group(Way way, const std::vector<int64_t> &labels, size_t from, int64_t size) {
@@ -206,27 +218,35 @@ class OneVsAll {
         if (w.value != 0 && std::fabs(w.value) >= prune_) solutions_[j].push_back(w);
     }
 
-    SparseWeights assemble(int64_t n_labels) const {
+    SparseWeights assemble(int64_t n_labels, int n_threads) {
+        constexpr int64_t kLabels = 64; // per work item
+        const auto for_labels = [&](auto &&use) {
+            parallel_for((n_labels + kLabels - 1) / kLabels, n_threads, [&](int64_t item, int) {
+                for (int64_t j = item * kLabels; j < std::min((item + 1) * kLabels, n_labels); ++j) use(j);
+            });
+        };
         SparseWeights out;
         out.bias.assign(n_labels, 0.0f);
-        out.indptr.assign(n_features_ + 1, 0);
+        out.indptr.assign(n_labels + 1, 0);
+        // The bias is the last feature of all: once sorted, it stands at the end.
         const int32_t bias_feature = static_cast<int32_t>(original_.size());
-        for (int64_t j = 0; j < n_labels; ++j)
-            for (const Weight &w : solutions_[source_[j]]) {
-                if (w.feature == bias_feature) out.bias[j] = w.value * rows_.bias;
-                else ++out.indptr[original_[w.feature] + 1];
-            }
+        for_labels([&](int64_t j) { std::ranges::sort(solutions_[j], {}, &Weight::feature); });
+        for_labels([&](int64_t j) {
+            const std::vector<Weight> &w = solutions_[source_[j]];
+            const bool biased = !w.empty() && w.back().feature == bias_feature;
+            if (biased) out.bias[j] = w.back().value * rows_.bias;
+            out.indptr[j + 1] = static_cast<int64_t>(w.size()) - biased;
+        });
         std::partial_sum(out.indptr.begin(), out.indptr.end(), out.indptr.begin());
         out.indices.resize(out.indptr.back());
         out.data.resize(out.indptr.back());
-        std::vector<int64_t> next(out.indptr.begin(), out.indptr.end() - 1);
-        for (int64_t j = 0; j < n_labels; ++j)
-            for (const Weight &w : solutions_[source_[j]]) {
-                if (w.feature == bias_feature) continue;
-                const int64_t at = next[original_[w.feature]]++;
-                out.indices[at] = static_cast<int32_t>(j);
-                out.data[at] = w.value;
+        for_labels([&](int64_t j) {
+            const Weight *w = solutions_[source_[j]].data();
+            for (int64_t at = out.indptr[j]; at < out.indptr[j + 1]; ++at, ++w) {
+                out.indices[at] = original_[w->feature];
+                out.data[at] = w->value;
             }
+        });
         return out;
     }
 

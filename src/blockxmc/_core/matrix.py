@@ -107,7 +107,21 @@ def as_pattern(indptr: NDArray[Any], indices: NDArray[Any], shape: tuple[int, in
     [[0.0, 1.0]]
     """
     ones = np.broadcast_to(np.ones(1, np.float32), indices.shape)
-    return sparse.csr_array((ones, indices, indptr), shape=shape)
+    return csr_of(indptr, indices, ones, shape)
+
+
+def csr_of(
+    indptr: NDArray[Any], indices: NDArray[np.int32], data: NDArray[Any], shape: tuple[int, int]
+) -> sparse.csr_array:
+    """A CSR array of what a kernel has written, without a copy of the large parts.
+
+    SciPy gives both index arrays one dtype: 32-bit row pointers, where they fit, keep the indices from being widened.
+
+    >>> csr_of(np.array([0, 1]), np.array([1], np.int32), np.ones(1), (1, 2)).indices.dtype
+    dtype('int32')
+    """
+    narrow = indptr.astype(np.int32) if max(indices.size, *shape) <= np.iinfo(np.int32).max else indptr
+    return sparse.csr_array((data, indices, narrow), shape=shape)
 
 
 def take_rows(X: sparse.csr_array, rows: NDArray[np.intp]) -> sparse.csr_array:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import as_csr, as_indicator, csr_args
+from blockxmc._core.matrix import as_csr, as_indicator, csr_args, csr_of
 from blockxmc._core.memory import check_file_widths
 from blockxmc._core.progress import thread_count
 from blockxmc.data._source import Block, PathLike, SlowPhase, once, read_blocks, sibling_names, write_atomic
@@ -234,8 +234,6 @@ def _canonical(
     data: NDArray[np.float32], indices: NDArray[np.int32], indptr: NDArray[np.int64], shape: tuple[int, int]
 ) -> sparse.csr_array:
     """A CSR array of what is known to be sorted and free of duplicates, without a copy of the large parts."""
-    # SciPy gives both index arrays one dtype: 32-bit row pointers, where they fit, keep the indices from being widened.
-    pointers = indptr.astype(np.int32) if data.size <= MAX_SIZE else indptr
-    matrix = sparse.csr_array((data, indices, pointers), shape=shape, copy=False)
+    matrix = csr_of(indptr, indices, data, shape)
     matrix.has_canonical_format = True
     return matrix

@@ -7,10 +7,10 @@ from typing import Literal, get_args
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import norm as row_lengths
+from sklearn.utils.extmath import row_norms
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import csr_args, pattern_args
+from blockxmc._core.matrix import csr_args, csr_of, pattern_args
 from blockxmc._core.progress import Phase, watched
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.weights import LinearWeights
@@ -51,7 +51,7 @@ def typical_length(X: sparse.csr_array) -> float:
     >>> typical_length(sparse.csr_array(np.array([[3, 4], [0, 0], [0, 5.0]])))
     5.0
     """
-    lengths = np.asarray(row_lengths(X, axis=1))
+    lengths = row_norms(X)
     lengths = lengths[lengths > 0]
     length = float(np.median(lengths)) if lengths.size else 1.0
     return 1.0 if abs(length - 1) < 1e-3 else length
@@ -90,4 +90,4 @@ def train_one_vs_all(
         prune=float(problem.prune),
         threads=threads,
     )
-    return LinearWeights(sparse.csr_array((data, indices, indptr), shape=(X.shape[1], Y.shape[1])), biases)
+    return LinearWeights(csr_of(indptr, indices, data, (Y.shape[1], X.shape[1])).T, biases)

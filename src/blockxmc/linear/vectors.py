@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import csr_args
+from blockxmc._core.matrix import csr_args, csr_of
 from blockxmc.linear.weights import F32, LinearWeights
 
 
@@ -70,7 +70,7 @@ class LabelVectors:
             out += np.where(there, lengths * self.mass[np.maximum(labels, 0)], 0)
         return out
 
-    def adjusted(self, factors: F32, other: sparse.csr_array, share: float) -> LabelVectors:
+    def adjusted(self, factors: F32, other: sparse.csr_array, share: float, threads: int = 1) -> LabelVectors:
         """Vectors whose scores are ``(score + 1) * factor - 1``, a factor for each label, plus a share of another's.
 
         >>> v = LabelVectors(sparse.csr_array(np.eye(2, dtype=np.float32)), np.zeros(2, np.float32))
@@ -78,10 +78,13 @@ class LabelVectors:
         >>> v.adjusted(np.array([1, 2], np.float32), v.vectors, 0.5).scores(x).tolist()
         [[4.5, 11.0]]
         """
-        vectors = self.vectors.copy()
-        vectors.data *= np.repeat(factors, np.diff(vectors.indptr))
         if share:
-            vectors = sparse.csr_array(vectors + np.float32(share) * other)
+            two = *csr_args(self.vectors), np.float32(factors), *csr_args(other)
+            arrays = _kernels.weighted_sum(*two, share, self.vectors.shape[1], threads)
+            vectors = csr_of(*arrays, self.vectors.shape)
+        else:
+            vectors = self.vectors.copy()
+            vectors.data *= np.repeat(factors, np.diff(vectors.indptr))
         mass = None if self.mass is None else self.mass * factors
         return LabelVectors(vectors, (self.bias + 1) * factors - 1, mass)
 

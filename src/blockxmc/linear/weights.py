@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import csr_args
+from blockxmc._core.matrix import csr_args, csr_of
 
 F32 = NDArray[np.float32]
 I32 = NDArray[np.int32]
@@ -34,7 +34,7 @@ class Weights(Protocol):
 
 @dataclass(frozen=True)
 class LinearWeights:
-    """One sparse vector per label, stored feature-major: score = x @ coef + bias (+ |x|_1 * mass).
+    """One sparse vector per label: score = x @ coef + bias (+ |x|_1 * mass). A solver writes it by labels, others by features.
 
     ``features`` names the columns of X that the rows of ``coef`` stand for; None means all of them, in order.
 
@@ -45,7 +45,7 @@ class LinearWeights:
     [[3.0, 4.0]]
     """
 
-    coef: sparse.csr_array  # d x L (or len(features) x L) float32
+    coef: sparse.csr_array | sparse.csc_array  # d x L (or len(features) x L) float32
     bias: F32  # L
     mass: F32 | None = None  # L: coefficient of the row's l1 norm (naive Bayes), usually absent
     features: I32 | None = None  # ascending
@@ -78,7 +78,7 @@ class LinearWeights:
         for labels in label_sets:
             ids = np.ascontiguousarray(labels, np.int32)
             used, indptr, columns, values = _kernels.take_columns(*by_label, ids, n_features)
-            part = sparse.csr_array((values, columns, indptr), shape=(used.size, ids.size))
+            part = csr_of(indptr, columns, values, (used.size, ids.size))
             features = used if self.features is None else self.features[used]
             mass = None if self.mass is None else self.mass[labels]
             yield LinearWeights(part, self.bias[labels], mass, features)

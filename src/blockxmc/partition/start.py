@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.utils.extmath import row_norms
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import csr_args
+from blockxmc._core.matrix import csr_args, csr_of
 from blockxmc._core.progress import Phase, Reporter, watched
 from blockxmc.partition.ranking import F64, I32
 
@@ -151,7 +151,7 @@ def label_vectors(
     indptr, indices, data = watched(
         _kernels.heaviest_sums, *csr_args(X), X.shape[1], *rows[:2], LABEL_FEATURES, threads, phase=phase
     )
-    return sparse.csr_array((data, indices, indptr), shape=(labels.size, X.shape[1]))
+    return csr_of(indptr, indices, data, (labels.size, X.shape[1]))
 
 
 def nearest_blocks(X: sparse.csr_array, assignment: I32, n_blocks: int, threads: int) -> I32:

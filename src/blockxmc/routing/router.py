@@ -119,7 +119,7 @@ class Router:
         back = np.argsort(np.concatenate(groups))
         coef = sparse.hstack([parts[number].coef for number in range(n_groups)], format="csc")
         bias = np.concatenate([parts[number].bias for number in range(n_groups)])
-        return LinearWeights(sparse.csr_array(sparse.csc_array(coef)[:, back]), bias[back])
+        return LinearWeights(sparse.csc_array(coef)[:, back], bias[back])
 
     @classmethod
     def from_weights(cls, weights: LinearWeights) -> Self:

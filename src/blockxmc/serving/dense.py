@@ -111,7 +111,7 @@ class DenseScorer(Scorer):
                 total += float(nnz.sum()) * w.W.shape[1] + rows.size * w.H.size
             elif isinstance(w, LinearWeights):
                 seen = take_rows(X, rows) if w.features is None else take_rows(X, rows)[:, w.features]
-                total += float(np.diff(w.coef.indptr)[seen.indices].sum())
+                total += float(np.diff(sparse.csr_array(w.coef).indptr)[seen.indices].sum())
         return total / max(X.shape[0], 1)
 
     def state(self) -> dict[str, Any]:
@@ -208,7 +208,8 @@ def _arrays_of(weights: Weights) -> dict[str, NDArray[Any]]:
     if isinstance(weights, LowRankWeights):
         bias = {} if weights.bias is None else {"bias": weights.bias}
         return {"W": weights.W, "H": weights.H, **bias, **features}
-    coef = {"indptr": weights.coef.indptr, "indices": weights.coef.indices, "data": weights.coef.data}
+    by_feature = sparse.csr_array(weights.coef)
+    coef = {"indptr": by_feature.indptr, "indices": by_feature.indices, "data": by_feature.data}
     mass = {} if weights.mass is None else {"mass": weights.mass}
     return {**coef, "bias": weights.bias, **mass, **features}
 

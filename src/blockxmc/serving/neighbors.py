@@ -18,7 +18,7 @@ from sklearn.preprocessing import normalize
 
 from blockxmc import _kernels
 from blockxmc._core import stored
-from blockxmc._core.matrix import csr_args
+from blockxmc._core.matrix import csr_args, csr_of
 from blockxmc.errors import ModelFormatError
 from blockxmc.serving.packed import PackedScorer
 from blockxmc.serving.packing import pack_linear
@@ -89,14 +89,14 @@ class Neighbors:
         """What the labels of each row gain, given the blocks it visits; labels that its neighbors lack are left out."""
         nearest = self.rows.topk(self.compared(X, threads), visited, self.count, threads=threads)
         indptr, labels, values = self.kernel.gains(*csr_args(X), *nearest)
-        out = sparse.csr_array((values, labels, indptr), shape=(X.shape[0], self.n_labels))
+        out = csr_of(indptr, labels, values, (X.shape[0], self.n_labels))
         out.sort_indices()
         return out
 
     def compared(self, X: sparse.csr_array, threads: int) -> sparse.csr_array:
         """What of the rows of X is compared with training rows: their largest features."""
         indptr, indices, data = _kernels.largest_values(*csr_args(X), self.features, threads)
-        return sparse.csr_array((data, indices, indptr), shape=X.shape)
+        return csr_of(indptr, indices, data, X.shape)
 
     @property
     def nbytes(self) -> int:

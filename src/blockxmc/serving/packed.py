@@ -12,7 +12,7 @@ from scipy import sparse
 from blockxmc import _kernels
 from blockxmc._core import stored
 from blockxmc._core.base import TopK
-from blockxmc._core.matrix import csr_args
+from blockxmc._core.matrix import csr_args, csr_of
 from blockxmc._core.stored import INT32_MAX
 from blockxmc.errors import BlockXMCError
 from blockxmc.serving.scorer import I32, I64, Scorer, as_blocks, as_ids, as_row, empty_topk
@@ -106,7 +106,7 @@ class PackedScorer(Scorer):
     def _matrix(self, X: sparse.csr_array, found: tuple[I64, I32, NDArray[np.float32]]) -> sparse.csr_array:
         """What a kernel found of the rows of X."""
         indptr, labels, values = found
-        return sparse.csr_array((values, labels, indptr), shape=(X.shape[0], self.n_labels))
+        return csr_of(indptr, labels, values, (X.shape[0], self.n_labels))
 
     def _args(self, X: sparse.csr_array) -> tuple[I64, I32, NDArray[np.float32]]:
         if X.shape[1] != self.n_features:

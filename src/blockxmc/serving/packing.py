@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import CsrArgs, csr_args
+from blockxmc._core.matrix import CsrArgs, csr_args, csr_of
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.weights import LinearWeights
 
@@ -63,11 +63,11 @@ def by_label(weights: Sequence[LinearWeights], n_features: int) -> CsrArgs:
     return np.concatenate([np.zeros(1, np.int64), ends]), joined(features, np.int32), joined(values, np.float32)
 
 
-def _transposed(coef: sparse.csr_array) -> sparse.csr_array:
+def _transposed(coef: sparse.csr_array | sparse.csc_array) -> sparse.csr_array:
     """Narrowed first: a sum of matrices comes with wide numbers, and half the bytes are transposed twice as fast."""
-    indptr, indices, data = csr_args(coef)
-    narrow = indptr.astype(np.int32) if data.size <= np.iinfo(np.int32).max else indptr
-    return sparse.csr_array(sparse.csr_array((data, indices, narrow), shape=coef.shape).T)
+    if isinstance(coef, sparse.csc_array):
+        return coef.T
+    return sparse.csr_array(csr_of(*csr_args(coef), coef.shape).T)
 
 
 def joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:

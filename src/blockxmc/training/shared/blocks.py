@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
+from blockxmc._core.matrix import csr_of
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.one_vs_all import typical_length
@@ -100,7 +101,7 @@ def cover_all_labels(Y: sparse.csr_array, assignment: I32, label_clusters: Seque
     covered = np.zeros(Y.shape[1], bool)
     covered[np.concatenate([np.asarray(ids) for ids in label_clusters])] = True
     nowhere_else = np.empty((assignment.size, 0), np.int32)
-    labels, homes = home_blocks(Y, visits_of(assignment, nowhere_else, len(label_clusters)))
+    labels, homes = home_blocks(sparse.csr_array(Y.T), visits_of(assignment, nowhere_else, len(label_clusters)))
     lost = ~covered[labels]
     if not lost.any():
         return [np.asarray(ids, np.int64) for ids in label_clusters]
@@ -120,14 +121,19 @@ def clusters_without(
     return cover_all_labels(shown, partition.assignment_[~held_out], lists)
 
 
-def home_blocks(Y: sparse.csr_array, visits: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Labels with positives that visit a block, and the block most of them visit (ties to the lower block)."""
-    counts = sparse.csr_array(Y.T @ visits)
-    labels = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
-    order = np.lexsort((counts.indices, -counts.data, labels))
-    first = np.ones(labels.size, bool)
-    first[1:] = labels[1:] != labels[:-1]
-    return labels[first], counts.indices[order][first].astype(np.int64)
+def home_blocks(positives: sparse.csr_array, visits: sparse.csr_array) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Labels with positives that visit a block, and the block most of them visit (ties to the lower block).
+
+    >>> positives = sparse.csr_array(np.array([[1, 1], [0, 0]], np.float32))  # a row per label
+    >>> [found.tolist() for found in home_blocks(positives, sparse.csr_array(np.eye(2, dtype=np.float32)))]
+    [[0], [0]]
+    """
+    counts = sparse.csr_array(positives @ visits)
+    labels = np.flatnonzero(np.diff(counts.indptr))
+    # One number for both, since counts are whole numbers: the larger count first, then the lower block.
+    value = counts.data.astype(np.int64) * counts.shape[1] - counts.indices
+    best = np.maximum.reduceat(value, counts.indptr[labels]) if labels.size else value
+    return labels, -best % counts.shape[1]
 
 
 def visits_of(assignment: I32, routed: I32, n_blocks: int, rows: NDArray[np.bool_] | None = None) -> sparse.csr_array:
@@ -137,7 +143,7 @@ def visits_of(assignment: I32, routed: I32, n_blocks: int, rows: NDArray[np.bool
     sizes = np.full(n, t + 1) if rows is None else np.where(rows, t + 1, 0)
     blocks = columns.ravel() if rows is None else columns[rows].ravel()
     indptr = np.concatenate([[0], np.cumsum(sizes)])
-    out = sparse.csr_array((np.ones(blocks.size, np.float32), blocks, indptr), shape=(n, n_blocks))
+    out = csr_of(indptr, blocks, np.ones(blocks.size, np.float32), (n, n_blocks))
     out.sum_duplicates()
     return out
 
@@ -146,7 +152,7 @@ def holds(label_clusters: Sequence[Ids], n_labels: int) -> sparse.csr_array:
     """Blocks x labels: which labels each block holds."""
     indptr = np.concatenate([[0], np.cumsum([len(ids) for ids in label_clusters])])
     ids = np.concatenate([np.asarray(cluster, np.int32) for cluster in label_clusters])
-    return sparse.csr_array((np.ones(ids.size, np.float32), ids, indptr), shape=(len(label_clusters), n_labels))
+    return csr_of(indptr, ids, np.ones(ids.size, np.float32), (len(label_clusters), n_labels))
 
 
 def frequent_labels(label_clusters: Sequence[Ids], n_labels: int, settings: Settings = SETTINGS) -> NDArray[np.int64]:

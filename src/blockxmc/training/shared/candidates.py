@@ -6,7 +6,7 @@ trial model is needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -109,13 +109,13 @@ class HeldOut:
         self,
         trial: RoutedModel,
         holds: sparse.csr_array,  # blocks x labels
-        centroids: sparse.csr_array,  # labels x features
+        centroids: Callable[[NDArray[np.intp]], sparse.csr_array],  # of some labels x features
         positives: NDArray[np.integer],  # of each label
         settings: Settings,
     ) -> None:
         self.trial, self.settings = trial, settings
         self._blocks_of = LabelVectors(sparse.csr_array(holds.T), np.zeros(holds.shape[1], np.float32))
-        self._centroids = LabelVectors(centroids, np.zeros(centroids.shape[0], np.float32))
+        self._centroids = centroids
         self._rarity = rarity_of(positives)
         self.log_positives = log_positives_of(positives, settings)
 
@@ -137,7 +137,7 @@ class HeldOut:
         terms = Terms(
             margin=margin.astype(np.float32),
             rarity=self._rarity[known],
-            centroid=self._centroids.few_scores(X, labels, threads),
+            centroid=self._centroid_terms(X, labels, threads),
             block=np.zeros(labels.shape, np.float32),
             neighbors=np.zeros(labels.shape, np.float32),
             log_positives=self.log_positives[known],
@@ -155,6 +155,14 @@ class HeldOut:
             )
             out[top_p] = Candidates(own, right)
         return out
+
+    def _centroid_terms(self, X: sparse.csr_array, labels: NDArray[np.int64], threads: int) -> F32:
+        """Cosine to the centroid of each label; only the centroids that are asked for are made."""
+        asked, position = np.unique(labels[labels >= 0], return_inverse=True)
+        centroids = LabelVectors(self._centroids(asked), np.zeros(asked.size, np.float32))
+        places = np.full(labels.shape, -1)
+        places[labels >= 0] = position
+        return centroids.few_scores(X, places, threads)
 
     def _block_terms(
         self, X: sparse.csr_array, labels: NDArray[np.int64], top_p: float, threads: int

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.preprocessing import normalize
 
+from blockxmc import _kernels
+from blockxmc._core.matrix import csr_args, csr_of, pattern_args, take_rows
 from blockxmc._core.progress import Reporter
 from blockxmc.linear.one_vs_all import typical_length
 from blockxmc.partition.start import label_vectors
@@ -14,24 +16,21 @@ from blockxmc.partition.start import label_vectors
 def label_centroids(
     X: sparse.csr_array,
     Y: sparse.csr_array,
+    labels: NDArray[np.integer],
     learned: sparse.csr_array,
-    reporter: Reporter,
     *,
     prune: float,
     threads: int,
+    reporter: Reporter,
 ) -> sparse.csr_array:
-    """Labels x features: a row's product with it is the cosine to the label's centroid.
+    """Some labels x features: a row's product with it is the cosine to the label's centroid.
 
     Parts below ``prune`` are left out where the label has no ``learned`` weight (labels x features): they would cost
     memory and time that they are not worth.
     """
-    ids = np.arange(Y.shape[1], dtype=np.int32)
-    with reporter.phase("label centroids", Y.shape[1]) as phase:
-        centroids = sparse.csr_array(normalize(label_vectors(X, Y, ids, threads=threads, phase=phase)))
-    large = centroids.copy()
-    large.data[abs(large.data) < prune] = 0
-    small = sparse.csr_array(centroids - large)
-    for part in (large, small):
-        part.eliminate_zeros()
-    kept = sparse.csr_array(large + small * learned.astype(bool))
-    return sparse.csr_array(kept / np.float32(typical_length(X)))
+    with reporter.phase("label centroids", labels.size) as phase:
+        sums = label_vectors(X, Y, labels.astype(np.int32), threads=threads, phase=phase)
+        known = pattern_args(learned if labels.size == learned.shape[0] else take_rows(learned, labels.astype(np.intp)))
+        *pattern, data = _kernels.large_or_known(*csr_args(sums), *known, X.shape[1], prune, threads)
+        data /= np.float32(typical_length(X))
+        return csr_of(*pattern, data, sums.shape)

@@ -7,6 +7,7 @@ the labels that missed them most are trained again, and everything is packed onc
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -165,8 +166,9 @@ class Training:
         """The model that is served."""
         mix = fitted.mix
         if isinstance(weights, LabelVectors):
-            centroids = self._centroids(self.Y, weights)
-            weights = weights.adjusted(1 + np.float32(mix.stretch) * rarity_of(self.positives), centroids, mix.centroid)
+            centroids = self._centroids(self.Y, weights, np.arange(weights.n_labels))
+            factors = 1 + np.float32(mix.stretch) * rarity_of(self.positives)
+            weights = weights.adjusted(factors, centroids, mix.centroid, self.threads)
         model = replace(
             trial,
             scorer=self._pack(weights),
@@ -211,16 +213,16 @@ class Training:
         with self.reporter.phase("pack neighbors"):
             return Neighbors.pack(self.X, self.Y, self.partition.assignment_, n_blocks, among=among, **options)
 
-    def _centroids(self, Y: sparse.csr_array, weights: LabelVectors) -> sparse.csr_array:
-        options: Any = {"prune": self.settings.centroid_prune, "threads": self.threads}
-        return label_centroids(self.X, Y, weights.vectors, self.reporter, **options)
+    def _centroids(self, Y: sparse.csr_array, weights: LabelVectors, labels: NDArray[np.intp]) -> sparse.csr_array:
+        options: Any = {"prune": self.settings.centroid_prune, "threads": self.threads, "reporter": self.reporter}
+        return label_centroids(self.X, Y, labels, weights.vectors, **options)
 
     def _fit_mix(
         self, trial: RoutedModel, weights: LabelVectors, X: sparse.csr_array, Y: sparse.csr_array
     ) -> tuple[Fitted, dict[str, float]]:
         """Mix, reranker, top_p and calibration from the candidates of the held-out rows."""
         routed, auto = trial.router is not None, self.request.route == "auto"
-        centroids = self._centroids(self.shown, weights)
+        centroids = partial(self._centroids, self.shown, weights)
         rows = HeldOut(trial, holds(self.clusters, self.Y.shape[1]), centroids, self.positives, self.settings)
         top_ps = sorted({*self.settings.top_ps, trial.top_p}) if routed and auto else [trial.top_p]
         seen = rows.candidates(X, Y, top_ps, self.threads)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import as_pattern, pattern_args
+from blockxmc._core.matrix import as_pattern, pattern_args, take_rows
 from blockxmc._core.progress import Reporter, Shifted
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.sklearn_adapter import OpaqueWeights, constants
@@ -46,31 +46,39 @@ class LabelTrainer:
 
     def train(self, Y: sparse.csr_array, visits: sparse.csr_array, title: str) -> tuple[SharedWeights, float]:
         """Weights of all columns of Y, and the share of all (row, label) pairs that taught them."""
-        return self._train(Y, visits, holds(self.label_clusters, Y.shape[1]), title)
+        return self._train(sparse.csr_array(Y.T), visits, self._blocks_of_labels(Y.shape[1]), title)
 
     def train_some(
         self, Y: sparse.csr_array, visits: sparse.csr_array, labels: NDArray[np.intp], title: str
     ) -> SharedWeights:
         """Weights of some labels, in this order."""
-        held = sparse.csr_array(holds(self.label_clusters, Y.shape[1])[:, labels])
-        return self._train(sparse.csr_array(Y[:, labels]), visits, held, title)[0]
+        blocks = take_rows(self._blocks_of_labels(Y.shape[1]), labels)
+        return self._train(take_rows(sparse.csr_array(Y.T), labels), visits, blocks, title)[0]
+
+    def _blocks_of_labels(self, n_labels: int) -> sparse.csr_array:
+        return sparse.csr_array(holds(self.label_clusters, n_labels).T)
 
     def _train(
-        self, Y: sparse.csr_array, visits: sparse.csr_array, held: sparse.csr_array, title: str
+        self, positives: sparse.csr_array, visits: sparse.csr_array, blocks: sparse.csr_array, title: str
     ) -> tuple[SharedWeights, float]:
-        expected = _expected_rows(visits, held, Y)
-        order = _by_home(Y, visits, expected)
+        """``positives`` and ``blocks`` have a row per label: its rows, and the blocks that hold it."""
+        n_labels = positives.shape[0]
         parts: list[Any] = []
         pairs = 0
-        with self.reporter.phase(title, Y.shape[1]) as phase:
+        with self.reporter.phase(title, n_labels) as phase:
+            rows_of_block = sparse.csr_array(visits.T)
+            expected = _expected_rows(rows_of_block, blocks, positives)
+            order = _by_home(positives, visits, expected)
             for some in _batches(expected, order, self.settings.pairs_at_a_time):
-                targets = sparse.csr_array(Y[:, some])
-                rows = rows_of_labels(visits, sparse.csr_array(held[:, some]), targets, self.threads)
+                own = take_rows(positives, some)
+                rows = rows_of_labels(rows_of_block, take_rows(blocks, some), own, self.threads)
                 pairs += rows.nnz
                 done = Shifted(phase, sum(part.n_labels for part in parts))
                 job = self.learner._job(self.threads, done, self.seed)
+                targets = sparse.csr_array(own.T)
                 parts.append(self.learner._train(self.X, targets, job, rows=rows))  # type: ignore[call-arg]
-        return _joined(parts, order), pairs / max(self.X.shape[0] * Y.shape[1], 1)
+            weights = _joined(parts, order)
+        return weights, pairs / max(self.X.shape[0] * n_labels, 1)
 
 
 def replaced(weights: SharedWeights, labels: NDArray[np.intp], new: SharedWeights) -> SharedWeights:
@@ -117,12 +125,12 @@ def outside_violations(
 
 
 def rows_of_labels(
-    visits: sparse.csr_array, held: sparse.csr_array, Y: sparse.csr_array, threads: int
+    rows_of_block: sparse.csr_array, blocks_of_label: sparse.csr_array, positives: sparse.csr_array, threads: int
 ) -> sparse.csr_array:
-    """labels x rows, a pattern: the rows each label learns from."""
-    rows_of_block, blocks_of_label, own = (pattern_args(sparse.csr_array(m.T)) for m in (visits, held, Y))
-    indptr, rows = _kernels.rows_of_labels(*rows_of_block, Y.shape[0], *blocks_of_label, *own, threads)
-    return as_pattern(indptr, rows, (Y.shape[1], Y.shape[0]))
+    """labels x rows, a pattern: the rows each label learns from, those of its blocks and its positives."""
+    blocks, own = pattern_args(blocks_of_label), pattern_args(positives)
+    indptr, rows = _kernels.rows_of_labels(*pattern_args(rows_of_block), positives.shape[1], *blocks, *own, threads)
+    return as_pattern(indptr, rows, positives.shape)
 
 
 def _joined(parts: list[Any], order: NDArray[np.intp]) -> SharedWeights:
@@ -138,19 +146,21 @@ def _models(weights: Any) -> Sequence[Any]:
     return getattr(weights, "models", None) or constants(weights.bias)
 
 
-def _expected_rows(visits: sparse.csr_array, held: sparse.csr_array, Y: sparse.csr_array) -> NDArray[np.float64]:
+def _expected_rows(
+    rows_of_block: sparse.csr_array, blocks_of_label: sparse.csr_array, positives: sparse.csr_array
+) -> NDArray[np.float64]:
     """About how many rows each label learns from: rows of several of its blocks are counted more than once."""
-    rows_per_block = np.bincount(visits.indices, minlength=held.shape[0]).astype(np.float64)
-    return np.asarray(rows_per_block @ held) + np.bincount(Y.indices, minlength=Y.shape[1])
+    rows_per_block = np.diff(rows_of_block.indptr).astype(np.float64)
+    return np.asarray(blocks_of_label @ rows_per_block) + np.diff(positives.indptr)
 
 
-def _by_home(Y: sparse.csr_array, visits: sparse.csr_array, expected: NDArray[np.float64]) -> NDArray[np.intp]:
+def _by_home(positives: sparse.csr_array, visits: sparse.csr_array, expected: NDArray[np.float64]) -> NDArray[np.intp]:
     """Labels in the order of the block that most of their positives visit, and then of their number of rows.
 
     Labels side by side then learn from about the same rows: the solver takes sixteen of them at a time.
     """
-    home = np.full(Y.shape[1], visits.shape[1])
-    labels, blocks = home_blocks(Y, visits)
+    home = np.full(positives.shape[0], visits.shape[1])
+    labels, blocks = home_blocks(positives, visits)
     home[labels] = blocks
     return np.lexsort((expected, home))
 
