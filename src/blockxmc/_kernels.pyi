@@ -9,6 +9,7 @@ I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 # --- parse ---
 
@@ -156,7 +157,9 @@ class PackedModel:
         n_features: int,
         bits: int,
     ) -> None: ...
-    def one(self, indices: I32, values: F32, blocks: I32 | None, k: int) -> tuple[I64, F32]: ...
+    def one(
+        self, indices: I32, values: F32, blocks: I32 | None, k: int, allowed: Mask | None = None
+    ) -> tuple[I64, F32]: ...
     def one_routed(
         self,
         router: PackedModel,
@@ -168,9 +171,18 @@ class PackedModel:
         k: int,
         neighbors: Neighbors | None = None,
         reranker: Reranker | None = None,
+        allowed: Mask | None = None,
     ) -> tuple[I64, F32]: ...
     def topk(
-        self, indptr: I64, indices: I32, data: F32, blocks: I32 | None, labels: I64, scores: F32, threads: int
+        self,
+        indptr: I64,
+        indices: I32,
+        data: F32,
+        blocks: I32 | None,
+        labels: I64,
+        scores: F32,
+        threads: int,
+        allowed: Mask | None = None,
     ) -> None: ...
     def topk_routed(
         self,
@@ -186,6 +198,7 @@ class PackedModel:
         threads: int,
         neighbors: Neighbors | None = None,
         reranker: Reranker | None = None,
+        allowed: Mask | None = None,
     ) -> None: ...
     def candidates(self, blocks: I32 | None, threads: int) -> I64: ...
     def routes(

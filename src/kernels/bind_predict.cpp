@@ -35,9 +35,10 @@ Best best_of(const BoundModel &self, int64_t k, Fill &&fill) {
     return {array_of(std::move(labels), k), array_of(std::move(scores), k)};
 }
 
-Best one(const BoundModel &self, I32 indices, F32 values, std::optional<I32> blocks, int64_t k) {
+Best one(const BoundModel &self, I32 indices, F32 values, std::optional<I32> blocks, int64_t k, Allowed allowed) {
     const RowView x = self.row(indices, values);
-    const Visits visits = self.visits_of_one(blocks);
+    Visits visits = self.visits_of_one(blocks);
+    visits.allowed = self.allowed(allowed);
     return best_of(self, k, [&](int64_t *labels, float *scores) {
         topk_one(self.model(), x, visits, k, Scratch::of_this_thread(), labels, scores);
     });
@@ -47,6 +48,7 @@ Best one(const BoundModel &self, I32 indices, F32 values, std::optional<I32> blo
 struct Extras {
     const BoundNeighbors *neighbors = nullptr;
     const BoundReranker *reranker = nullptr;
+    AllowedLabels allowed = {};
 };
 
 Routing routing_of(const BoundModel &self, const BoundModel &router, int64_t b, float slope, float top_p, Extras extras = {}) {
@@ -59,12 +61,12 @@ Routing routing_of(const BoundModel &self, const BoundModel &router, int64_t b, 
     const Reranker *reranker = extras.reranker ? &extras.reranker->view() : nullptr;
     require(!reranker || reranker->n_labels == n_labels, "the reranker must know the scorer's labels");
     // A row cannot visit more blocks than there are.
-    return {router.model(), self.model(), std::min(b, std::max<int64_t>(known, 1)), slope, top_p, neighbors, reranker};
+    return {router.model(), self.model(), std::min(b, std::max<int64_t>(known, 1)), slope, top_p, neighbors, reranker, extras.allowed};
 }
 
 Best one_routed(const BoundModel &self, const BoundModel &router, I32 indices, F32 values, int64_t b, float slope,
-                float top_p, int64_t k, const BoundNeighbors *neighbors, const BoundReranker *reranker) {
-    const Routing routing = routing_of(self, router, b, slope, top_p, {neighbors, reranker});
+                float top_p, int64_t k, const BoundNeighbors *neighbors, const BoundReranker *reranker, Allowed allowed) {
+    const Routing routing = routing_of(self, router, b, slope, top_p, {neighbors, reranker, self.allowed(allowed)});
     const RowView x = self.row(indices, values);
     return best_of(self, k, [&](int64_t *labels, float *scores) {
         routed_one(routing, x, k, Scratch::of_this_thread(), labels, scores);
@@ -79,21 +81,23 @@ void require_results(const BoundModel &self, const CsrView &X, const Out2<int64_
 }
 
 void topk(const BoundModel &self, I64 indptr, I32 indices, F32 data, Blocks blocks, Out2<int64_t> labels,
-          Out2<float> scores, int threads) {
+          Out2<float> scores, int threads, Allowed allowed) {
     WithoutGil release;
     const CsrView X = self.rows(indptr, indices, data);
     require_results(self, X, labels, scores);
-    topk_batch(self.model(), X, self.visits(blocks, X.n_rows), static_cast<int64_t>(labels.shape(1)), threads,
-               labels.data(), scores.data());
+    Visits visits = self.visits(blocks, X.n_rows);
+    visits.allowed = self.allowed(allowed);
+    topk_batch(self.model(), X, visits, static_cast<int64_t>(labels.shape(1)), threads, labels.data(), scores.data());
 }
 
 void topk_routed(const BoundModel &self, const BoundModel &router, I64 indptr, I32 indices, F32 data, int64_t b, float slope,
                  float top_p, Out2<int64_t> labels, Out2<float> scores, int threads, const BoundNeighbors *neighbors,
-                 const BoundReranker *reranker) {
+                 const BoundReranker *reranker, Allowed allowed) {
     WithoutGil release;
     const CsrView X = self.rows(indptr, indices, data);
     require_results(self, X, labels, scores);
-    const RoutedRows routed(routing_of(self, router, b, slope, top_p, {neighbors, reranker}), X, threads);
+    const Extras extras{neighbors, reranker, self.allowed(allowed)};
+    const RoutedRows routed(routing_of(self, router, b, slope, top_p, extras), X, threads);
     topk_batch(self.model(), X, routed.visits, static_cast<int64_t>(labels.shape(1)), threads, labels.data(), scores.data());
 }
 
@@ -178,18 +182,19 @@ void bind_predict(nb::module_ &m) {
         }
     });
     const auto exact = [](const char *name) { return nb::arg(name).noconvert(); };
+    const auto no_mask = exact("allowed").none() = nb::none();
     nb::class_<BoundModel>(m, "PackedModel", "Packed blocks, ready to score; borrows the arrays it is made from.")
         .def(nb::init<I64, In2<int64_t>, I32, F32, std::optional<F32>, I32, U32, U32, U32, std::optional<F32>, int64_t, int64_t, int>(),
              exact("block_ptr"), exact("offsets"), exact("labels"), exact("bias"), exact("mass").none(), exact("keys"),
              exact("buckets"), exact("rows"), exact("arena"), exact("scale").none(), "n_labels"_a, "n_features"_a, "bits"_a)
-        .def("one", &one, exact("indices"), exact("values"), exact("blocks").none(), "k"_a)
+        .def("one", &one, exact("indices"), exact("values"), exact("blocks").none(), "k"_a, no_mask)
         .def("one_routed", &one_routed, "router"_a, exact("indices"), exact("values"), "b"_a, "slope"_a,
-             "top_p"_a, "k"_a, "neighbors"_a.none() = nb::none(), "reranker"_a.none() = nb::none())
+             "top_p"_a, "k"_a, "neighbors"_a.none() = nb::none(), "reranker"_a.none() = nb::none(), no_mask)
         .def("topk", &topk, exact("indptr"), exact("indices"), exact("data"), exact("blocks").none(), exact("labels"),
-             exact("scores"), "threads"_a)
+             exact("scores"), "threads"_a, no_mask)
         .def("topk_routed", &topk_routed, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a,
              "slope"_a, "top_p"_a, exact("labels"), exact("scores"), "threads"_a, "neighbors"_a.none() = nb::none(),
-             "reranker"_a.none() = nb::none())
+             "reranker"_a.none() = nb::none(), no_mask)
         .def("routes", &routes, "router"_a, exact("indptr"), exact("indices"), exact("data"), "b"_a, "slope"_a,
              "top_p"_a, "threads"_a)
         .def("candidates", &candidates, exact("blocks").none(), "threads"_a)

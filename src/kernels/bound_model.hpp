@@ -17,6 +17,7 @@
 namespace blockxmc {
 
 using Blocks = std::optional<In2<int32_t>>;
+using Allowed = const std::optional<In1<bool>> &; // a mask of labels
 
 class BoundModel {
   public:
@@ -58,6 +59,12 @@ class BoundModel {
     Visits visits_of_one(const std::optional<I32> &blocks) const {
         if (!blocks) return {nullptr, 0};
         return checked(span_of(*blocks), static_cast<int64_t>(blocks->size()));
+    }
+
+    AllowedLabels allowed(Allowed mask) const {
+        if (!mask) return {};
+        require(static_cast<int64_t>(mask->size()) == model_->n_labels, "allowed must hold true or false for each label");
+        return {mask->data()};
     }
 
   private:

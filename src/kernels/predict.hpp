@@ -20,7 +20,7 @@ inline void weighed_topk_one(const PackedModel &model, const RowView &x, const V
         frequent = model.frequent_scores(scratch.frequent_scores.data());
     }
     scratch.weighed.start_row(model.n_labels, k, visits.slope, visits.total_weight(0), frequent,
-                              visits.bonuses(0, x, scratch.bonuses), visits.reranker);
+                              visits.bonuses(0, x, scratch.bonuses), visits.reranker, visits.allowed);
     float *next_frequent = scratch.frequent_scores.data();
     model.for_each_chunk(visits, 0, [&](int64_t c, BlockWeight weight) {
         const ChunkView chunk = model.chunk(c);
@@ -48,7 +48,7 @@ inline void topk_one(const PackedModel &model, const RowView &x, const Visits &v
     Scored *out = scratch.best.data();
     float enough = -std::numeric_limits<float>::infinity();
     model.for_each_chunk(visits, 0, [&](int64_t c, BlockWeight) {
-        const int64_t size = best_of_chunk(model.chunk(c), x, keep, scratch, out, enough);
+        const int64_t size = best_of_chunk(model.chunk(c), x, keep, visits.allowed, scratch, out, enough);
         scratch.runs.push_back({out, out + size});
         out += size;
     });

@@ -121,7 +121,7 @@ class BatchTopK {
                 const FrequentScores frequent =
                     visits_.frequent ? model_.frequent_scores(all_.data() + starts_[slot]) : FrequentScores{};
                 scratch.weighed.start_row(model_.n_labels, k_, visits_.slope, visits_.total_weight(i), frequent,
-                                          visits_.bonuses(i, row_of(X_, i), scratch.bonuses), visits_.reranker);
+                                          visits_.bonuses(i, row_of(X_, i), scratch.bonuses), visits_.reranker, visits_.allowed);
                 model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight weight) {
                     const ChunkView chunk = model_.chunk(c);
                     float *of_chunk = all_.data() + starts_[slot++];
@@ -144,7 +144,7 @@ class BatchTopK {
                 const Item item = items_[i];
                 Scored *out = best_.data() + item.slot * keep_;
                 float enough = enough_[item.row - begin].load(std::memory_order_relaxed);
-                sizes_[item.slot] = best_of_chunk(chunk, row_of(X_, item.row), keep_, scratch, out, enough);
+                sizes_[item.slot] = best_of_chunk(chunk, row_of(X_, item.row), keep_, visits_.allowed, scratch, out, enough);
                 enough_[item.row - begin].store(enough, std::memory_order_relaxed);
             }
         });

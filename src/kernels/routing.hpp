@@ -26,12 +26,13 @@ struct Routing {
     float slope, top_p;
     const Neighbors *neighbors = nullptr; // their rows are in the blocks of the model
     const Reranker *reranker = nullptr;
+    AllowedLabels allowed = {};
 
     bool frequent() const { return model.n_blocks > router.n_labels; }
     int64_t width() const { return b + frequent(); }
     Visits visits(const int32_t *blocks, const float *weights, const Nearest *nearest = nullptr) const {
         const bool weighed = slope != 0 || frequent() || nearest || reranker;
-        return {blocks, width(), weighed ? weights : nullptr, slope, frequent(), nearest, reranker};
+        return {blocks, width(), weighed ? weights : nullptr, slope, frequent(), nearest, reranker, allowed};
     }
 
     void fill(const int64_t *best, const float *margins, int32_t *blocks, float *weights) const {

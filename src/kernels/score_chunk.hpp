@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "add_rows.hpp"
+#include "allowed.hpp"
 #include "bonuses.hpp"
 #include "chunk.hpp"
 #include "csr.hpp"
@@ -116,10 +117,12 @@ inline void score_chunk(const ChunkView &chunk, const RowView &x, Scratch &scrat
     score_chunk(chunk, x, scratch, scratch.scores.data());
 }
 
-// The k best labels of a chunk, best first; returns how many. `enough` is a score that k labels of this row have reached in
+// The k best allowed labels of a chunk, best first; returns how many. `enough` is a score that k labels of this row have reached in
 // other chunks: labels below it are left out, and it rises where this chunk has k labels too.
-inline int64_t best_of_chunk(const ChunkView &chunk, const RowView &x, int64_t k, Scratch &scratch, Scored *out, float &enough) {
+inline int64_t best_of_chunk(const ChunkView &chunk, const RowView &x, int64_t k, const AllowedLabels &allowed, Scratch &scratch,
+                             Scored *out, float &enough) {
     score_chunk(chunk, x, scratch);
+    allowed.apply(chunk.labels, chunk.n_labels, scratch.scores.data());
     const float below = std::nextafter(enough, -std::numeric_limits<float>::infinity());
     const int64_t size = keep_best(scratch.scores.data(), chunk.labels, chunk.n_labels, k, out, below);
     if (size == k && k < max_chunk_labels) enough = std::max(enough, out[k - 1].score); // a larger k is cut to what a chunk holds

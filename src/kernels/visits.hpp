@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "allowed.hpp"
 #include "csr.hpp"
 #include "neighbors.hpp"
 #include "reranker.hpp"
@@ -15,6 +16,7 @@ namespace blockxmc {
 // With `frequent`, every row visits the last block of the model, and visits it first: it scores the frequent labels, which
 // other blocks only list. With `nearest`, labels of each row's neighbors gain a bonus; with `reranker`, the best labels are
 // reordered. Both need weights.
+// With `allowed`, labels that it denies are no candidates: answers are those of a model in which no block lists them.
 struct Visits {
     const int32_t *blocks;
     int64_t width;
@@ -23,6 +25,7 @@ struct Visits {
     bool frequent = false;
     const Nearest *nearest = nullptr;
     const Reranker *reranker = nullptr;
+    AllowedLabels allowed = {};
 
     const Bonuses *bonuses(int64_t i, const RowView &x, Bonuses &of_row) const {
         if (nearest) nearest->collect(i, x, of_row);

@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "allowed.hpp"
 #include "bonuses.hpp"
 #include "reranker.hpp"
 #include "topk.hpp"
@@ -54,7 +55,8 @@ class WeighedLabels {
   public:
     // Only the best k of the candidates to come are wanted; 0: all of them.
     void start_row(int64_t n_labels, int64_t k, float slope, float total_weight, const FrequentScores &frequent = {},
-                   const Bonuses *bonuses = nullptr, const Reranker *reranker = nullptr) {
+                   const Bonuses *bonuses = nullptr, const Reranker *reranker = nullptr, AllowedLabels allowed = {}) {
+        allowed_ = allowed;
         bonuses_ = bonuses;
         reranker_ = reranker;
         if (static_cast<int64_t>(place_.size()) < n_labels) place_.resize(n_labels, 0);
@@ -88,7 +90,7 @@ class WeighedLabels {
             for (; bits; bits &= bits - 1) {
                 const int64_t j = start + std::countr_zero(bits);
                 const float score = scores[j], bonus = bonus_of(labels[j]);
-                if (score + most_ + bonus < threshold_) continue;
+                if (score + most_ + bonus < threshold_ || !allowed_.has(labels[j])) continue;
                 if (contains(labels[j])) {
                     found(labels[j]).weight += weight.own;
                 } else if (!(score + most_if_new + bonus < threshold_)) {
@@ -106,7 +108,7 @@ class WeighedLabels {
         // Where the visited blocks list too few labels, the other frequent labels come last.
         if (found_.size() < wanted_)
             for (int64_t j = 0; j < frequent_.size; ++j)
-                if (!contains(frequent_.labels[j]))
+                if (!contains(frequent_.labels[j]) && allowed_.has(frequent_.labels[j]))
                     insert({frequent_.scores[j], 0, bonus_of(frequent_.labels[j]), frequent_.labels[j]});
         keep_first(wanted_);
         if (reranker_) rerank(heap_.data(), static_cast<int64_t>(heap_.size()));
@@ -216,6 +218,7 @@ class WeighedLabels {
         if (bounds_.size() == wanted_) threshold_ = bounds_.front();
     }
 
+    AllowedLabels allowed_;
     const Bonuses *bonuses_ = nullptr;
     const Reranker *reranker_ = nullptr;
     std::vector<uint32_t> place_; // of each label among those found, counted from row_start_

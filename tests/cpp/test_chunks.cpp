@@ -193,7 +193,7 @@ TEST(damaged_words_of_a_chunk_are_refused_or_harmless) {
                     float enough = -INFINITY;
                     for (int32_t f = 0; f < matrix.n_features; ++f) {
                         const float value = 1;
-                        best_of_chunk(model.chunk(0), {&f, &value, 1}, matrix.n_labels(), scratch, best.data(), enough);
+                        best_of_chunk(model.chunk(0), {&f, &value, 1}, matrix.n_labels(), {}, scratch, best.data(), enough);
                     }
                 } catch (const DamagedModel &) {
                 }

@@ -12,14 +12,15 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blockxmc._core import saving
-from blockxmc._core.matrix import as_csr, check_values, is_ready
+from blockxmc._core.allowed import Mask, allowed_labels, best_allowed
+from blockxmc._core.matrix import as_csr, check_values, is_ready, row_parts
 from blockxmc._core.memory import check_training_memory
 from blockxmc._core.params import check_random_state
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
@@ -43,8 +44,8 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
         raise NotImplementedError
 
-    def _topk(self, X: sparse.csr_array, k: int) -> TopK:
-        """Best k <= m labels per row: best first, ties to the lower id, padded with -1 / -inf."""
+    def _topk(self, X: sparse.csr_array, k: int, allowed: Mask | None = None) -> TopK:
+        """Best k <= m allowed labels per row: best first, ties to the lower id, padded with -1 / -inf."""
         raise NotImplementedError
 
     def _scores(self, X: sparse.csr_array) -> sparse.csr_array:
@@ -107,14 +108,19 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.targets_.names
 
-    def predict_topk(self, X: Any, k: int = 5) -> TopK:
-        """Labels (int64, n x k) and scores (float32): best first, ties to the lower id, padded with -1 / -inf."""
+    def predict_topk(self, X: Any, k: int = 5, allow: Any = None, deny: Any = None) -> TopK:
+        """Labels (int64, n x k) and scores (float32): best first, ties to the lower id, padded with -1 / -inf.
+
+        ``allow`` and ``deny`` (ids, names or a mask of labels) say which labels may be answered. The answer is the exact top
+        k of the allowed candidates: what a model says whose blocks list no others. A mask is the fastest form.
+        """
         X = self._validated(X)
         if not isinstance(k, (int, np.integer)) or k < 1:
             raise BlockXMCError(f"k must be a whole number of at least 1, got {k!r}")
         if self.targets_.n_labels == 0:
             return np.full((X.shape[0], k), -1, np.int64), np.full((X.shape[0], k), -np.inf, np.float32)
-        labels, scores = self._topk(X, min(k, self.targets_.n_labels))
+        allowed = allowed_labels(self.targets_, allow, deny)
+        labels, scores = self._topk(X, min(k, self.targets_.n_labels), allowed)
         if labels.shape[1] < k:
             pad = ((0, 0), (0, k - labels.shape[1]))
             labels = np.pad(labels, pad, constant_values=-1)
@@ -175,6 +181,17 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return bare
 
     # ---- shared inner workings ----
+    def _topk_of_scores(self, X: sparse.csr_array, k: int, allowed: Mask) -> TopK:
+        """``_topk`` of an estimator without a faster way: the best allowed of all scores."""
+        found = [best_allowed(self._scores(some), k, allowed) for some in row_parts(X)]
+        return np.concatenate([labels for labels, _ in found]), np.concatenate([scores for _, scores in found])
+
+    def _one_among(self, indices: ArrayLike, values: ArrayLike, k: int, allow: Any, deny: Any) -> TopK:
+        """``predict_one`` among some labels, of an estimator without a faster way."""
+        row = np.asarray(values, np.float32), np.asarray(indices, np.int32), np.array([0, np.size(indices)])
+        labels, scores = self.predict_topk(sparse.csr_array(row, shape=(1, self.n_features_in_)), k, allow, deny)
+        return labels[0], scores[0]
+
     @property
     def _threads(self) -> int:
         return thread_count(self.n_jobs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,16 @@ def csr_of(
 def take_rows(X: sparse.csr_array, rows: NDArray[np.intp]) -> sparse.csr_array:
     """The given rows of X, in that order."""
     return sparse.csr_array(X[rows])
+
+
+def row_parts(X: sparse.csr_array, at_a_time: int = 4096) -> Iterator[sparse.csr_array]:
+    """Stretches of rows, at least one (it may be empty): what is made of a stretch is all that memory holds.
+
+    >>> [part.shape for part in row_parts(sparse.csr_array((5, 2)), 3)]
+    [(3, 2), (2, 2)]
+    """
+    for start in range(0, max(X.shape[0], 1), at_a_time):
+        yield sparse.csr_array(X[start : start + at_a_time])
 
 
 def flat_positions(matrix: sparse.csr_array) -> NDArray[np.int64]:

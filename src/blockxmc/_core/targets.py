@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral, Number
 from typing import Any, Literal
 
@@ -105,13 +106,17 @@ class Targets:
             rows = [[row] for row in np.asarray(Y).ravel()]
         if self.names is None:
             raise BlockXMCError("the model was fitted on a 0-1 matrix: pass Y as a matrix, not as lists or classes")
-        known = set(self.names.tolist())
+        known = self.ids_by_name
         unseen = sum(name not in known for row in rows for name in row)
         return self._from_names([[name for name in row if name in known] for row in rows]), unseen
 
+    @cached_property
+    def ids_by_name(self) -> dict[Any, int]:
+        """The id of each label name; nothing where labels have no names."""
+        return {} if self.names is None else {name: j for j, name in enumerate(self.names.tolist())}
+
     def _from_names(self, rows: Iterable[Iterable[Any]]) -> sparse.csr_array:
-        assert self.names is not None
-        index = {name: j for j, name in enumerate(self.names.tolist())}
+        index = self.ids_by_name
         ids = [sorted({index[name] for name in row}) for row in rows]
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in ids], dtype=np.int64)])
         flat = np.array([j for row in ids for j in row], dtype=np.int32)

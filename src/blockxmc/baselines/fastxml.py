@@ -12,6 +12,7 @@ from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc._core import stored
+from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK, XMCEstimator
 from blockxmc._core.matrix import csr_args, take_rows
 from blockxmc._core.params import as_seed, require_number, require_whole
@@ -231,14 +232,18 @@ class FastXML(XMCEstimator):
         """Mean work per row on (at most 2000 of) these rows."""
         return self._measured_cost(self._validated(X))
 
-    def _topk(self, X: sparse.csr_array, k: int) -> TopK:
-        return self.forest_.topk(X, k, self._threads)
+    def _topk(self, X: sparse.csr_array, k: int, allowed: Mask | None = None) -> TopK:
+        return self.forest_.topk(X, k, self._threads) if allowed is None else self._topk_of_scores(X, k, allowed)
 
     def _scores(self, X: sparse.csr_array) -> sparse.csr_array:
         return self.forest_.scores(X, self._threads)
 
-    def predict_one(self, indices: ArrayLike, values: ArrayLike, k: int = 5) -> TopK:
+    def predict_one(
+        self, indices: ArrayLike, values: ArrayLike, k: int = 5, allow: Any = None, deny: Any = None
+    ) -> TopK:
         """Best k labels of one sparse row (distinct indices): no validation, no threads, the latency path."""
+        if allow is not None or deny is not None:
+            return self._one_among(indices, values, k, allow, deny)
         return self.forest_.one(indices, values, k)
 
     def _state(self) -> dict[str, Any]:

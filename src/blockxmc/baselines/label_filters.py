@@ -19,6 +19,7 @@ from sklearn.base import clone
 
 from blockxmc import _kernels
 from blockxmc._core import stored
+from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK, XMCEstimator
 from blockxmc._core.matrix import CsrArgs, as_csr, csr_args, take_rows
 from blockxmc._core.params import as_seed, require_number, require_whole
@@ -312,7 +313,9 @@ class LabelFilters(XMCEstimator):
         _kernels.topk_of_pairs(*self._scored(rows, threads), labels, best, threads)
         return labels, best
 
-    def _topk(self, X: sparse.csr_array, k: int) -> TopK:
+    def _topk(self, X: sparse.csr_array, k: int, allowed: Mask | None = None) -> TopK:
+        if allowed is not None:
+            return self._topk_of_scores(X, k, allowed)
         starts = range(0, max(X.shape[0], 1), _CHUNK)
         parts = [self._topk_of(csr_args(X[start : start + _CHUNK]), k, self._threads) for start in starts]
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
@@ -321,8 +324,12 @@ class LabelFilters(XMCEstimator):
         indptr, labels, scores = self._scored(csr_args(X), self._threads)
         return sparse.csr_array((scores, labels, indptr), shape=(X.shape[0], self.filters_.lower.shape[1]))
 
-    def predict_one(self, indices: ArrayLike, values: ArrayLike, k: int = 5) -> TopK:
+    def predict_one(
+        self, indices: ArrayLike, values: ArrayLike, k: int = 5, allow: Any = None, deny: Any = None
+    ) -> TopK:
         """Best k labels of one sparse row (sorted indices): no validation, no threads, the latency path."""
+        if allow is not None or deny is not None:
+            return self._one_among(indices, values, k, allow, deny)
         columns = np.ascontiguousarray(indices, np.int32)
         row = (np.array([0, columns.size]), columns, np.ascontiguousarray(values, np.float32))
         labels, scores = self._topk_of(row, k, 1)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from blockxmc._core.allowed import Mask, allowed_labels
 from blockxmc._core.base import TopK, XMCEstimator
 from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Phase, Reporter
@@ -48,15 +49,17 @@ class Learner(XMCEstimator):
             weights = self._train(X, Y, self._job(self._threads, phase))
         self.scorer_ = pack_scorer([weights], [np.arange(Y.shape[1])], n_features=X.shape[1], n_labels=Y.shape[1])
 
-    def _topk(self, X: sparse.csr_array, k: int) -> TopK:
-        return self.scorer_.topk(X, None, k, threads=self._threads)
+    def _topk(self, X: sparse.csr_array, k: int, allowed: Mask | None = None) -> TopK:
+        return self.scorer_.topk(X, None, k, threads=self._threads, allowed=allowed)
 
     def _scores(self, X: sparse.csr_array) -> sparse.csr_array:
         return self.scorer_.scores(X, None, threads=self._threads)
 
-    def predict_one(self, indices: ArrayLike, values: ArrayLike, k: int = 5) -> TopK:
+    def predict_one(
+        self, indices: ArrayLike, values: ArrayLike, k: int = 5, allow: Any = None, deny: Any = None
+    ) -> TopK:
         """Best k labels of one sparse row (sorted indices): no validation, no threads, the latency path."""
-        return self.scorer_.one(indices, values, None, k)
+        return self.scorer_.one(indices, values, None, k, allowed_labels(self.targets_, allow, deny))
 
     def _state(self) -> dict[str, Any]:
         return {"scorer": self.scorer_.state()}

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.utils import Tags
 
 from blockxmc._core import stored
+from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
@@ -85,8 +86,8 @@ class NaiveBayes(Learner):
         return LinearWeights(coef, bias, mass, offset=offset_term(X, self.alpha) if rows is None else None)
 
     # ---- the offset that all labels share, on top of the packed weights ----
-    def _topk(self, X: sparse.csr_array, k: int) -> TopK:
-        labels, scores = super()._topk(X, k)
+    def _topk(self, X: sparse.csr_array, k: int, allowed: Mask | None = None) -> TopK:
+        labels, scores = super()._topk(X, k, allowed)
         return labels, scores + (X @ self.offset_term_)[:, None]
 
     def _scores(self, X: sparse.csr_array) -> sparse.csr_array:
@@ -94,9 +95,11 @@ class NaiveBayes(Learner):
         data = scores.data + np.repeat(X @ self.offset_term_, np.diff(scores.indptr))
         return sparse.csr_array((data, scores.indices, scores.indptr), shape=scores.shape)
 
-    def predict_one(self, indices: ArrayLike, values: ArrayLike, k: int = 5) -> TopK:
+    def predict_one(
+        self, indices: ArrayLike, values: ArrayLike, k: int = 5, allow: Any = None, deny: Any = None
+    ) -> TopK:
         """Best k labels of one sparse row (sorted indices): no validation, no threads, the latency path."""
-        labels, scores = super().predict_one(indices, values, k)
+        labels, scores = super().predict_one(indices, values, k, allow, deny)
         return labels, scores + np.float32(
             np.dot(np.asarray(values, np.float32), self.offset_term_[np.asarray(indices)])
         )

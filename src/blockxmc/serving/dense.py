@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from blockxmc import _kernels
 from blockxmc._core import stored
+from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK
 from blockxmc._core.matrix import csr_args, take_rows
 from blockxmc.errors import BlockXMCError
@@ -50,7 +51,9 @@ class DenseScorer(Scorer):
         parts = [part for w in self._weights for part in _arrays_of(w).values()]
         return sum(part.nbytes for part in [*parts, *self._label_ids])
 
-    def topk(self, X: sparse.csr_array, blocks: I32 | None, k: int, *, threads: int = 1) -> TopK:
+    def topk(
+        self, X: sparse.csr_array, blocks: I32 | None, k: int, *, threads: int = 1, allowed: Mask | None = None
+    ) -> TopK:
         """Best k candidates of each row: best first, ties to the lower label id, padded with -1 / -inf."""
         visited = self._visited(X, blocks)
         width = visited.shape[1]
@@ -61,7 +64,10 @@ class DenseScorer(Scorer):
         def keep(tile: tuple[int, I64, I64]) -> None:
             block, rows, slots = tile
             tile_labels, tile_scores = empty_topk(rows.size, k)
-            _kernels.dense_topk(self._block_scores(block, X, rows), self._label_ids[block], tile_labels, tile_scores)
+            found, ids = self._block_scores(block, X, rows), self._label_ids[block]
+            if allowed is not None:
+                found, ids = np.ascontiguousarray(found[:, allowed[ids]]), ids[allowed[ids]]
+            _kernels.dense_topk(found, ids, tile_labels, tile_scores)
             labels[slots], scores[slots] = tile_labels, tile_scores
 
         self._run(keep, visited, threads)
@@ -88,11 +94,14 @@ class DenseScorer(Scorer):
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[first], minlength=X.shape[0]))])
         return sparse.csr_array((values[first], ids[first], indptr), shape=(X.shape[0], self.n_labels))
 
-    def one(self, indices: ArrayLike, values: ArrayLike, blocks: ArrayLike | None, k: int) -> TopK:
+    def one(
+        self, indices: ArrayLike, values: ArrayLike, blocks: ArrayLike | None, k: int, allowed: Mask | None = None
+    ) -> TopK:
         """``topk`` of one sparse row; 1-d ``blocks`` and results."""
         columns, data = as_row(indices, values)
         row = sparse.csr_array((data, columns, [0, columns.size]), shape=(1, self.n_features))
-        labels, scores = self.topk(row, None if blocks is None else np.reshape(blocks, (1, -1)).astype(np.int32), k)
+        visited = None if blocks is None else np.reshape(blocks, (1, -1)).astype(np.int32)
+        labels, scores = self.topk(row, visited, k, allowed=allowed)
         return labels[0], scores[0]
 
     def n_candidates(self, blocks: I32 | None) -> I64:

@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from blockxmc._core import stored
+from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK
+from blockxmc._core.matrix import row_parts
 from blockxmc.serving.routed import RoutedModel
 
 # Labels of a row that each member is asked for where few are wanted.
 WIDE = 64
-# Answers of this many rows are held at a time.
-ROWS_AT_A_TIME = 4096
 
 
 @dataclass(frozen=True)
@@ -45,20 +45,20 @@ class Ensemble:
         total.sort_indices()
         return total
 
-    def topk(self, X: sparse.csr_array, k: int, threads: int) -> TopK:
-        """Best k labels of each row: best first, ties to the lower label id, padded with -1 / -inf.
+    def topk(self, X: sparse.csr_array, k: int, threads: int, allowed: Mask | None = None) -> TopK:
+        """Best k allowed labels of each row: best first, ties to the lower label id, padded with -1 / -inf.
 
         Probabilities that a member ranks beyond its first ``WIDE`` count as none: they are too small to matter.
         """
         found = []
-        for start in range(0, max(X.shape[0], 1), ROWS_AT_A_TIME):
-            rows = sparse.csr_array(X[start : start + ROWS_AT_A_TIME])
-            found.append(self._merged([member.topk(rows, max(k, WIDE), threads) for member in self.members], k))
+        for rows in row_parts(X):
+            of_members = [member.topk(rows, max(k, WIDE), threads, allowed) for member in self.members]
+            found.append(self._merged(of_members, k))
         return np.concatenate([labels for labels, _ in found]), np.concatenate([scores for _, scores in found])
 
-    def one(self, indices: ArrayLike, values: ArrayLike, k: int) -> TopK:
-        """Best k labels of one sparse row, without threads."""
-        found = [member.one(indices, values, max(k, WIDE)) for member in self.members]
+    def one(self, indices: ArrayLike, values: ArrayLike, k: int, allowed: Mask | None = None) -> TopK:
+        """Best k allowed labels of one sparse row, without threads."""
+        found = [member.one(indices, values, max(k, WIDE), allowed) for member in self.members]
         labels, scores = self._merged([(labels[None], scores[None]) for labels, scores in found], k)
         return labels[0], scores[0]
 

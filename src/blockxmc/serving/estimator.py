@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from blockxmc._core.allowed import Mask, allowed_labels
 from blockxmc._core.base import TopK, XMCEstimator
 
 
@@ -22,11 +23,11 @@ class Served(Protocol):
     def slope(self) -> float:
         """How much block probabilities count."""
 
-    def topk(self, X: sparse.csr_array, k: int, threads: int) -> TopK:
-        """Best k labels of each row."""
+    def topk(self, X: sparse.csr_array, k: int, threads: int, allowed: Mask | None = None) -> TopK:
+        """Best k allowed labels of each row."""
 
-    def one(self, indices: ArrayLike, values: ArrayLike, k: int) -> TopK:
-        """Best k labels of one sparse row."""
+    def one(self, indices: ArrayLike, values: ArrayLike, k: int, allowed: Mask | None = None) -> TopK:
+        """Best k allowed labels of one sparse row."""
 
     def scores(self, X: sparse.csr_array, threads: int) -> sparse.csr_array:
         """Scores of all candidates of each row."""
@@ -46,8 +47,8 @@ class RoutedEstimator(XMCEstimator):
 
     model_: Served
 
-    def _topk(self, X: sparse.csr_array, k: int) -> TopK:
-        return self.model_.topk(X, k, self._threads)
+    def _topk(self, X: sparse.csr_array, k: int, allowed: Mask | None = None) -> TopK:
+        return self.model_.topk(X, k, self._threads, allowed)
 
     def _scores(self, X: sparse.csr_array) -> sparse.csr_array:
         return self.model_.scores(X, self._threads)
@@ -56,6 +57,8 @@ class RoutedEstimator(XMCEstimator):
         """Mean work per row as these rows are routed."""
         return self.model_.cost(self._validated(X), self._threads)
 
-    def predict_one(self, indices: ArrayLike, values: ArrayLike, k: int = 5) -> TopK:
+    def predict_one(
+        self, indices: ArrayLike, values: ArrayLike, k: int = 5, allow: Any = None, deny: Any = None
+    ) -> TopK:
         """Best k labels of one sparse row (sorted indices): no validation, no threads, the latency path."""
-        return self.model_.one(indices, values, k)
+        return self.model_.one(indices, values, k, allowed_labels(self.targets_, allow, deny))

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc._core import stored
+from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK
 from blockxmc._core.matrix import csr_args, csr_of
 from blockxmc._core.stored import INT32_MAX
@@ -43,22 +44,26 @@ class PackedScorer(Scorer):
         optional: dict[str, Any] = dict.fromkeys(OPTIONAL)
         self._model = _kernels.PackedModel(**(optional | arrays), n_labels=n_labels, n_features=n_features, bits=bits)
 
-    def topk(self, X: sparse.csr_array, blocks: I32 | None, k: int, *, threads: int = 1) -> TopK:
+    def topk(
+        self, X: sparse.csr_array, blocks: I32 | None, k: int, *, threads: int = 1, allowed: Mask | None = None
+    ) -> TopK:
         """Best k candidates of each row: best first, ties to the lower label id, padded with -1 / -inf."""
         labels, scores = empty_topk(X.shape[0], k)
-        self._model.topk(*self._args(X), as_blocks(blocks), labels, scores, threads)
+        self._model.topk(*self._args(X), as_blocks(blocks), labels, scores, threads, allowed)
         return labels, scores
 
     def scores(self, X: sparse.csr_array, blocks: I32 | None, *, threads: int = 1) -> sparse.csr_array:
         """Scores of all candidates of each row, by ascending label; explicit zeros are kept."""
         return self._matrix(X, self._model.scores(*self._args(X), as_blocks(blocks), threads))
 
-    def one(self, indices: ArrayLike, values: ArrayLike, blocks: ArrayLike | None, k: int) -> TopK:
+    def one(
+        self, indices: ArrayLike, values: ArrayLike, blocks: ArrayLike | None, k: int, allowed: Mask | None = None
+    ) -> TopK:
         """``topk`` of one sparse row, without validation or threads; fastest with int32 and float32 arrays."""
         try:
-            return self._model.one(indices, values, blocks, k)  # type: ignore[arg-type]
+            return self._model.one(indices, values, blocks, k, allowed)  # type: ignore[arg-type]
         except TypeError:
-            return self._model.one(*as_row(indices, values), None if blocks is None else as_ids(blocks), k)
+            return self._model.one(*as_row(indices, values), None if blocks is None else as_ids(blocks), k, allowed)
 
     def n_candidates(self, blocks: I32 | None) -> I64:
         """Number of distinct labels in the visited blocks of each row; for None one number that holds for all rows."""

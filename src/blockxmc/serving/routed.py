@@ -12,6 +12,7 @@ from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc._core import stored
+from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK
 from blockxmc.errors import BlockXMCError
 from blockxmc.serving.neighbors import Neighbors
@@ -65,22 +66,25 @@ class RoutedModel:
         """What is copied and sent to other processes: all but what is made anew."""
         return {name: value for name, value in vars(self).items() if name != "_routed"}
 
-    def topk(self, X: sparse.csr_array, k: int, threads: int) -> TopK:
-        """Best k labels of each row."""
+    def topk(self, X: sparse.csr_array, k: int, threads: int, allowed: Mask | None = None) -> TopK:
+        """Best k allowed labels of each row: what is answered if no block lists any other label.
+
+        So the reranker looks at the best allowed labels only; blocks and neighbors are found as ever.
+        """
         if self._routed is None:
-            labels, scores = self.scorer.topk(X, None, k, threads=threads)
+            labels, scores = self.scorer.topk(X, None, k, threads=threads, allowed=allowed)
         else:
-            labels, scores = self._routed.topk(X, k, threads=threads)
+            labels, scores = self._routed.topk(X, k, threads=threads, allowed=allowed)
         if self.offset is not None:
             scores = scores + self._offset_of(X, threads)[:, None]
         return self._answers(labels, scores)
 
-    def one(self, indices: ArrayLike, values: ArrayLike, k: int) -> TopK:
-        """Best k labels of one sparse row, without validation or threads."""
+    def one(self, indices: ArrayLike, values: ArrayLike, k: int, allowed: Mask | None = None) -> TopK:
+        """Best k allowed labels of one sparse row, without validation or threads."""
         if self._routed is None:
-            labels, scores = self.scorer.one(indices, values, None, k)
+            labels, scores = self.scorer.one(indices, values, None, k, allowed)
         else:
-            labels, scores = self._routed.one(indices, values, k)
+            labels, scores = self._routed.one(indices, values, k, allowed)
         if self.offset is not None:
             row = np.asarray(values, np.float32), np.asarray(indices, np.int32), np.array([0, len(np.asarray(indices))])
             scores = scores + self._offset_of(sparse.csr_array(row, shape=(1, self.scorer.n_features)), 1)

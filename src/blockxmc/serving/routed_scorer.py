@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
+from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK
 from blockxmc.errors import BlockXMCError
 from blockxmc.serving.packed import PackedScorer
@@ -48,27 +49,27 @@ class RoutedScorer:
     def _fused(self) -> bool:
         return isinstance(self.router, PackedScorer) and isinstance(self.scorer, PackedScorer)
 
-    def topk(self, X: sparse.csr_array, k: int, *, threads: int = 1) -> TopK:
-        """Best k labels of each row."""
+    def topk(self, X: sparse.csr_array, k: int, *, threads: int = 1, allowed: Mask | None = None) -> TopK:
+        """Best k allowed labels of each row."""
         if isinstance(self.router, PackedScorer) and isinstance(self.scorer, PackedScorer):
             labels, scores = empty_topk(X.shape[0], k)
             how = *self.scorer._args(X), self.b, self.slope, self.top_p
             self.scorer._model.topk_routed(
-                self.router._model, *how, labels, scores, threads, self.neighbors, self.reranker
+                self.router._model, *how, labels, scores, threads, self.neighbors, self.reranker, allowed
             )
             return labels, scores
-        return self.scorer.topk(X, self.visits(X, threads=threads)[0], k, threads=threads)
+        return self.scorer.topk(X, self.visits(X, threads=threads)[0], k, threads=threads, allowed=allowed)
 
-    def one(self, indices: ArrayLike, values: ArrayLike, k: int) -> TopK:
+    def one(self, indices: ArrayLike, values: ArrayLike, k: int, allowed: Mask | None = None) -> TopK:
         """``topk`` of one sparse row, without validation or threads: the latency path; 1-d results."""
         if isinstance(self.router, PackedScorer) and isinstance(self.scorer, PackedScorer):
             router, model = self.router._model, self.scorer._model
-            how: Any = (self.b, self.slope, self.top_p, k, self.neighbors, self.reranker)
+            how: Any = (self.b, self.slope, self.top_p, k, self.neighbors, self.reranker, allowed)
             try:
                 return model.one_routed(router, indices, values, *how)  # type: ignore[arg-type]
             except TypeError:
                 return model.one_routed(router, *as_row(indices, values), *how)
-        return self.scorer.one(indices, values, self.router.one(indices, values, None, self.b)[0], k)
+        return self.scorer.one(indices, values, self.router.one(indices, values, None, self.b)[0], k, allowed)
 
     def scores(self, X: sparse.csr_array, *, threads: int = 1) -> sparse.csr_array:
         """Scores of all candidates of each row."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK
 from blockxmc.errors import BlockXMCError
 
@@ -26,10 +27,12 @@ class Scorer:
     n_labels: int
     n_blocks: int
 
-    def topk(self, X: sparse.csr_array, blocks: I32 | None, k: int, *, threads: int = 1) -> TopK:
+    def topk(
+        self, X: sparse.csr_array, blocks: I32 | None, k: int, *, threads: int = 1, allowed: Mask | None = None
+    ) -> TopK:
         """Best k candidates of each row: best first, ties to the lower label id, padded with -1 / -inf.
 
-        ``blocks`` (rows x b, -1 pads) are the visited blocks; None: all.
+        ``blocks`` (rows x b, -1 pads) are the visited blocks; None: all. ``allowed`` says which labels may be answered.
         """
         raise NotImplementedError
 
@@ -37,7 +40,9 @@ class Scorer:
         """Scores of all candidates of each row, by ascending label; explicit zeros are kept."""
         raise NotImplementedError
 
-    def one(self, indices: ArrayLike, values: ArrayLike, blocks: ArrayLike | None, k: int) -> TopK:
+    def one(
+        self, indices: ArrayLike, values: ArrayLike, blocks: ArrayLike | None, k: int, allowed: Mask | None = None
+    ) -> TopK:
         """``topk`` of one sparse row, without validation or threads; 1-d ``blocks`` and results."""
         raise NotImplementedError
 

@@ -1,0 +1,79 @@
+"""Which labels an answer may hold: what users say (ids, names or a mask) as one mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blockxmc._core.targets import Targets
+from blockxmc.errors import BlockXMCError
+
+Mask = NDArray[np.bool_]
+
+
+def allowed_labels(targets: Targets, allow: Any, deny: Any) -> Mask | None:
+    """True where a label may be answered: among ``allow`` (None: all) and not among ``deny``; None: all labels.
+
+    Either is a mask with True or False for each label, or lists labels: by name, or by id where labels have no names or the
+    names are text.
+
+    >>> targets = Targets("names", 3, np.array(["blue", "green", "red"], dtype=object))
+    >>> allowed_labels(targets, ["red", "blue"], deny=[0]).tolist()
+    [False, False, True]
+    """
+    if allow is None and deny is None:
+        return None
+    mask = np.ones(targets.n_labels, bool) if allow is None else _mask_of(targets, allow, "allow")
+    return mask if deny is None else mask & ~_mask_of(targets, deny, "deny")
+
+
+def _mask_of(targets: Targets, labels: Any, what: str) -> Mask:
+    if isinstance(labels, np.ndarray) and labels.dtype == bool:
+        if labels.shape != (targets.n_labels,):
+            raise BlockXMCError(f"{what} is a mask of shape {labels.shape}, but there are {targets.n_labels} labels")
+        return np.ascontiguousarray(labels)
+    one = isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable)
+    listed = [labels] if one else list(labels)
+    if listed and all(isinstance(label, (bool, np.bool_)) for label in listed):
+        return _mask_of(targets, np.array(listed, bool), what)
+    mask = np.zeros(targets.n_labels, bool)
+    ids = np.fromiter((_id_of(targets, label, what) for label in listed), np.int64, len(listed))
+    mask[ids] = True
+    return mask
+
+
+def _id_of(targets: Targets, label: Any, what: str) -> int:
+    found = targets.ids_by_name.get(label)
+    if found is not None:
+        return found
+    # Where names are numbers, a number is a name and never an id.
+    numbered = targets.names is None or targets.names.dtype.kind in "OUS"
+    is_number = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
+    if is_number and numbered and 0 <= label < targets.n_labels:
+        return int(label)
+    hint = f"ids lie in 0..{targets.n_labels - 1}" if is_number and numbered else "labels are spelled as in training"
+    raise BlockXMCError(f"{what} names the label {str(label)[:60]!r}, which the model does not know; {hint}")
+
+
+def best_allowed(scores: sparse.csr_array, k: int, allowed: Mask) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The best k allowed labels of each row of scores: best first, ties to the lower id, padded with -1 / -inf.
+
+    >>> best_allowed(sparse.csr_array([[0.5, 2.0, 0.9]]), 2, np.array([True, False, True]))[0].tolist()
+    [[2, 0]]
+    """
+    kept = allowed[scores.indices]
+    rows = np.repeat(np.arange(scores.shape[0]), np.diff(scores.indptr))[kept]
+    ids, values = scores.indices[kept], scores.data[kept]
+    order = np.lexsort((ids, -values, rows))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=scores.shape[0]))])
+    rank = np.arange(rows.size) - starts[rows]
+    first = rank < k
+    labels = np.full((scores.shape[0], k), -1, np.int64)
+    best = np.full((scores.shape[0], k), -np.inf, np.float32)
+    labels[rows[first], rank[first]] = ids[order][first]
+    best[rows[first], rank[first]] = values[order][first]
+    return labels, best
