@@ -2,10 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -16,40 +14,32 @@
 
 namespace blockxmc {
 
-// Rows that visit the same chunk are scored together, tile by tile, while the chunk is in cache.
-class BatchTopK {
+// Some rows at a time, by one thread: rows that visit the same chunk are scored together, tile by tile, while the chunk is in
+// cache. The room for scores is used again for the next rows.
+class RowBatch {
   public:
-    BatchTopK(const PackedModel &model, const CsrView &X, const Visits &visits, int64_t k, int threads)
-        : model_(model), X_(X), visits_(visits), k_(k), keep_(std::min({k, model.n_labels, max_chunk_labels})), threads_(threads) {}
+    RowBatch(const PackedModel &model, const CsrView &X, const Visits &visits, int64_t k)
+        : model_(model), X_(X), visits_(visits), k_(k), keep_(std::min({k, model.n_labels, max_chunk_labels})) {}
 
-    void run(int64_t *labels, float *scores) {
-        int64_t widest = model_.n_chunks;
-        if (visits_.blocks) {
-            widest = 0;
-            for (int64_t i = 0; i < X_.n_rows; ++i) {
-                int64_t n = 0;
-                model_.for_each_chunk(visits_, i, [&](int64_t, BlockWeight) { ++n; });
-                widest = std::max(widest, n);
-            }
-        }
-        const int64_t cells = std::max<int64_t>(visits_.weights ? widest_candidates() : widest * keep_, 1);
-        const int64_t step = std::clamp<int64_t>(max_cells / cells, 64, 65536);
-        enough_.reset(new std::atomic<float>[std::min(step, X_.n_rows)]);
-        for (int64_t begin = 0; begin < X_.n_rows; begin += step) {
-            const int64_t end = std::min(begin + step, X_.n_rows);
-            group(begin, end);
-            if (visits_.weights) {
-                score_all();
-                weigh(begin, end, labels, scores);
-            } else {
-                score(begin, end);
-                merge(begin, end, labels, scores);
-            }
+    // Scores that are held at one time for row i.
+    int64_t cells(int64_t i) const {
+        int64_t n = 0;
+        model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight) { n += visits_.weights ? model_.chunk(c).n_labels : keep_; });
+        return n;
+    }
+
+    void run(int64_t begin, int64_t end, int64_t *labels, float *scores) {
+        group(begin, end);
+        if (visits_.weights) {
+            score_all();
+            weigh(begin, end, labels, scores);
+        } else {
+            score(begin, end);
+            merge(begin, end, labels, scores);
         }
     }
 
   private:
-    static constexpr int64_t max_cells = int64_t{1} << 22; // scored labels held between the two stages
     static constexpr int64_t tile_items = 32;
 
     struct Item {
@@ -61,127 +51,126 @@ class BatchTopK {
 
     // Counting sort of the (row, chunk) pairs by chunk.
     void group(int64_t begin, int64_t end) {
-        std::vector<int64_t> next(model_.n_chunks + 1, 0);
+        next_.assign(model_.n_chunks + 1, 0);
         slots_.assign(end - begin + 1, 0);
         for (int64_t i = begin; i < end; ++i) {
             int64_t &stop = slots_[i - begin + 1];
             stop = slots_[i - begin];
-            model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight) { ++next[c + 1], ++stop; });
+            model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight) { ++next_[c + 1], ++stop; });
         }
-        std::partial_sum(next.begin(), next.end(), next.begin());
+        std::partial_sum(next_.begin(), next_.end(), next_.begin());
         tiles_.clear();
         for (int64_t c = 0; c < model_.n_chunks; ++c)
-            for (int64_t at = next[c]; at < next[c + 1]; at += tile_items)
-                tiles_.push_back({c, at, std::min(at + tile_items, next[c + 1])});
+            for (int64_t at = next_[c]; at < next_[c + 1]; at += tile_items)
+                tiles_.push_back({c, at, std::min(at + tile_items, next_[c + 1])});
         items_.resize(slots_.back());
         for (int64_t i = begin, slot = 0; i < end; ++i)
-            model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight) { items_[next[c]++] = {i, slot++}; });
+            model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight) { items_[next_[c]++] = {i, slot++}; });
         if (visits_.weights) {
             starts_.assign(slots_.back() + 1, 0);
             for (const Tile &tile : tiles_)
                 for (int64_t at = tile.begin; at < tile.end; ++at)
                     starts_[items_[at].slot + 1] = model_.chunk(tile.chunk).n_labels;
             std::partial_sum(starts_.begin(), starts_.end(), starts_.begin());
-            all_.resize(starts_.back());
+            if (static_cast<int64_t>(all_.size()) < starts_.back()) all_.resize(starts_.back());
             return;
         }
-        best_.resize(slots_.back() * keep_);
+        if (static_cast<int64_t>(best_.size()) < slots_.back() * keep_) best_.resize(slots_.back() * keep_);
         sizes_.resize(slots_.back());
     }
 
-    // Most candidates (counted once per block) that any row has.
-    int64_t widest_candidates() const {
-        int64_t widest = 0;
-        for (int64_t i = 0; i < X_.n_rows; ++i) {
-            int64_t n = 0;
-            model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight) { n += model_.chunk(c).n_labels; });
-            widest = std::max(widest, n);
-        }
-        return widest;
-    }
-
     void score_all() {
-        parallel_for(static_cast<int64_t>(tiles_.size()), threads_, [&](int64_t t, int) {
-            Scratch &scratch = Scratch::of_this_thread();
-            const ChunkView chunk = model_.chunk(tiles_[t].chunk);
-            for (int64_t i = tiles_[t].begin; i < tiles_[t].end; ++i) {
-                score_chunk(chunk, row_of(X_, items_[i].row), scratch, all_.data() + starts_[items_[i].slot]);
-            }
-        });
+        Scratch &scratch = Scratch::of_this_thread();
+        for (const Tile &tile : tiles_) {
+            const ChunkView chunk = model_.chunk(tile.chunk);
+            for (int64_t at = tile.begin; at < tile.end; ++at)
+                score_chunk(chunk, row_of(X_, items_[at].row), scratch, all_.data() + starts_[items_[at].slot]);
+        }
     }
 
     void weigh(int64_t begin, int64_t end, int64_t *labels, float *scores) {
-        constexpr int64_t rows_per_item = 256;
-        parallel_for((end - begin + rows_per_item - 1) / rows_per_item, threads_, [&](int64_t t, int) {
-            Scratch &scratch = Scratch::of_this_thread();
-            const int64_t first = begin + t * rows_per_item, last = std::min(first + rows_per_item, end);
-            for (int64_t i = first; i < last; ++i) {
-                int64_t slot = slots_[i - begin];
-                // The chunks of the frequent labels come first, and so do their scores.
-                const FrequentScores frequent =
-                    visits_.frequent ? model_.frequent_scores(all_.data() + starts_[slot]) : FrequentScores{};
-                scratch.weighed.start_row(model_.n_labels, k_, visits_.slope, visits_.total_weight(i), frequent,
-                                          visits_.bonuses(i, row_of(X_, i), scratch.bonuses), visits_.reranker, visits_.allowed);
-                model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight weight) {
-                    const ChunkView chunk = model_.chunk(c);
-                    float *of_chunk = all_.data() + starts_[slot++];
-                    if (visits_.frequent && model_.in_last_block(c)) return;
-                    if (visits_.frequent) fill_in(model_.listed(c), frequent, of_chunk);
-                    scratch.weighed.add(chunk.labels, of_chunk, chunk.n_labels, weight);
-                });
-                scratch.weighed.best(labels + i * k_, scores + i * k_);
-            }
-        });
+        Scratch &scratch = Scratch::of_this_thread();
+        for (int64_t i = begin; i < end; ++i) {
+            int64_t slot = slots_[i - begin];
+            // The chunks of the frequent labels come first, and so do their scores.
+            const FrequentScores frequent =
+                visits_.frequent ? model_.frequent_scores(all_.data() + starts_[slot]) : FrequentScores{};
+            scratch.weighed.start_row(model_.n_labels, k_, visits_.slope, visits_.total_weight(i), frequent,
+                                      visits_.bonuses(i, row_of(X_, i), scratch.bonuses), visits_.reranker, visits_.allowed);
+            model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight weight) {
+                const ChunkView chunk = model_.chunk(c);
+                float *of_chunk = all_.data() + starts_[slot++];
+                if (visits_.frequent && model_.in_last_block(c)) return;
+                if (visits_.frequent) fill_in(model_.listed(c), frequent, of_chunk);
+                scratch.weighed.add(chunk.labels, of_chunk, chunk.n_labels, weight);
+            });
+            scratch.weighed.best(labels + i * k_, scores + i * k_);
+        }
     }
 
-    // Threads share the scores that k labels of a row have reached. This only saves work: results do not depend on it.
     void score(int64_t begin, int64_t end) {
-        for (int64_t i = 0; i < end - begin; ++i) enough_[i].store(-std::numeric_limits<float>::infinity(), std::memory_order_relaxed);
-        parallel_for(static_cast<int64_t>(tiles_.size()), threads_, [&](int64_t t, int) {
-            Scratch &scratch = Scratch::of_this_thread();
-            const ChunkView chunk = model_.chunk(tiles_[t].chunk);
-            for (int64_t i = tiles_[t].begin; i < tiles_[t].end; ++i) {
-                const Item item = items_[i];
-                Scored *out = best_.data() + item.slot * keep_;
-                float enough = enough_[item.row - begin].load(std::memory_order_relaxed);
-                sizes_[item.slot] = best_of_chunk(chunk, row_of(X_, item.row), keep_, visits_.allowed, scratch, out, enough);
-                enough_[item.row - begin].store(enough, std::memory_order_relaxed);
+        enough_.assign(end - begin, -std::numeric_limits<float>::infinity());
+        Scratch &scratch = Scratch::of_this_thread();
+        for (const Tile &tile : tiles_) {
+            const ChunkView chunk = model_.chunk(tile.chunk);
+            for (int64_t at = tile.begin; at < tile.end; ++at) {
+                const Item item = items_[at];
+                sizes_[item.slot] = best_of_chunk(chunk, row_of(X_, item.row), keep_, visits_.allowed, scratch,
+                                                  best_.data() + item.slot * keep_, enough_[item.row - begin]);
             }
-        });
+        }
     }
 
     void merge(int64_t begin, int64_t end, int64_t *labels, float *scores) {
-        constexpr int64_t rows_per_item = 256;
-        parallel_for((end - begin + rows_per_item - 1) / rows_per_item, threads_, [&](int64_t t, int) {
-            Scratch &scratch = Scratch::of_this_thread();
-            const int64_t first = begin + t * rows_per_item, last = std::min(first + rows_per_item, end);
-            for (int64_t i = first; i < last; ++i) {
-                scratch.runs.clear();
-                for (int64_t slot = slots_[i - begin]; slot < slots_[i - begin + 1]; ++slot) {
-                    const Scored *run = best_.data() + slot * keep_;
-                    scratch.runs.push_back({run, run + sizes_[slot]});
-                }
-                merge_runs(scratch.runs, k_, model_.n_labels, scratch.seen, labels + i * k_, scores + i * k_);
+        Scratch &scratch = Scratch::of_this_thread();
+        for (int64_t i = begin; i < end; ++i) {
+            scratch.runs.clear();
+            for (int64_t slot = slots_[i - begin]; slot < slots_[i - begin + 1]; ++slot) {
+                const Scored *run = best_.data() + slot * keep_;
+                scratch.runs.push_back({run, run + sizes_[slot]});
             }
-        });
+            merge_runs(scratch.runs, k_, model_.n_labels, scratch.seen, labels + i * k_, scores + i * k_);
+        }
     }
 
     const PackedModel &model_;
     const CsrView X_;
     const Visits visits_;
     const int64_t k_, keep_;
-    const int threads_;
-    std::vector<int64_t> slots_, sizes_, starts_;
+    std::vector<int64_t> next_, slots_, sizes_, starts_;
     std::vector<float> all_;
     std::vector<Item> items_;
     std::vector<Tile> tiles_;
     std::vector<Scored> best_;
-    std::unique_ptr<std::atomic<float>[]> enough_; // of each row, a score that k labels have reached
+    std::vector<float> enough_; // of each row, a score that k labels have reached
 };
+
+// Where batches end. Each thread has a batch of its own: threads meet only at the end. Many threads hold fewer scores each.
+inline std::vector<int64_t> batch_ends(const RowBatch &batch, int64_t n_rows, int threads) {
+    constexpr int64_t most_cells = int64_t{1} << 22, batches_per_thread = 2;
+    std::vector<int64_t> cells(n_rows), ends;
+    parallel_for((n_rows + 1023) / 1024, threads, [&](int64_t item, int) {
+        for (int64_t i = item * 1024; i < std::min((item + 1) * 1024, n_rows); ++i) cells[i] = batch.cells(i);
+    });
+    const int64_t most = most_cells / std::clamp(threads / 4, 1, 4);
+    const int64_t rows = threads > 1 ? std::clamp<int64_t>(n_rows / (threads * batches_per_thread), 64, 65536) : 65536;
+    for (int64_t begin = 0, i = 0, sum = 0; i < n_rows; ++i) {
+        sum += cells[i];
+        if (i + 1 < n_rows && i + 1 - begin < rows && (sum + cells[i + 1] <= most || i + 1 - begin < 64)) continue;
+        ends.push_back(begin = i + 1);
+        sum = 0;
+    }
+    return ends;
+}
 
 inline void topk_batch(const PackedModel &model, const CsrView &X, const Visits &visits, int64_t k, int threads,
                        int64_t *labels, float *scores) {
-    BatchTopK(model, X, visits, k, threads).run(labels, scores);
+    const std::vector<int64_t> ends = batch_ends(RowBatch(model, X, visits, k), X.n_rows, threads);
+    const auto n_batches = static_cast<int64_t>(ends.size());
+    std::vector<RowBatch> workers(worker_count(n_batches, threads), RowBatch(model, X, visits, k));
+    parallel_for(n_batches, threads, [&](int64_t b, int worker) {
+        workers[worker].run(b ? ends[b - 1] : 0, ends[b], labels, scores);
+    });
 }
 
 } // namespace blockxmc

@@ -89,9 +89,12 @@ inline Visited visit(const Routing &routing, const CsrView &X, int threads) {
     topk_batch(routing.router, X, {nullptr, 0}, routing.b, threads, best.data(), margins.data());
     const int64_t width = routing.width();
     Visited out{std::vector<int32_t>(X.n_rows * width), std::vector<float>(X.n_rows * width)};
-    for (int64_t i = 0; i < X.n_rows; ++i)
-        routing.fill(best.data() + i * routing.b, margins.data() + i * routing.b, out.blocks.data() + i * width,
-                     out.weights.data() + i * width);
+    constexpr int64_t rows_per_item = 1024;
+    parallel_for((X.n_rows + rows_per_item - 1) / rows_per_item, threads, [&](int64_t item, int) {
+        for (int64_t i = item * rows_per_item; i < std::min((item + 1) * rows_per_item, X.n_rows); ++i)
+            routing.fill(best.data() + i * routing.b, margins.data() + i * routing.b, out.blocks.data() + i * width,
+                         out.weights.data() + i * width);
+    });
     return out;
 }
 

@@ -66,11 +66,11 @@ inline RowUnions unite_rows(int64_t n_labels, int64_t n_rows, const RowLists &bl
         }
     });
     for (int64_t j = 0; j < n_labels; ++j) out.indptr[j + 1] += out.indptr[j];
-    out.rows.reserve(out.indptr.back());
-    for (std::vector<int32_t> &part : found) {
-        out.rows.insert(out.rows.end(), part.begin(), part.end());
-        std::vector<int32_t>().swap(part); // frees the copy at once: two copies of all rows take too much memory
-    }
+    out.rows.resize(out.indptr.back());
+    parallel_for(n_items, n_threads, [&](int64_t item, int) {
+        std::ranges::copy(found[item], out.rows.begin() + out.indptr[item * kLabels]);
+        std::vector<int32_t>().swap(found[item]); // frees the copy at once: two copies of all rows take too much memory
+    });
     return out;
 }
 

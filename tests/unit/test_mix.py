@@ -74,7 +74,7 @@ def test_tables_of_candidates_say_what_the_model_answers(route, rows, monkeypatc
     def spy_pack(self, trial, weights, fitted):
         seen["fitted"] = fitted
         self.Y, self.positives = self.shown, self.positives  # centroids of the rows that the trial model knows
-        centroids = self._centroids(self.shown, weights)
+        centroids = self._centroids(self.shown, weights, np.arange(weights.n_labels))
         monkeypatch.setattr(self, "_centroids", lambda *args: centroids)
         neighbors = self._neighbors
         monkeypatch.setattr(self, "_neighbors", lambda model, among: neighbors(model, ~self.held_out))

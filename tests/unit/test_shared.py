@@ -167,7 +167,9 @@ def test_labels_learn_from_the_union_of_their_rows():
 def test_a_row_of_several_blocks_teaches_a_label_once():
     _, Y = blocky(n=60, n_labels=8)
     visits = visits_of((np.arange(60) % 2).astype(np.int32), (np.arange(60)[:, None] % 2).astype(np.int32) ^ 1, 2)
-    rows = rows_of_labels(sparse.csr_array(visits.T), sparse.csr_array(np.ones((8, 2), np.float32)), sparse.csr_array(Y.T), 1)
+    rows = rows_of_labels(
+        sparse.csr_array(visits.T), sparse.csr_array(np.ones((8, 2), np.float32)), sparse.csr_array(Y.T), 1
+    )
     assert_array_equal(rows.toarray(), np.ones((8, 60)))
 
 

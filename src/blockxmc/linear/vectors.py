@@ -79,8 +79,9 @@ class LabelVectors:
         [[4.5, 11.0]]
         """
         if share:
-            two = *csr_args(self.vectors), np.float32(factors), *csr_args(other)
-            arrays = _kernels.weighted_sum(*two, share, self.vectors.shape[1], threads)
+            factors = np.ascontiguousarray(factors, np.float32)
+            own, others = csr_args(self.vectors), csr_args(other)
+            arrays = _kernels.weighted_sum(*own, factors, *others, share, self.vectors.shape[1], threads)
             vectors = csr_of(*arrays, self.vectors.shape)
         else:
             vectors = self.vectors.copy()

@@ -34,7 +34,9 @@ class Weights(Protocol):
 
 @dataclass(frozen=True)
 class LinearWeights:
-    """One sparse vector per label: score = x @ coef + bias (+ |x|_1 * mass). A solver writes it by labels, others by features.
+    """One sparse vector per label: score = x @ coef + bias (+ |x|_1 * mass).
+
+    The solver writes ``coef`` label by label (CSC), other learners feature by feature (CSR).
 
     ``features`` names the columns of X that the rows of ``coef`` stand for; None means all of them, in order.
 

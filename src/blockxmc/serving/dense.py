@@ -104,7 +104,7 @@ class DenseScorer(Scorer):
         labels, scores = self.topk(row, visited, k, allowed=allowed)
         return labels[0], scores[0]
 
-    def n_candidates(self, blocks: I32 | None) -> I64:
+    def n_candidates(self, blocks: I32 | None, *, threads: int = 1) -> I64:
         """Number of distinct labels in the visited blocks of each row; for None one number that holds for all rows."""
         visited = np.arange(self.n_blocks, dtype=np.int32)[None, :] if blocks is None else blocks
         empty = np.zeros(0, np.int32)

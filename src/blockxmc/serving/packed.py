@@ -65,9 +65,9 @@ class PackedScorer(Scorer):
         except TypeError:
             return self._model.one(*as_row(indices, values), None if blocks is None else as_ids(blocks), k, allowed)
 
-    def n_candidates(self, blocks: I32 | None) -> I64:
+    def n_candidates(self, blocks: I32 | None, *, threads: int = 1) -> I64:
         """Number of distinct labels in the visited blocks of each row; for None one number that holds for all rows."""
-        return self._model.candidates(as_blocks(blocks), 1)
+        return self._model.candidates(as_blocks(blocks), threads)
 
     def touched(self, X: sparse.csr_array, blocks: I32 | None, *, threads: int = 1) -> float:
         """Mean number of stored weights that scoring a row reads (zeros of dense rows and padding too)."""

@@ -128,24 +128,26 @@ class RoutedModel:
         blocks, weights = self._routed.visits(X, threads=threads)
         return blocks, np.ones(blocks.shape, np.float32) if weights is None else weights
 
-    def work(self, visited: NDArray[np.int32] | None) -> tuple[float, float]:
+    def work(self, visited: NDArray[np.int32] | None, threads: int = 1) -> tuple[float, float]:
         """Mean number of candidates and of vector products of rows that visit these blocks (None: the only one)."""
-        candidates = float(self.scorer.n_candidates(visited).mean())
-        neighbors = 0.0 if self.neighbors is None else float(self.neighbors.rows.n_candidates(visited).mean())
+        candidates = float(self.scorer.n_candidates(visited, threads=threads).mean())
+        neighbors = 0.0
+        if self.neighbors is not None:
+            neighbors = float(self.neighbors.rows.n_candidates(visited, threads=threads).mean())
         return candidates, self.router_products + candidates + neighbors
 
     def cost(self, X: sparse.csr_array, threads: int) -> dict[str, float]:
         """Mean number of candidates, vector products and touched weights per row, as these rows are routed."""
         visited = self.visited(X, threads)
-        candidates, products = self.work(visited) if X.shape[0] else (0.0, float(self.router_products))
+        candidates, products = self.work(visited, threads) if X.shape[0] else (0.0, float(self.router_products))
         n_labels = self.scorer.n_labels
-        touched = self.scorer.touched(X, visited) if X.shape[0] else 0.0
+        touched = self.scorer.touched(X, visited, threads=threads) if X.shape[0] else 0.0
         # What the full classifier would touch is not known without training it: an average label is assumed to
         # cost in the full model what it costs here.
         full = touched / max(candidates, 1e-12) * n_labels
-        touched += 0.0 if self.router is None else self.router.touched(X, None)
+        touched += 0.0 if self.router is None else self.router.touched(X, None, threads=threads)
         if self.neighbors is not None:
-            touched += self.neighbors.rows.touched(self.neighbors.compared(X, threads), visited)
+            touched += self.neighbors.rows.touched(self.neighbors.compared(X, threads), visited, threads=threads)
         return {
             "candidates": candidates,
             "products": products,

@@ -46,7 +46,7 @@ class Scorer:
         """``topk`` of one sparse row, without validation or threads; 1-d ``blocks`` and results."""
         raise NotImplementedError
 
-    def n_candidates(self, blocks: I32 | None) -> I64:
+    def n_candidates(self, blocks: I32 | None, *, threads: int = 1) -> I64:
         """Number of distinct labels in the visited blocks of each row; for None one number that holds for all rows."""
         raise NotImplementedError
 

@@ -31,6 +31,6 @@ def label_centroids(
     with reporter.phase("label centroids", labels.size) as phase:
         sums = label_vectors(X, Y, labels.astype(np.int32), threads=threads, phase=phase)
         known = pattern_args(learned if labels.size == learned.shape[0] else take_rows(learned, labels.astype(np.intp)))
-        *pattern, data = _kernels.large_or_known(*csr_args(sums), *known, X.shape[1], prune, threads)
+        indptr, indices, data = _kernels.large_or_known(*csr_args(sums), *known, X.shape[1], prune, threads)
         data /= np.float32(typical_length(X))
-        return csr_of(*pattern, data, sums.shape)
+        return csr_of(indptr, indices, data, sums.shape)

@@ -226,7 +226,8 @@ class Training:
         rows = HeldOut(trial, holds(self.clusters, self.Y.shape[1]), centroids, self.positives, self.settings)
         top_ps = sorted({*self.settings.top_ps, trial.top_p}) if routed and auto else [trial.top_p]
         seen = rows.candidates(X, Y, top_ps, self.threads)
-        fitted, expected = fit_held_out(seen, rows.log_positives, self.settings, top_p=trial.top_p, routed=routed)
+        options: Any = {"top_p": trial.top_p, "routed": routed, "threads": self.threads}
+        fitted, expected = fit_held_out(seen, rows.log_positives, self.settings, **options)
         if self.request.bits < 32:
             labels = rows.labels
             exact = weights.few_scores(X, labels, self.threads)

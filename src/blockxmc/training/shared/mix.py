@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +37,10 @@ class Fitted:
 class Fitter:
     """Fits a score mix and a reranker to candidates of held-out rows."""
 
-    def __init__(self, candidates: Candidates, log_positives: F32, settings: Settings, *, rerank: bool = True) -> None:
-        self.candidates, self.settings, self.rerank = candidates, settings, rerank
+    def __init__(
+        self, candidates: Candidates, log_positives: F32, settings: Settings, *, rerank: bool = True, threads: int = 1
+    ) -> None:
+        self.candidates, self.settings, self.rerank, self.threads = candidates, settings, rerank, threads
         self.log_positives = log_positives
         self._hits: dict[float, NDArray[np.float64]] = {}
         self._tried = np.array(list(product(settings.slopes, settings.stretches, settings.centroid_weights)))
@@ -73,19 +77,27 @@ class Fitter:
     def _hits_of_all(self, neighbors: float) -> NDArray[np.float64]:
         """Mean of P@1, P@3 and P@5 of each row under each mix tried, mixes x rows."""
         if neighbors not in self._hits:
-            mixes = (Mix(slope, stretch, centroid, neighbors) for slope, stretch, centroid in self._tried.tolist())
-            self._hits[neighbors] = np.stack([self.candidates.hits(mix).mean(axis=1) for mix in mixes])
+            mixes = [Mix(slope, stretch, centroid, neighbors) for slope, stretch, centroid in self._tried.tolist()]
+            with ThreadPoolExecutor(self.threads) as pool:  # sorting, most of the work, needs no lock
+                hits = pool.map(lambda mix: self.candidates.hits(mix).mean(axis=1), mixes)
+            self._hits[neighbors] = np.stack(list(hits))
         return self._hits[neighbors]
 
 
 def fit_held_out(
-    seen: dict[float, Candidates], log_positives: F32, settings: Settings, *, top_p: float, routed: bool
+    seen: dict[float, Candidates],
+    log_positives: F32,
+    settings: Settings,
+    *,
+    top_p: float,
+    routed: bool,
+    threads: int = 1,
 ) -> tuple[Fitted, dict[str, float]]:
     """Mix, reranker, top_p and calibration, and what to expect of them on new rows.
 
     ``seen`` has the candidates at each top_p that may be chosen; ``top_p`` is kept unless another is clearly better.
     """
-    fitter = Fitter(seen[top_p], log_positives, settings, rerank=routed)
+    fitter = Fitter(seen[top_p], log_positives, settings, rerank=routed, threads=threads)
     neighbors = _neighbors_count(fitter, settings)
     mix, reranker = fitter.fit(neighbors)
     top_p = _best_top_p(seen, mix, reranker, top_p, settings)
@@ -97,7 +109,8 @@ def replace_candidates(fitter: Fitter, candidates: Candidates) -> Fitter:
     """The same fitter for candidates at another top_p; what it knows already stays where they are the same."""
     if candidates is fitter.candidates:
         return fitter
-    return Fitter(candidates, fitter.log_positives, fitter.settings, rerank=fitter.rerank)
+    options: Any = {"rerank": fitter.rerank, "threads": fitter.threads}
+    return Fitter(candidates, fitter.log_positives, fitter.settings, **options)
 
 
 def expected(fitter: Fitter, neighbors: float) -> dict[str, float]:
