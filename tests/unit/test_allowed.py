@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
+from unit.test_reranker import random_look
 
 from blockxmc import BlockwiseClassifier, DiSMEC
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.serving.scorers import pack_scorer
-from unit.test_reranker import random_look
 
 
 def restricted(scores, k, allowed):
