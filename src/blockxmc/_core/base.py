@@ -20,13 +20,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blockxmc._core import saving
 from blockxmc._core.allowed import Mask, allowed_labels, best_allowed
-from blockxmc._core.matrix import as_csr, check_values, dense_scores, is_ready, row_parts
+from blockxmc._core.matrix import as_csr, check_values, dense_scores, is_ready, row_parts, take_rows
 from blockxmc._core.memory import check_training_memory
 from blockxmc._core.params import check_random_state
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
 from blockxmc._core.stored import require
 from blockxmc._core.targets import Targets
 from blockxmc.errors import BlockXMCError
+
+# Labels that are looked at first where rows are cut at a threshold; many times as many where all of them exceed it.
+FEW_LABELS = 32
 
 TopK = tuple[NDArray[np.int64], NDArray[np.float32]]
 
@@ -138,12 +141,18 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _label_sets(self, X: sparse.csr_array) -> sparse.csr_array:
         """The labels of each row as a 0-1 matrix: those whose scores exceed the threshold."""
-        scores = self._scores(X)
-        keep = scores.data > self._threshold
-        counts = np.concatenate([[0], np.cumsum(keep)])
-        return sparse.csr_array(
-            (np.ones(int(keep.sum()), np.float32), scores.indices[keep], counts[scores.indptr]), shape=scores.shape
-        )
+        shape = (X.shape[0], self.targets_.n_labels)
+        found = [(np.zeros(0, np.intp), np.zeros(0, np.int64))]
+        rows, k = np.arange(X.shape[0]), min(FEW_LABELS, shape[1])
+        while rows.size and k:
+            labels, scores = self._topk(X if rows.size == X.shape[0] else take_rows(X, rows), k)
+            keep = (labels >= 0) & (scores > self._threshold)
+            done = ~keep[:, -1] if k < shape[1] else np.ones(rows.size, bool)
+            at, _ = np.nonzero(keep & done[:, None])
+            found.append((rows[at], labels[keep & done[:, None]]))
+            rows, k = rows[~done], min(FEW_LABELS * k, shape[1])
+        which, chosen = (np.concatenate(part) for part in zip(*found, strict=True))
+        return sparse.csr_array((np.ones(which.size, np.float32), (which, chosen)), shape=shape)
 
     def decision_function(self, X: Any) -> Any:
         """Scores of the candidates: those of ``predict_topk`` as CSR when Y was sparse or names (absent: not scored).
