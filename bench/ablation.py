@@ -115,8 +115,8 @@ VARIANTS = {
     "reranker counts positives from 1": ({}, {"reranker_few_positives": 1}),
     "reranker bounds at 0.02": ({}, {"reranker_outermost": 0.02}),
     # calibration
-    "calibrated on 5 labels": ({}, {"calibrated": 5}),
-    "calibrated on 20 labels": ({}, {"calibrated": 20}),
+    "calibrated on 32 labels": ({}, {"calibrated": 32}),
+    "calibrated on 1,024 labels": ({}, {"calibrated": 1024}),
 }
 
 

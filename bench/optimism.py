@@ -36,10 +36,9 @@ def measure(train, new, seed):
         clf = BlockwiseClassifier(random_state=seed).fit(*train)
     fitted, seen = kept["fitted"], kept["seen"]
     scores, right = seen.ranked(fitted.mix, fitted.reranker, 5)
-    scale, shift = fitted.calibration
     listed = scores > -np.inf
     same = [100 * right[:, :k].sum() / right.shape[0] / k for k in KS]
-    same_error = metrics.calibration_error(right[listed], 1 / (1 + np.exp(-(scale * scores[listed] + shift))))
+    same_error = metrics.calibration_error(right[listed], fitted.calibration.probabilities(scores)[listed])
     labels, answered = clf.predict_topk(new[0], 5)
     hit = np.stack([np.asarray(new[1][np.arange(labels.shape[0]), labels[:, j]]).ravel() for j in range(5)], axis=1) > 0
     return {

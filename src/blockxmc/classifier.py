@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
 from blockxmc._core import stored
-from blockxmc._core.matrix import take_rows
+from blockxmc._core.matrix import dense_scores, take_rows
 from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
@@ -68,6 +69,9 @@ class BlockwiseClassifier(RoutedEstimator):
     weight_bits : 32 keeps weights as floats, 16 as bfloat16, 8 as integers with one scale per label; ``"auto"``: 16
         with shared weights, else 32. With shared weights ``cost_["lost_to_rounding"]`` has the points of mean P@k that
         fewer than 32 bits cost on held-out rows.
+    threshold : where ``predict`` cuts: labels whose probability exceeds it are predicted. A number; or ``"f1"``: what gives
+        held-out rows the best mean F1; or ``"top-k"``: every row gets its first k labels, with the k that does so. Where
+        scores are margins (per-block or global weights), ``"f1"`` is the base's own. It may be set after ``fit``.
     n_jobs : threads; None means all cores. Results do not depend on it.
     random_state : seed of everything random, or a NumPy RandomState or Generator, or None, from which ``fit`` draws one.
 
@@ -93,6 +97,7 @@ class BlockwiseClassifier(RoutedEstimator):
         n_neighbors: int | str = "auto",
         n_partitions: int = 1,
         weight_bits: int | str = "auto",
+        threshold: float | str = "f1",
         n_jobs: int | None = None,
         random_state: Any = 0,
         verbose: int = 0,
@@ -106,6 +111,7 @@ class BlockwiseClassifier(RoutedEstimator):
         self.n_neighbors = n_neighbors
         self.n_partitions = n_partitions
         self.weight_bits = weight_bits
+        self.threshold = threshold
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -135,7 +141,9 @@ class BlockwiseClassifier(RoutedEstimator):
         self.cost_["largest_block"] = float(sizes.max() / X.shape[0])
         if "trained_pairs" in self.cost_:
             self.cost_["rows_per_label"] = self.cost_["trained_pairs"] * X.shape[0]
-        self._threshold = 0.5 if self.model_.calibration is not None else learner._threshold
+        usual = 0.5 if self.model_.calibration is not None else learner._threshold
+        self.f1_threshold_ = float(self.cost_.pop("f1_threshold", usual))
+        self.f1_labels_ = round(self.cost_.pop("f1_labels", 0))
 
     def _fit_shared(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
         """One vector per label for all blocks, block probabilities merged in, scores calibrated."""
@@ -218,6 +226,7 @@ class BlockwiseClassifier(RoutedEstimator):
         if self.weights not in WEIGHTS:
             raise BlockXMCError(f"weights must be one of {', '.join(WEIGHTS)}, got {self.weights!r}")
         self._check_route()
+        self._check_threshold()
         if self.weight_bits not in ("auto", *BITS):
             raise BlockXMCError(f'weight_bits must be "auto", 32, 16 or 8, got {self.weight_bits!r}')
         if self.n_neighbors != "auto" and (not isinstance(self.n_neighbors, (int, np.integer)) or self.n_neighbors < 0):
@@ -249,6 +258,51 @@ class BlockwiseClassifier(RoutedEstimator):
         partitioner.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
         return partitioner
 
+    # ---- label sets ----
+    def predict_proba(self, X: Any) -> Any:
+        """Calibrated probabilities of the candidates of each row, as CSR where Y was sparse or names (absent: 0).
+
+        When Y was dense: a dense array; with one class per row: the chance of each class, adding up to 1.
+
+        >>> X, Y = [[1.0, 0], [0.9, 0.1], [0, 1.0], [0.1, 0.9]], [["red"], ["red"], ["blue"], ["blue"]]
+        >>> BlockwiseClassifier(n_blocks=1).fit(X, Y).predict_proba([[1.0, 0]]).toarray().argmax()
+        1
+        """
+        X = self._validated(X)
+        if self.model_.calibration is None:
+            raise BlockXMCError('scores are margins here, not probabilities: predict_proba needs weights="shared"')
+        found = self._scores(X)
+        if self.targets_.kind == "csr_matrix":
+            return sparse.csr_matrix(found)
+        if self.targets_.kind not in ("dense", "classes"):
+            return found
+        dense = dense_scores(found, absent=0.0)
+        return dense if self.targets_.kind == "dense" else _of_classes(dense, int(self.label_counts_.argmax()))
+
+    @property
+    def _threshold(self) -> float:  # type: ignore[override]
+        """What a score must exceed; nothing where rows get their first labels anyway."""
+        if isinstance(self.threshold, str):
+            return self.f1_threshold_ if self.threshold == "f1" else -np.inf
+        return float(self.threshold)
+
+    def _label_sets(self, X: sparse.csr_array) -> sparse.csr_array:
+        self._check_threshold()
+        if self.threshold != "top-k":
+            return super()._label_sets(X)
+        if not self.f1_labels_:
+            raise BlockXMCError('threshold="top-k" needs shared weights and at least 200 training rows: use "f1"')
+        labels, _ = self._topk(X, min(self.f1_labels_, self.targets_.n_labels))
+        rows, _ = np.nonzero(labels >= 0)
+        ones = np.ones(rows.size, np.float32)
+        return sparse.csr_array((ones, (rows, labels[labels >= 0])), shape=(X.shape[0], self.targets_.n_labels))
+
+    def _check_threshold(self) -> None:
+        given: Any = self.threshold
+        number = type(given) in (int, float) or isinstance(given, (np.integer, np.floating))
+        if not number and given not in ("f1", "top-k"):
+            raise BlockXMCError(f'threshold must be "f1", "top-k" or a number, got {given!r}')
+
     # ---- storing ----
     def _state(self) -> dict[str, Any]:
         return {
@@ -256,7 +310,8 @@ class BlockwiseClassifier(RoutedEstimator):
             "ensemble": isinstance(self.model_, Ensemble),
             "partition": self.partition_.state(),
             "cost": self.cost_,
-            "threshold": self._threshold,
+            "f1_threshold": self.f1_threshold_,
+            "f1_labels": self.f1_labels_,
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -268,7 +323,18 @@ class BlockwiseClassifier(RoutedEstimator):
         self.partition_ = Partitioner.from_state(state["partition"])
         self.partition_.check_fits(self.n_train_rows_, self.targets_.n_labels)
         self.cost_ = stored.numbers(state["cost"], "cost")
-        self._threshold = stored.real(state["threshold"], "threshold")
+        self.f1_threshold_ = stored.real(state["f1_threshold"], "f1_threshold")
+        self.f1_labels_ = stored.whole(state["f1_labels"], "f1_labels")
+
+
+def _of_classes(chances: NDArray[np.float32], usual: int) -> NDArray[np.float64]:
+    """Chances of classes of which each row has one; rows without any candidate are of the usual class."""
+    p = chances.astype(np.float64)
+    p[~p.any(axis=1), usual] = 1.0
+    if p.shape[1] == 2:  # in the order of decision_function, which is their difference
+        second = (1 + p[:, 1] - p[:, 0]) / 2
+        return np.column_stack([1 - second, second])
+    return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
 def lean_dismec() -> DiSMEC:

@@ -154,3 +154,37 @@ def draw_lambda(result: TuningResult, path: Path, title: str = "") -> None:
     figure.tight_layout(rect=(0, 0.1, 1, 1))
     figure.savefig(path)
     plt.close(figure)
+
+
+def draw_reliability(
+    right: NDArray[np.bool_], probabilities: NDArray[np.floating], path: Path, title: str = "", bins: int = 15
+) -> None:
+    """What probabilities mean: the share that is right in bins of equally many answers, and how many answers there are."""
+    plt = _pyplot()
+    from blockxmc.metrics import calibration_error
+
+    order = np.argsort(probabilities, kind="stable")
+    parts = [part for part in np.array_split(order, bins) if part.size]
+    said, found = (np.array([values[part].mean() for part in parts]) for values in (probabilities, right))
+    # Two standard errors of a share: what chance alone moves it by.
+    error = 2 * np.sqrt(np.maximum(found * (1 - found), 1e-9) / np.array([part.size for part in parts]))
+    figure, (axes, below) = plt.subplots(
+        2, 1, figsize=(5.4, 6.2), dpi=150, sharex=True, height_ratios=(4, 1), layout="constrained"
+    )
+    axes.plot([0, 1], [0, 1], color="#adb5bd", linewidth=1, linestyle=(0, (4, 3)), label="perfect")
+    style: dict[str, Any] = {"color": "#1d3557", "marker": "o", "markersize": 4, "linewidth": 1.4, "capsize": 2}
+    axes.errorbar(said, found, yerr=error, label="found, with two standard errors", **style)
+    below.hist(probabilities, bins=np.linspace(0, 1, 41), color="#2a9d8f")
+    below.set(xlabel="probability", ylabel="answers", xlim=(-0.01, 1.01))
+    axes.set(ylabel="share that is right", ylim=(-0.01, 1.01))
+    for side in (axes, below):
+        side.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    axes.set_title(title, loc="left", fontsize=10)
+    facts = (
+        f"calibration error {calibration_error(right, probabilities):.3f}\n"
+        f"probabilities add up to {probabilities.sum() / max(right.sum(), 1):.2f} times the hits"
+    )
+    axes.text(0.02, 0.98, facts, transform=axes.transAxes, va="top", fontsize=8, color="#495057")
+    figure.savefig(path)
+    plt.close(figure)

@@ -1,5 +1,6 @@
 // Calls that take plain arrays: packing, the best of dense scores, calibration.
 #include <algorithm>
+#include <cstring>
 
 #include "bindings.hpp"
 #include "calibrate.hpp"
@@ -88,17 +89,31 @@ void dense_topk(In2<float> scores, I32 label_ids, Out2<int64_t> labels, Out2<flo
     }
 }
 
-void calibrate_all(Out1<float> scores, double scale, double shift) {
-    WithoutGil release;
-    calibrate_scores({scale, shift}, static_cast<int64_t>(scores.size()), scores.data());
+Calibration checked_curve(const In1<double> &numbers) {
+    require(numbers.size() * sizeof(double) == sizeof(Calibration), "a calibration has nine numbers");
+    Calibration curve;
+    std::memcpy(&curve, numbers.data(), sizeof curve);
+    for (int i = 0; i < Calibration::n_slopes; ++i)
+        require(curve.slopes[i] >= 0 && curve.falls[i] >= 0, "a calibration must rise with the score and fall with the rank");
+    return curve;
 }
 
-void calibrate_topk(Out2<int64_t> labels, Out2<float> scores, double scale, double shift) {
+void calibrate_scores(I64 indptr, I32 labels, Out1<float> scores, In1<double> curve, int threads) {
+    require(are_pointers(span_of(indptr), labels.size()) && scores.size() == labels.size(),
+            "pointers, labels and scores do not match");
+    const Calibration checked = checked_curve(curve);
+    WithoutGil release;
+    calibrate_rows(checked, indptr.data(), static_cast<int64_t>(indptr.size()) - 1, labels.data(), scores.data(), threads);
+}
+
+void calibrate_topk(Out2<int64_t> labels, Out2<float> scores, In1<double> curve) {
     require(labels.shape(0) == scores.shape(0) && labels.shape(1) == scores.shape(1), "labels and scores must be (rows, k)");
+    const Calibration checked = checked_curve(curve);
     WithoutGil release;
     const auto k = static_cast<int64_t>(labels.shape(1));
+    const std::vector<double> falls = falls_of(checked, k);
     for (int64_t i = 0; i < static_cast<int64_t>(labels.shape(0)); ++i)
-        calibrate_best({scale, shift}, k, labels.data() + i * k, scores.data() + i * k);
+        calibrate_best(checked, k, falls.data(), labels.data() + i * k, scores.data() + i * k);
 }
 
 void low_rank_scores(I64 indptr, I32 indices, F32 data, In2<float> W, In2<float> H, Out2<float> out) {
@@ -120,8 +135,9 @@ void bind_predict_arrays(nb::module_ &m) {
     m.def("pack_chunks", &pack, exact("indptr"), exact("indices"), exact("data"), exact("labels"), exact("ends"),
           "n_features"_a, "bits"_a, "threads"_a);
     m.def("take_columns", &columns_of, exact("indptr"), exact("indices"), exact("data"), exact("columns"), "n_rows"_a);
-    m.def("calibrate_scores", &calibrate_all, exact("scores"), "scale"_a, "shift"_a);
-    m.def("calibrate_topk", &calibrate_topk, exact("labels"), exact("scores"), "scale"_a, "shift"_a);
+    m.def("calibrate_scores", &calibrate_scores, exact("indptr"), exact("labels"), exact("scores"), exact("curve"),
+          "threads"_a);
+    m.def("calibrate_topk", &calibrate_topk, exact("labels"), exact("scores"), exact("curve"));
     m.def("dense_topk", &dense_topk, exact("scores"), exact("label_ids"), exact("labels"), exact("best"));
     m.def("low_rank_scores", &low_rank_scores, exact("indptr"), exact("indices"), exact("data"), exact("W"), exact("H"),
           exact("out"));

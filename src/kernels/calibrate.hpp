@@ -1,36 +1,89 @@
-// Scores turned into probabilities by a logistic curve, in place.
+// Scores turned into probabilities, in place.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <vector>
+
+#include "threads.hpp"
+#include "weighed.hpp"
 
 namespace blockxmc {
 
-struct LogisticCurve {
-    double scale, shift;
+// The chance that a label is right: a logistic curve whose argument is piecewise linear in the score and in the logarithm of
+// the label's rank in its row. It rises with the score and falls with the rank, so labels stay in order.
+struct Calibration {
+    static constexpr int n_slopes = 4;
+    static constexpr double score_knots[n_slopes - 1] = {-1.0, -0.5, 0.0}, rank_knots[n_slopes] = {1, 3, 10, 32};
+    double shift; // at a score of -1 and the first rank
+    double slopes[n_slopes], falls[n_slopes];
 
-    float probability(float score) const {
-        return static_cast<float>(1.0 / (1.0 + std::exp(-(scale * static_cast<double>(score) + shift))));
+    double of_rank(int64_t rank) const { // 1: the first
+        double sum = 0;
+        for (int i = 0; i < n_slopes && rank > rank_knots[i]; ++i) {
+            const double end = i + 1 < n_slopes ? std::min<double>(rank, rank_knots[i + 1]) : static_cast<double>(rank);
+            sum += falls[i] * std::log(end / rank_knots[i]);
+        }
+        return sum;
+    }
+    double of_score(double score) const {
+        double sum = slopes[0] * (std::min(score, score_knots[0]) - score_knots[0]);
+        for (int i = 1; i < n_slopes; ++i) {
+            const double end = i + 1 < n_slopes ? std::min(score, score_knots[i]) : score;
+            sum += slopes[i] * std::max(end - score_knots[i - 1], 0.0);
+        }
+        return sum;
+    }
+    // `fall`: what of_rank says. A label that no visited block lists has no chance.
+    float probability(float score, double fall) const {
+        if (score < unlisted / 2) return 0.0f;
+        return static_cast<float>(1.0 / (1.0 + std::exp(fall - shift - of_score(score))));
     }
 };
 
-inline void calibrate_scores(const LogisticCurve &curve, int64_t n, float *scores) {
-    for (int64_t i = 0; i < n; ++i) scores[i] = curve.probability(scores[i]);
-}
-
 // The k best of a row; padding (label -1) stays as it is. Two scores may give the same float as probability: then the lower
 // label comes first.
-inline void calibrate_best(const LogisticCurve &curve, int64_t k, int64_t *labels, float *scores) {
+inline void calibrate_best(const Calibration &curve, int64_t k, const double *falls, int64_t *labels, float *scores) {
     for (int64_t j = 0; j < k && labels[j] >= 0; ++j) {
         const int64_t label = labels[j];
-        const float probability = curve.probability(scores[j]);
+        const float probability = curve.probability(scores[j], falls[j]);
         int64_t at = j;
         for (; at > 0 && scores[at - 1] == probability && labels[at - 1] > label; --at) labels[at] = labels[at - 1];
         labels[at] = label;
         scores[j] = probability;
     }
+}
+
+// What of_rank says of the first n ranks.
+inline std::vector<double> falls_of(const Calibration &curve, int64_t n) {
+    std::vector<double> falls(n);
+    for (int64_t j = 0; j < n; ++j) falls[j] = curve.of_rank(j + 1);
+    return falls;
+}
+
+// All candidates of each row, labels ascending.
+inline void calibrate_rows(const Calibration &curve, const int64_t *indptr, int64_t n_rows, const int32_t *labels, float *scores,
+                           int threads) {
+    int64_t widest = 0;
+    for (int64_t i = 0; i < n_rows; ++i) widest = std::max(widest, indptr[i + 1] - indptr[i]);
+    const std::vector<double> falls = falls_of(curve, widest);
+    constexpr int64_t rows_per_item = 64;
+    parallel_for((n_rows + rows_per_item - 1) / rows_per_item, threads, [&](int64_t t, int) {
+        std::vector<int64_t> order;
+        for (int64_t i = t * rows_per_item; i < std::min((t + 1) * rows_per_item, n_rows); ++i) {
+            order.clear();
+            for (int64_t at = indptr[i]; at < indptr[i + 1]; ++at) {
+                if (std::isnan(scores[at])) scores[at] = -std::numeric_limits<float>::infinity(); // it has no place in an order
+                order.push_back(at);
+            }
+            std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+                return scores[a] > scores[b] || (scores[a] == scores[b] && labels[a] < labels[b]);
+            });
+            for (size_t r = 0; r < order.size(); ++r) scores[order[r]] = curve.probability(scores[order[r]], falls[r]);
+        }
+    });
 }
 
 } // namespace blockxmc

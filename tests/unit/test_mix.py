@@ -16,16 +16,17 @@ from blockxmc.training.shared import settings
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, Terms
 from blockxmc.training.shared.fit import Training, held_out_rows
 from blockxmc.training.shared.labels import LabelTrainer
-from blockxmc.training.shared.mix import Fitter, fit_calibration
+from blockxmc.training.shared.mix import Fitter
 from blockxmc.training.shared.settings import SETTINGS
 
 
 def fitter(terms, right, **changed):
-    return Fitter(Candidates(terms, right), np.zeros(1, np.float32), replace(SETTINGS, **changed))
+    return Fitter(Candidates(terms, right, right.sum(axis=1)), np.zeros(1, np.float32), replace(SETTINGS, **changed))
 
 
 def random_candidates(rng, n=40, few=12):
-    return Candidates(Terms(*(rng.random((n, few), np.float32) for _ in range(6))), rng.random((n, few)) < 0.3)
+    terms, right = Terms(*(rng.random((n, few), np.float32) for _ in range(6))), rng.random((n, few)) < 0.3
+    return Candidates(terms, right, right.sum(axis=1))
 
 
 def test_mixes_that_rank_alike_count_alike():
@@ -66,10 +67,11 @@ def test_tables_of_candidates_say_what_the_model_answers(route, rows, monkeypatc
     seen = {}
     candidates, pack = HeldOut.candidates, Training.pack
 
-    def spy_candidates(self, X, Y, top_ps, threads):
-        seen["tables"] = candidates(self, X, Y, top_ps, threads)
-        seen["labels"] = self.labels
-        return seen["tables"]
+    def spy_candidates(self, X, Y, top_ps, threads, few=None):
+        tables = candidates(self, X, Y, top_ps, threads, few)
+        if few is None:  # else they are what calibration looks at: the candidates that new rows would have
+            seen["tables"], seen["labels"] = tables, self.labels
+        return tables
 
     def spy_pack(self, trial, weights, fitted):
         seen["fitted"] = fitted
@@ -136,7 +138,7 @@ def test_labels_that_are_no_candidates_come_last_and_are_never_right():
     terms = replace(seen.terms, margin=np.where(np.arange(6) < 2, seen.terms.margin, -np.inf).astype(np.float32))
     reranker = Reranker(np.concatenate([np.zeros(4), np.ones(18)]).astype(np.float32), np.zeros(1, np.float32), 4)
     for used in (None, reranker):
-        scores, right = Candidates(terms, np.ones((40, 6), bool)).ranked(Mix(), used, 6)
+        scores, right = Candidates(terms, np.ones((40, 6), bool), np.full(40, 6)).ranked(Mix(), used, 6)
         assert np.isfinite(scores[:, :2]).all()
         assert np.isneginf(scores[:, 2:]).all()
         assert_array_equal(right, np.tile(np.arange(6) < 2, (40, 1)))
@@ -167,7 +169,7 @@ def test_rows_visit_the_usual_share_unless_another_is_clearly_better(right, expe
     for number, top_p in enumerate(SETTINGS.top_ps):
         hit = np.arange(100) < 100 * right[number] - 10
         hit[90:] = np.arange(10) % 2 == number % 2
-        seen[top_p] = Candidates(Terms(*[nothing] * 6), hit[:, None])
+        seen[top_p] = Candidates(Terms(*[nothing] * 6), hit[:, None], np.ones(100, int))
     assert mixing._best_top_p(seen, Mix(), None, 0.7, SETTINGS) == expected
 
 
@@ -175,16 +177,6 @@ def test_a_share_that_is_asked_for_is_kept():
     X, Y = blocky(n=400, n_labels=30)
     assert BlockwiseClassifier(n_blocks=5, route=0.65).fit(X, Y).model_.top_p == 0.65
     assert BlockwiseClassifier(n_blocks=5).fit(X, Y).model_.top_p in SETTINGS.top_ps
-
-
-def test_calibration_finds_a_planted_curve():
-    rng = np.random.default_rng(0)
-    scores = rng.normal(size=(5000, 4)).astype(np.float32)
-    right = rng.random(scores.shape) < 1 / (1 + np.exp(-(1.5 * scores - 0.7)))
-    scores[:, 3] = -np.inf
-    scale, shift = fit_calibration(scores, right & (scores > -np.inf))
-    assert (scale, shift) == (pytest.approx(1.5, abs=0.1), pytest.approx(-0.7, abs=0.1))
-    assert fit_calibration(scores, np.zeros_like(right)) == mixing.UNCALIBRATED
 
 
 def test_what_is_promised_holds_on_new_rows():

@@ -6,7 +6,6 @@ import pickle
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.special import expit
 from scoring_twin import TwinScorer
 
 from blockxmc import _kernels
@@ -97,21 +96,6 @@ def test_bfloat16_rounds_weights_to_the_nearest(rng, X):
     assert same(half.topk(X, None, 5), single.topk(X, None, 5))
     assert half.touched(X, None) == single.touched(X, None)
     assert half.nbytes < single.nbytes
-
-
-def test_calibrated_scores_keep_their_order_and_put_the_lower_label_first():
-    labels = np.array([[7, 3, 5, 2], [4, -1, -1, -1]])
-    scores = np.array([[900, 800, 700, -1], [0.5] + [-np.inf] * 3], np.float32)
-    every = np.array([900, 0.5, -1, -np.inf], np.float32)
-    _kernels.calibrate_topk(labels, scores, 2.0, 0.25)
-    _kernels.calibrate_scores(every, 2.0, 0.25)
-    assert labels.tolist() == [[3, 5, 7, 2], [4, -1, -1, -1]]
-    np.testing.assert_allclose(scores[:, 0], expit([1000, 1.25]), rtol=1e-6)
-    assert scores[0, 1] == scores[0, 2] == 1
-    assert np.isneginf(scores[1, 1:]).all()
-    assert every.tolist() == [1.0, scores[1, 0], scores[0, 3], 0.0]
-    with pytest.raises(ValueError, match="rows, k"):
-        _kernels.calibrate_topk(labels, scores[:1], 1.0, 0.0)
 
 
 def test_size_and_clusters(scorer, parts):

@@ -158,7 +158,10 @@ def set_number(place, value):
     [
         *(("default", "blocks.route", value) for value in (0, -1, 4, 2**31, 2**70, 1.5, "1", True, None)),
         *(("default", f"blocks.{name}", {"$float": "nan"}) for name in ("slope", "top_p")),
-        *(("default", "blocks.calibration", value) for value in ([1.0], 3, [1.0, {"$float": "inf"}], "ab")),
+        *(
+            ("default", "blocks.calibration", value)
+            for value in ([1.0], 3, [1.0] * 8 + [{"$float": "inf"}], [-1.0] * 9, "ab")
+        ),
         *(("default", f"blocks.scorer.{name}", 2**40) for name in ("n_labels", "n_features", "bits")),
         *(("default", f"blocks.{part}.n_labels", 2**31 - 1) for part in ("scorer", "router", "neighbors.rows")),
         *(("default", "blocks.neighbors.count", value) for value in (0, 2**31 - 1, None)),
@@ -167,7 +170,8 @@ def set_number(place, value):
         ("default", "blocks.reranker.first", 0),
         ("default", "blocks.scorer.kind", ["packed"]),
         ("default", "cost", {"candidates": "many"}),
-        ("default", "threshold", "high"),
+        ("default", "f1_threshold", "high"),
+        ("default", "f1_labels", -1),
         ("default", "ensemble", True),
         ("default", "partition.lam", None),
         ("default", "partition.n_positives", 0),

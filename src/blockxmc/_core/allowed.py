@@ -36,14 +36,22 @@ def _mask_of(targets: Targets, labels: Any, what: str) -> Mask:
         if labels.shape != (targets.n_labels,):
             raise BlockXMCError(f"{what} is a mask of shape {labels.shape}, but there are {targets.n_labels} labels")
         return np.ascontiguousarray(labels)
-    one = isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable)
-    listed = [labels] if one else list(labels)
+    listed = _as_list(labels)
     if listed and all(isinstance(label, (bool, np.bool_)) for label in listed):
         return _mask_of(targets, np.array(listed, bool), what)
     mask = np.zeros(targets.n_labels, bool)
-    ids = np.fromiter((_id_of(targets, label, what) for label in listed), np.int64, len(listed))
-    mask[ids] = True
+    mask[label_ids(targets, listed, what)] = True
     return mask
+
+
+def label_ids(targets: Targets, labels: Any, what: str) -> NDArray[np.int64]:
+    """Ids of labels that are given by name or id; one label works wherever a list does."""
+    listed = _as_list(labels)
+    return np.fromiter((_id_of(targets, label, what) for label in listed), np.int64, len(listed))
+
+
+def _as_list(labels: Any) -> list[Any]:
+    return [labels] if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable) else list(labels)
 
 
 def _id_of(targets: Targets, label: Any, what: str) -> int:

@@ -20,13 +20,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blockxmc._core import saving
 from blockxmc._core.allowed import Mask, allowed_labels, best_allowed
-from blockxmc._core.matrix import as_csr, check_values, is_ready, row_parts
+from blockxmc._core.matrix import as_csr, check_values, dense_scores, is_ready, row_parts, take_rows
 from blockxmc._core.memory import check_training_memory
 from blockxmc._core.params import check_random_state
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
 from blockxmc._core.stored import require
 from blockxmc._core.targets import Targets
 from blockxmc.errors import BlockXMCError
+
+# Labels that are looked at first where rows are cut at a threshold; many times as many where all of them exceed it.
+FEW_LABELS = 32
 
 TopK = tuple[NDArray[np.int64], NDArray[np.float32]]
 
@@ -111,8 +114,8 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_topk(self, X: Any, k: int = 5, allow: Any = None, deny: Any = None) -> TopK:
         """Labels (int64, n x k) and scores (float32): best first, ties to the lower id, padded with -1 / -inf.
 
-        ``allow`` and ``deny`` (ids, names or a mask of labels) say which labels may be answered. The answer is the exact top
-        k of the allowed candidates: what a model says whose blocks list no others. A mask is the fastest form.
+        ``allow`` and ``deny`` (ids, names or a mask of labels) say which labels may be answered. The answer is the exact
+        top k of the allowed candidates: what a model says whose blocks list no others. A mask is the fastest form.
         """
         X = self._validated(X)
         if not isinstance(k, (int, np.integer)) or k < 1:
@@ -134,13 +137,22 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             best = self._topk(X, 1)[0][:, 0]
             # A row without any candidate gets the most frequent class.
             return self.classes_[np.where(best < 0, int(self.label_counts_.argmax()), best)]
-        scores = self._scores(X)
-        keep = scores.data > self._threshold
-        counts = np.concatenate([[0], np.cumsum(keep)])
-        chosen = sparse.csr_array(
-            (np.ones(int(keep.sum()), np.float32), scores.indices[keep], counts[scores.indptr]), shape=scores.shape
-        )
-        return self.targets_.decode(chosen)
+        return self.targets_.decode(self._label_sets(X))
+
+    def _label_sets(self, X: sparse.csr_array) -> sparse.csr_array:
+        """The labels of each row as a 0-1 matrix: those whose scores exceed the threshold."""
+        shape = (X.shape[0], self.targets_.n_labels)
+        found = [(np.zeros(0, np.intp), np.zeros(0, np.int64))]
+        rows, k = np.arange(X.shape[0]), min(FEW_LABELS, shape[1])
+        while rows.size and k:
+            labels, scores = self._topk(X if rows.size == X.shape[0] else take_rows(X, rows), k)
+            keep = (labels >= 0) & (scores > self._threshold)
+            done = ~keep[:, -1] if k < shape[1] else np.ones(rows.size, bool)
+            at, _ = np.nonzero(keep & done[:, None])
+            found.append((rows[at], labels[keep & done[:, None]]))
+            rows, k = rows[~done], min(FEW_LABELS * k, shape[1])
+        which, chosen = (np.concatenate(part) for part in zip(*found, strict=True))
+        return sparse.csr_array((np.ones(which.size, np.float32), (which, chosen)), shape=shape)
 
     def decision_function(self, X: Any) -> Any:
         """Scores of the candidates: those of ``predict_topk`` as CSR when Y was sparse or names (absent: not scored).
@@ -151,9 +163,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scores = self._scores(self._validated(X))
         if self.targets_.kind not in ("dense", "classes"):
             return sparse.csr_matrix(scores) if self.targets_.kind == "csr_matrix" else scores
-        dense = np.full(scores.shape, -np.inf, dtype=np.float32)
-        rows = np.repeat(np.arange(scores.shape[0]), np.diff(scores.indptr))
-        dense[rows, scores.indices] = scores.data - np.float32(self._threshold)
+        dense = dense_scores(scores, absent=-np.inf) - np.float32(self._threshold)
         if self.targets_.kind == "classes" and dense.shape[1] == 2:
             with np.errstate(invalid="ignore"):
                 return np.nan_to_num(dense[:, 1] - dense[:, 0])

@@ -140,6 +140,17 @@ def row_parts(X: sparse.csr_array, at_a_time: int = 4096) -> Iterator[sparse.csr
         yield sparse.csr_array(X[start : start + at_a_time])
 
 
+def dense_scores(scores: sparse.csr_array, absent: float) -> NDArray[np.float32]:
+    """Stored entries in a dense array; ``absent`` where there is none.
+
+    >>> dense_scores(sparse.csr_array(([2.0], [1], [0, 1]), shape=(1, 2)), -np.inf).tolist()
+    [[-inf, 2.0]]
+    """
+    dense = np.full(scores.shape, absent, dtype=np.float32)
+    dense[np.repeat(np.arange(scores.shape[0]), np.diff(scores.indptr)), scores.indices] = scores.data
+    return dense
+
+
 def flat_positions(matrix: sparse.csr_array) -> NDArray[np.int64]:
     """Where the entries of a matrix would stand if its rows stood in one line.
 

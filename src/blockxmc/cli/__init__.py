@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "train": "train",
     "predict": "predict",
     "evaluate": "evaluate",
+    "explain": "explain",
     "inspect": "inspect",
     "partition": "partition",
     "tune": "tune",

@@ -4,37 +4,103 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from blockxmc.cli._common import Json, Threads, print_json, print_table, read_for, verbosity
+from blockxmc.errors import BlockXMCError
+
+OF_SETS = {
+    "F1": "F1, mean of rows (%)",
+    "F1_micro": "F1, all pairs together (%)",
+    "F1_macro": "F1, mean of labels (%)",
+    "predicted_per_row": "labels predicted per row",
+    "labels_per_row": "labels per row",
+    "calibration_error": "calibration error of the first five",
+    "probabilities_per_hit": "their probabilities, per hit",
+}
 
 
 def evaluate(
     model: Annotated[Path, typer.Argument(metavar="DIR", help="A model directory.")],
     data: Annotated[str, typer.Argument(metavar="TEST", help="Data like the training data; - is standard input.")],
+    at: Annotated[str, typer.Option("--at", metavar="K,...", help="Ranks at which rankings are measured.")] = "1,3,5",
+    propensity: Annotated[
+        str, typer.Option("--propensity", metavar="A,B", help="Parameters of the propensity model.")
+    ] = "0.55,1.5",
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw what probabilities mean (png, svg, pdf).")
+    ] = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Measure precision, cost and time of a model on TEST (percentages, microseconds per row)."""
+    """Measure precision, label sets, cost and time of a model on TEST (percentages, microseconds per row)."""
     from blockxmc._core.progress import reporter_for
     from blockxmc.metrics.report import measure
     from blockxmc.storage import load
 
+    ks, (a, b) = _ranks(at), _propensity(propensity)
     estimator = load(model).set_params(n_jobs=threads)
     reporter = reporter_for(verbosity())
     dataset = read_for(estimator, data, require_labels=True)
     with reporter.phase("evaluate"):
-        result = measure(estimator, dataset)
+        result = measure(estimator, dataset, ks=ks, a=a, b=b)
+    if plot is not None:
+        _draw(estimator, dataset, plot)
     if dataset.unseen_labels:
         left = f"{result['rows_without_labels']:,} of {result['rows']:,} rows have no label left"
         print(f"note: {dataset.unseen_labels:,} labels are unknown to the model and left out; {left}", file=sys.stderr)
     if json:
         print_json(result)
         return
-    ks = (1, 3, 5)
-    rows = [[name, *(result[f"{name}@{k}"] for k in ks)] for name in ("P", "nDCG", "R", "PSP", "PSnDCG")]
-    print_table(f"{result['rows']:,} rows, {result['labels']:,} labels", ["%", *(f"@{k}" for k in ks)], rows)
-    rest = {key: value for key, value in result.items() if "@" not in key and key not in ("rows", "labels")}
+    _print(result, ks)
+
+
+def _print(result: dict[str, Any], ks: list[int]) -> None:
+    names = ("P", "nDCG", "R", "F1", "PSP", "PSnDCG")
+    values = {name: [result[f"{name}@{k}"] for k in ks] for name in names}
+    rows, without = result["rows"], result["rows_without_labels"]
+    title = f"{rows:,} rows, {result['labels']:,} labels"
+    if without and without < rows:
+        # All over the same rows, or P would look worse than what stands beside it.
+        title += f"; the {rows - without:,} rows that have labels"
+        values["P, all rows"] = values["P"]
+        values["P"] = [value * rows / (rows - without) for value in values["P"]]
+    print_table(title, ["%", *(f"@{k}" for k in ks)], [[name, *of_ks] for name, of_ks in values.items()])
+    if without:
+        print(f"{without:,} rows have no labels: misses in P of all rows (P@k in --json), left out elsewhere\n")
+    sets = [[head, result[key]] for key, head in OF_SETS.items() if key in result]
+    print_table("", ["label sets", ""], [[head, f"{value:.4f}" if "prob" in head else value] for head, value in sets])
+    shown = {"rows", "labels", "rows_without_labels", *OF_SETS}
+    rest = {key: value for key, value in result.items() if "@" not in key and key not in shown}
     print_table("", ["cost per row", ""], [[key.replace("_", " "), value] for key, value in rest.items()])
+
+
+def _ranks(text: str) -> list[int]:
+    parts = text.split(",")
+    if not all(part.strip().isdigit() and int(part) >= 1 for part in parts):
+        raise BlockXMCError(
+            f"--at takes whole numbers of at least 1 with commas between them, like 1,3,5; got {text!r}"
+        )
+    return sorted({int(part) for part in parts})
+
+
+def _propensity(text: str) -> tuple[float, float]:
+    try:
+        a, b = (float(part) for part in text.split(","))
+        if not (0 <= a < 100 and 0 <= b < 1e9):
+            raise ValueError
+    except ValueError:
+        raise BlockXMCError(f"--propensity takes two numbers, like 0.55,1.5; got {text!r}") from None
+    return a, b
+
+
+def _draw(estimator: Any, dataset: Any, path: Path) -> None:
+    from blockxmc.metrics.report import SUGGESTED, suggestions
+    from blockxmc.plots import draw_reliability
+
+    answers = suggestions(estimator, dataset)
+    if answers is None:
+        raise BlockXMCError("--plot draws what probabilities mean, but the scores of this model are margins")
+    draw_reliability(*answers, path, title=f"The first {SUGGESTED} suggestions of {dataset.n_rows:,} rows")

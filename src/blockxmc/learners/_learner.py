@@ -10,10 +10,12 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from blockxmc._core.allowed import Mask, allowed_labels
-from blockxmc._core.base import TopK, XMCEstimator
+from blockxmc._core.base import TopK
 from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Phase, Reporter
 from blockxmc.linear.weights import Weights
+from blockxmc.serving.estimator import Explained
+from blockxmc.serving.routed import RoutedModel
 from blockxmc.serving.scorers import pack_scorer, restore_scorer
 
 
@@ -26,7 +28,7 @@ class Job:
     phase: Phase
 
 
-class Learner(XMCEstimator):
+class Learner(Explained):
     """Base of the base classifiers. A subclass implements ``_train``; everything else follows."""
 
     # True where every label is trained on its own (then labels may share one vector across blocks).
@@ -60,6 +62,9 @@ class Learner(XMCEstimator):
     ) -> TopK:
         """Best k labels of one sparse row (sorted indices): no validation, no threads, the latency path."""
         return self.scorer_.one(indices, values, None, k, allowed_labels(self.targets_, allow, deny))
+
+    def _served(self) -> RoutedModel:
+        return RoutedModel(None, self.scorer_, 1)
 
     def _state(self) -> dict[str, Any]:
         return {"scorer": self.scorer_.state()}

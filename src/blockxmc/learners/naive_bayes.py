@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.linear.weights import LinearWeights
+from blockxmc.serving.routed import RoutedModel
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -103,6 +105,9 @@ class NaiveBayes(Learner):
         return labels, scores + np.float32(
             np.dot(np.asarray(values, np.float32), self.offset_term_[np.asarray(indices)])
         )
+
+    def _served(self) -> RoutedModel:
+        return replace(super()._served(), offset=sparse.csr_array(self.offset_term_[:, None]))
 
     def _state(self) -> dict[str, Any]:
         return {**super()._state(), "offset_term": self.offset_term_}

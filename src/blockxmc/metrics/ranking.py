@@ -126,6 +126,11 @@ class Ranking:
         """R@k."""
         return self._mean_of_labelled(self.hits[:, :k].sum(axis=1), self.n_true)
 
+    def f1(self, k: int) -> float:
+        """F1@k."""
+        given = (self.labels[:, :k] >= 0).sum(axis=1)
+        return self._mean_of_labelled(2 * self.hits[:, :k].sum(axis=1), given + self.n_true)
+
     def ndcg(self, k: int) -> float:
         """nDCG@k."""
         return self.mean_dcg(self.hits, k)

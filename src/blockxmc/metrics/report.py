@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from blockxmc import metrics
+from blockxmc.metrics.ranking import Ranking
+from blockxmc.metrics.sets import LabelSets
 from blockxmc.metrics.timing import prediction_times
 
 if TYPE_CHECKING:
     from blockxmc._core.base import XMCEstimator
     from blockxmc.data import Dataset
 
+# Suggestions of a row whose probabilities are judged: as many as are made where nothing else is said.
+SUGGESTED = 5
 COUNTS = ("candidates", "products", "speedup_paper", "speedup", "speedup_flops")
 
 
 def measure(
-    model: XMCEstimator, test: Dataset, *, a: float = 0.55, b: float = 1.5, time: bool = True
+    model: XMCEstimator,
+    test: Dataset,
+    *,
+    ks: Sequence[int] = (1, 3, 5),
+    a: float = 0.55,
+    b: float = 1.5,
+    time: bool = True,
 ) -> dict[str, Any]:
-    """P, nDCG, R, PSP and PSnDCG at 1, 3, 5 in points, cost as the test rows are routed, and microseconds per row.
+    """P, nDCG, R, F1, PSP and PSnDCG at ``ks`` and F1 of label sets in points, what probabilities are worth (as fractions),
+    cost as the test rows are routed, and microseconds per row.
 
     >>> from blockxmc import DiSMEC
     >>> from blockxmc.data import make_synthetic
@@ -25,13 +40,44 @@ def measure(
     >>> measure(DiSMEC().fit(train.X, train.Y), test)["products"]
     6.0
     """
-    labels, _ = model.predict_topk(test.X, 5)
+    labels, _ = model.predict_topk(test.X, max(ks))
     weights = metrics.inverse_propensity_from_counts(model.label_counts_, model.n_train_rows_, a, b)
     result: dict[str, Any] = {"rows": test.X.shape[0], "labels": test.Y.shape[1]}
-    result |= metrics.evaluate(test.Y, labels, inverse_propensity=weights, percent=True)
+    result |= metrics.evaluate(test.Y, labels, ks, inverse_propensity=weights, percent=True)
+    result |= measure_sets(model, test)
     result |= model.cost_on(test.X) | {"propensity_a": a, "propensity_b": b}
     if getattr(test, "unseen_labels", 0):
         result["unseen_label_occurrences"] = test.unseen_labels
     if time:
         result |= prediction_times(model, test.X)
     return result
+
+
+def measure_sets(model: XMCEstimator, test: Dataset) -> dict[str, float]:
+    """F1 of label sets in points, and for models with probabilities their calibration error and what they add up to."""
+    chosen = model._label_sets(model._validated(test.X))
+    sets = LabelSets.of(test.Y, chosen)
+    result = {
+        "F1": 100 * sets.f1_samples(),
+        "F1_micro": 100 * sets.f1_micro(),
+        "F1_macro": 100 * sets.f1_macro(),
+        "labels_per_row": test.Y.nnz / max(test.Y.shape[0], 1),
+        "predicted_per_row": chosen.nnz / max(test.Y.shape[0], 1),
+    }
+    answers = suggestions(model, test)
+    if answers is not None:
+        right, p = answers
+        result["calibration_error"] = metrics.calibration_error(right, p)
+        result["probabilities_per_hit"] = float(p.sum() / max(right.sum(), 1))
+    return result
+
+
+def suggestions(
+    model: XMCEstimator, test: Dataset, k: int = SUGGESTED
+) -> tuple[NDArray[np.bool_], NDArray[np.float32]] | None:
+    """Whether the first k suggestions of each row are right, and their probabilities; None where scores are margins."""
+    if getattr(getattr(model, "model_", None), "calibration", None) is None:
+        return None
+    labels, scores = model.predict_topk(test.X, k)
+    there = labels >= 0
+    return Ranking.of(test.Y, labels, k).hits[there], scores[there]

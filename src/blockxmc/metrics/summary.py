@@ -14,7 +14,13 @@ from sklearn.pipeline import Pipeline
 from blockxmc.errors import BlockXMCError
 from blockxmc.metrics.ranking import Ranking, Weighted, check_k, inverse_propensity_from_counts
 
-PLAIN = {"P": Ranking.precision, "nDCG": Ranking.ndcg, "R": Ranking.recall, "coverage": Ranking.coverage}
+PLAIN = {
+    "P": Ranking.precision,
+    "nDCG": Ranking.ndcg,
+    "R": Ranking.recall,
+    "F1": Ranking.f1,
+    "coverage": Ranking.coverage,
+}
 WEIGHTED = {"PSP": Weighted.psp, "PSnDCG": Weighted.psndcg}
 
 

@@ -46,6 +46,11 @@ class DenseScorer(Scorer):
         return self._label_ids
 
     @property
+    def is_linear(self) -> bool:
+        """Whether scores are sums over the features of a row."""
+        return all(isinstance(w, LowRankWeights | LinearWeights) for w in self._weights)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all arrays that are known to be arrays."""
         parts = [part for w in self._weights for part in _arrays_of(w).values()]
@@ -177,8 +182,7 @@ class DenseScorer(Scorer):
 
     def _run(self, work: Any, visited: I32, threads: int) -> list[Any]:
         """Tiles are the unit of parallel work; a BLAS stays on one thread, so that sums do not depend on their number."""
-        foreign = not all(isinstance(w, LowRankWeights | LinearWeights) for w in self._weights)
-        with threadpool_limits(1, user_api="blas") if foreign and visited.shape[0] > 1 else nullcontext():
+        with threadpool_limits(1, user_api="blas") if not self.is_linear and visited.shape[0] > 1 else nullcontext():
             if threads == 1:
                 return [work(tile) for tile in self._tiles(visited)]
             with ThreadPoolExecutor(threads) as pool:

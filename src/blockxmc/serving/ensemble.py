@@ -16,6 +16,7 @@ from blockxmc._core import stored
 from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK
 from blockxmc._core.matrix import row_parts
+from blockxmc.serving.calibration import Calibration
 from blockxmc.serving.routed import RoutedModel
 
 # Labels of a row that each member is asked for where few are wanted.
@@ -29,7 +30,7 @@ class Ensemble:
     members: Sequence[RoutedModel]
 
     @property
-    def calibration(self) -> tuple[float, float] | None:
+    def calibration(self) -> Calibration | None:
         """That of the first member: scores are probabilities if its scores are."""
         return self.members[0].calibration
 

@@ -8,15 +8,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from blockxmc._core.allowed import Mask, allowed_labels
+from blockxmc._core.allowed import Mask, allowed_labels, label_ids
 from blockxmc._core.base import TopK, XMCEstimator
+from blockxmc.serving.calibration import Calibration
+from blockxmc.serving.explanations import Explanation, explain_row
 
 
 class Served(Protocol):
     """A fitted model that answers rows: :class:`RoutedModel`, or several of them together."""
 
     @property
-    def calibration(self) -> tuple[float, float] | None:
+    def calibration(self) -> Calibration | None:
         """How scores became probabilities; None: they are margins."""
 
     @property
@@ -42,10 +44,41 @@ class Served(Protocol):
         """Nested dict of arrays for the model directory."""
 
 
-class RoutedEstimator(XMCEstimator):
+class Explained(XMCEstimator):
+    """An estimator that can say why: its answers are those of a routed model."""
+
+    def _served(self) -> Any:
+        """The routed model behind the answers."""
+        raise NotImplementedError
+
+    def explain(self, row: Any, label: Any = None, k: int = 5, feature_names: Any = None) -> list[Explanation]:
+        """Why labels were suggested for one row, or where they were lost: see :class:`Explanation`.
+
+        ``label`` is one label or a list, by name or id; None: the k that are suggested. ``feature_names`` are those that
+        the model knows, where nothing else is said. Printing one shows a table; ``to_dict`` gives plain values.
+
+        >>> from blockxmc import DiSMEC
+        >>> clf = DiSMEC().fit([[1.0, 0], [0, 1.0]], [["red"], ["blue"]])
+        >>> why = clf.explain([1.0, 0.0], label="red", k=1)[0]
+        >>> why.fate, round(why.score - why.constant - sum(part.part for part in why.features), 6)
+        ('suggested: rank 1 of 2 candidates', 0.0)
+        """
+        X = self._validated(row if sparse.issparse(row) or np.ndim(row) == 2 else np.atleast_2d(row))
+        ids = None if label is None else label_ids(self.targets_, label, "explain")
+        names = feature_names
+        if names is None:
+            vectorizer = getattr(self, "vectorizer_", None)
+            names = getattr(self, "feature_names_in_", None) if vectorizer is None else vectorizer.feature_names
+        return explain_row(self._served(), X, ids, k, self.targets_.names, names)
+
+
+class RoutedEstimator(Explained):
     """Serving and cost of a classifier whose fitted model is one :class:`RoutedModel` or several."""
 
     model_: Served
+
+    def _served(self) -> Any:
+        return self.model_
 
     def _topk(self, X: sparse.csr_array, k: int, allowed: Mask | None = None) -> TopK:
         return self.model_.topk(X, k, self._threads, allowed)

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from blockxmc import _kernels
 from blockxmc._core import stored
 from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK
 from blockxmc.errors import BlockXMCError
+from blockxmc.serving.calibration import Calibration
 from blockxmc.serving.neighbors import Neighbors
 from blockxmc.serving.packed import PackedScorer
 from blockxmc.serving.reranker import Reranker
@@ -31,8 +31,8 @@ class RoutedModel:
 
     With a ``top_p`` below 1 it visits fewer: as many, best first, as have that share of the probability of all ``route``.
 
-    ``slope`` is how much a block's log-probability counts in the scores of its labels; ``calibration`` (scale, shift)
-    turns scores into probabilities, ``sigmoid(scale * score + shift)``. Without it scores are the base's margins.
+    ``slope`` is how much a block's log-probability counts in the scores of its labels; ``calibration`` turns scores into
+    probabilities. Without it scores are the base's margins.
     ``neighbors`` are training rows whose labels gain where they are most like the row; ``reranker`` puts the labels that
     score best in order.
     """
@@ -41,7 +41,7 @@ class RoutedModel:
     scorer: Scorer
     route: int
     slope: float = 0.0
-    calibration: tuple[float, float] | None = None
+    calibration: Calibration | None = None
     top_p: float = 1.0
     offset: sparse.csr_array | None = None  # features x blocks (or x 1 for all): added to all scores of a row alike
     neighbors: Neighbors | None = None
@@ -99,7 +99,7 @@ class RoutedModel:
         if self.offset is not None:
             found.data = found.data + np.repeat(self._offset_of(X, threads), np.diff(found.indptr))
         if self.calibration is not None:
-            _kernels.calibrate_scores(found.data, *self.calibration)
+            self.calibration.apply(found, threads)
         return found
 
     def _offset_of(self, X: sparse.csr_array, threads: int) -> F32:
@@ -113,8 +113,7 @@ class RoutedModel:
 
     def _answers(self, labels: NDArray[np.int64], scores: F32) -> TopK:
         if self.calibration is not None:
-            width = labels.shape[-1]
-            _kernels.calibrate_topk(labels.reshape(-1, width), scores.reshape(-1, width), *self.calibration)
+            self.calibration.apply_topk((labels, scores))
         return labels, scores
 
     def visited(self, X: sparse.csr_array, threads: int) -> NDArray[np.int32] | None:
@@ -185,7 +184,7 @@ class RoutedModel:
             "route": self.route,
             "slope": self.slope,
             "top_p": self.top_p,
-            "calibration": None if self.calibration is None else list(self.calibration),
+            "calibration": None if self.calibration is None else self.calibration.state(),
             "offset": self.offset,
             "neighbors": None if self.neighbors is None else self.neighbors.state(),
             "reranker": None if self.reranker is None else self.reranker.state(),
@@ -198,8 +197,7 @@ class RoutedModel:
         router = None if state["router"] is None else restore_scorer(state["router"])
         how: Any = {name: stored.real(state[name], name) for name in ("slope", "top_p")}
         if state["calibration"] is not None:
-            scale, shift = state["calibration"]
-            how["calibration"] = stored.real(scale, "calibration"), stored.real(shift, "calibration")
+            how["calibration"] = Calibration.from_state(state["calibration"])
         if state["neighbors"] is not None:
             how["neighbors"] = Neighbors.from_state(state["neighbors"])
         if state["reranker"] is not None:

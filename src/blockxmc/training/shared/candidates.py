@@ -76,6 +76,7 @@ class Candidates:
 
     terms: Terms
     right: NDArray[np.bool_]  # rows x few
+    n_true: NDArray[np.integer]  # labels of each row, candidates or not
 
     @property
     def n_rows(self) -> int:
@@ -84,7 +85,8 @@ class Candidates:
 
     def of_rows(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Candidates:
         """Only these rows."""
-        return Candidates(Terms(**{name: part[rows] for name, part in vars(self.terms).items()}), self.right[rows])
+        terms = Terms(**{name: part[rows] for name, part in vars(self.terms).items()})
+        return Candidates(terms, self.right[rows], self.n_true[rows])
 
     def ranked(self, mix: Mix, reranker: Reranker | None, k: int) -> tuple[F32, NDArray[np.bool_]]:
         """Scores of the best k of each row and whether they are right, best first."""
@@ -120,10 +122,10 @@ class HeldOut:
         self.log_positives = log_positives_of(positives, settings)
 
     def candidates(
-        self, X: sparse.csr_array, Y: sparse.csr_array, top_ps: Sequence[float], threads: int
+        self, X: sparse.csr_array, Y: sparse.csr_array, top_ps: Sequence[float], threads: int, few: int | None = None
     ) -> dict[float, Candidates]:
         """The same candidates of each row, those found at the largest top_p, as they stand at every top_p."""
-        few = min(self.settings.mixed_candidates, Y.shape[1])
+        few = min(few or self.settings.mixed_candidates, Y.shape[1])
         widest = replace(self.trial, neighbors=None, slope=self.settings.middle_slope, top_p=max(top_ps))
         labels, scores = widest.topk(X, few, threads)
         self.labels = labels
@@ -153,7 +155,7 @@ class HeldOut:
                 block=np.where(seen, block, 0).astype(np.float32),
                 neighbors=self._neighbor_terms(X, labels, visited, threads),
             )
-            out[top_p] = Candidates(own, right)
+            out[top_p] = Candidates(own, right, np.diff(Y.indptr))
         return out
 
     def _centroid_terms(self, X: sparse.csr_array, labels: NDArray[np.int64], threads: int) -> F32:

@@ -34,10 +34,11 @@ from blockxmc.training.shared.blocks import (
     visiting,
     visits_of,
 )
+from blockxmc.training.shared.calibration import UNCALIBRATED, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
 from blockxmc.training.shared.centroids import label_centroids
 from blockxmc.training.shared.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced
-from blockxmc.training.shared.mix import UNCALIBRATED, Fitted, fit_calibration, fit_held_out
+from blockxmc.training.shared.mix import Fitted, fit_held_out, promises
 from blockxmc.training.shared.settings import SETTINGS, Settings
 
 
@@ -141,16 +142,16 @@ class Training:
         rows = np.flatnonzero(self.held_out)
         X, Y = take_rows(self.X, rows), take_rows(self.Y, rows)
         promised = {"router_accuracy": float((self.best_blocks[rows] == self.partition.assignment_[rows]).mean())}
+        # A block lists the labels of its own rows: with those of the held-out rows they would find more than new rows do.
+        clusters = clusters_without(self.partition, self.Y, self.held_out, self.threads)
         # One thread: sums must not depend on the number of threads, and these matrices are small.
         with self.reporter.phase("fit on held-out rows"), threadpool_limits(1, user_api="blas"):
             if isinstance(weights, LabelVectors):
-                fitted, expected = self._fit_mix(trial, weights, X, Y)
-                promised |= expected
+                fitted, expected = self._fit_mix(trial, weights, clusters, X, Y)
             else:
-                fitted = self._only_calibrated(trial, X, Y)
+                fitted, expected = self._only_calibrated(trial, X, Y)
         model = replace(trial, top_p=fitted.top_p)
-        # A block lists the labels of its own rows: with those of the held-out rows they would find more than new rows do.
-        clusters = clusters_without(self.partition, self.Y, self.held_out, self.threads)
+        promised |= expected
         promised["candidate_recall"] = _recall(model, X, Y, clusters, self.threads)
         return fitted, promised
 
@@ -218,28 +219,43 @@ class Training:
         return label_centroids(self.X, Y, labels, weights.vectors, **options)
 
     def _fit_mix(
-        self, trial: RoutedModel, weights: LabelVectors, X: sparse.csr_array, Y: sparse.csr_array
+        self, trial: RoutedModel, weights: LabelVectors, clusters: list[Any], X: sparse.csr_array, Y: sparse.csr_array
     ) -> tuple[Fitted, dict[str, float]]:
-        """Mix, reranker, top_p and calibration from the candidates of the held-out rows."""
+        """Mix, reranker, top_p and calibration from the candidates of the held-out rows.
+
+        Calibration looks at the candidates that rows have by the ``clusters`` which do not know them.
+        """
         routed, auto = trial.router is not None, self.request.route == "auto"
         centroids = partial(self._centroids, self.shown, weights)
-        rows = HeldOut(trial, holds(self.clusters, self.Y.shape[1]), centroids, self.positives, self.settings)
+        rows, as_new = (
+            HeldOut(trial, holds(known, self.Y.shape[1]), centroids, self.positives, self.settings)
+            for known in (self.clusters, clusters)
+        )
         top_ps = sorted({*self.settings.top_ps, trial.top_p}) if routed and auto else [trial.top_p]
         seen = rows.candidates(X, Y, top_ps, self.threads)
+
+        def many(top_p: float) -> Candidates:
+            return as_new.candidates(X, Y, [top_p], self.threads, self.settings.calibrated)[top_p]
+
         options: Any = {"top_p": trial.top_p, "routed": routed, "threads": self.threads}
-        fitted, expected = fit_held_out(seen, rows.log_positives, self.settings, **options)
+        fitted, expected = fit_held_out(seen, many, rows.log_positives, self.settings, **options)
         if self.request.bits < 32:
             labels = rows.labels
             exact = weights.few_scores(X, labels, self.threads)
             expected["lost_to_rounding"] = _lost_to_rounding(seen[fitted.top_p], exact, fitted)
         return fitted, expected
 
-    def _only_calibrated(self, trial: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array) -> Fitted:
+    def _only_calibrated(
+        self, trial: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array
+    ) -> tuple[Fitted, dict[str, float]]:
         """Weights that are no vectors are not mixed."""
         labels, scores = trial.topk(X, min(self.settings.calibrated, Y.shape[1]), self.threads)
         rows = np.repeat(np.arange(X.shape[0]), labels.shape[1])
         right = np.asarray(Y[rows, np.maximum(labels, 0).ravel()]).reshape(labels.shape) > 0
-        return Fitted(Mix(), None, trial.top_p, fit_calibration(scores, right & (labels >= 0)))
+        right &= labels >= 0
+        calibration = fit_calibration(scores, right)
+        expected = promises(calibration.probabilities(scores), right, np.diff(Y.indptr))
+        return Fitted(Mix(), None, trial.top_p, calibration), expected
 
 
 def neighbors_asked(n_neighbors: int | str, linear: bool, settings: Settings = SETTINGS) -> int:
@@ -294,5 +310,5 @@ def _lost_to_rounding(rounded: Candidates, margins: Any, fitted: Fitted) -> floa
     """Points of the mean of P@1, P@3 and P@5 that full precision of the weights would gain."""
     terms = rounded.terms
     exact = replace(terms, margin=np.where(terms.margin > -np.inf, margins, -np.inf).astype(np.float32))
-    kept, lost = (Candidates(each, rounded.right).hits(fitted.mix, fitted.reranker).mean() for each in (exact, terms))
+    kept, lost = (replace(rounded, terms=each).hits(fitted.mix, fitted.reranker).mean() for each in (exact, terms))
     return 100 * float(kept - lost)

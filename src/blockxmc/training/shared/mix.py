@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import product
@@ -9,17 +10,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
 
 from blockxmc import metrics
 from blockxmc.linear.weights import F32
+from blockxmc.serving.calibration import Calibration
 from blockxmc.serving.reranker import Reranker
+from blockxmc.training.shared.calibration import F64, best_cut, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, Mix
 from blockxmc.training.shared.reranker import fit_reranker
 from blockxmc.training.shared.settings import Settings
 
-# Where nothing is held out, a margin of 0 means even odds.
-UNCALIBRATED = (2.0, 0.0)
 # What held-out rows promise is measured by parts: each part is judged by what the others have fitted.
 FOLDS = 5
 
@@ -31,7 +31,7 @@ class Fitted:
     mix: Mix
     reranker: Reranker | None
     top_p: float
-    calibration: tuple[float, float]
+    calibration: Calibration
 
 
 class Fitter:
@@ -86,6 +86,7 @@ class Fitter:
 
 def fit_held_out(
     seen: dict[float, Candidates],
+    many: Callable[[float], Candidates],
     log_positives: F32,
     settings: Settings,
     *,
@@ -96,13 +97,16 @@ def fit_held_out(
     """Mix, reranker, top_p and calibration, and what to expect of them on new rows.
 
     ``seen`` has the candidates at each top_p that may be chosen; ``top_p`` is kept unless another is clearly better.
+    ``many`` has more candidates at a top_p, as new rows would have them: they show what scores mean.
     """
     fitter = Fitter(seen[top_p], log_positives, settings, rerank=routed, threads=threads)
     neighbors = _neighbors_count(fitter, settings)
     mix, reranker = fitter.fit(neighbors)
     top_p = _best_top_p(seen, mix, reranker, top_p, settings)
-    fitted = Fitted(mix, reranker, top_p, fit_calibration(*seen[top_p].ranked(mix, reranker, settings.calibrated)))
-    return fitted, expected(replace_candidates(fitter, seen[top_p]), neighbors)
+    all_of_them = many(top_p)
+    calibration = fit_calibration(*all_of_them.ranked(mix, reranker, settings.calibrated))
+    fitted = Fitted(mix, reranker, top_p, calibration)
+    return fitted, expected(replace_candidates(fitter, seen[top_p]), all_of_them, neighbors)
 
 
 def replace_candidates(fitter: Fitter, candidates: Candidates) -> Fitter:
@@ -113,43 +117,38 @@ def replace_candidates(fitter: Fitter, candidates: Candidates) -> Fitter:
     return Fitter(candidates, fitter.log_positives, fitter.settings, **options)
 
 
-def expected(fitter: Fitter, neighbors: float) -> dict[str, float]:
-    """P@k and calibration error that new rows can expect: each part of the rows is judged by what the others have fitted.
+def expected(fitter: Fitter, many: Candidates, neighbors: float) -> dict[str, float]:
+    """What new rows can expect: each part of the rows is judged by what the others have fitted.
 
-    Rows that are judged by what they have fitted themselves look up to a point too good (docs/results/optimism.md).
+    P@k, the calibration error of the first five labels, and the cut for the best mean F1 with that F1. Rows that are
+    judged by what they have fitted themselves look up to a point too good (docs/results/optimism.md).
     """
-    n_rows = fitter.candidates.n_rows
+    n_rows, few = fitter.candidates.n_rows, fitter.settings.calibrated
     parts = np.arange(n_rows) % FOLDS
-    hits, found, right = np.zeros((n_rows, 3)), [], []
+    hits, found = np.zeros((n_rows, 3)), np.zeros((n_rows, min(few, many.right.shape[1])))
+    right = np.zeros(found.shape, bool)
     for part in range(FOLDS):
         others, own = parts != part, parts == part
         mix, reranker = fitter.fit(neighbors, others)
-        calibrated = fitter.candidates.of_rows(others).ranked(mix, reranker, fitter.settings.calibrated)
-        scale, shift = fit_calibration(*calibrated)
-        judged = fitter.candidates.of_rows(own)
-        hits[own] = judged.hits(mix, reranker)
-        scores, correct = judged.ranked(mix, reranker, 5)
-        listed = scores > -np.inf
-        found.append(1 / (1 + np.exp(-(scale * scores[listed] + shift))))
-        right.append(correct[listed])
+        calibration = fit_calibration(*many.of_rows(others).ranked(mix, reranker, few))
+        hits[own] = fitter.candidates.of_rows(own).hits(mix, reranker)
+        scores, right[own] = many.of_rows(own).ranked(mix, reranker, few)
+        found[own] = calibration.probabilities(scores)
     values = {f"expected_P@{k}": float(value) for k, value in zip((1, 3, 5), hits.mean(axis=0), strict=True)}
-    error = metrics.calibration_error(np.concatenate(right), np.concatenate(found))
-    return values | {"expected_calibration_error": error}
+    return values | promises(found, right, many.n_true)
 
 
-def fit_calibration(scores: F32, right: NDArray[np.bool_]) -> tuple[float, float]:
-    """Scale and shift of the logistic curve from a label's score to the chance that it is right, for new rows.
-
-    ``scores`` are those of the first labels of each row (-inf: none): the answers, and near enough to the line between
-    yes and no.
-    """
-    listed = scores > -np.inf
-    if right[listed].all() or not right[listed].any():
-        return UNCALIBRATED
-    curve = LogisticRegression(C=1e6, solver="newton-cholesky").fit(
-        scores[listed][:, None].astype(np.float64), right[listed]
-    )
-    return float(max(curve.coef_[0, 0], 1e-3)), float(curve.intercept_[0])
+def promises(probabilities: F64, right: NDArray[np.bool_], n_true: NDArray[np.integer]) -> dict[str, float]:
+    """Calibration error of the first five labels of each row, and where label sets are cut for the best F1."""
+    first = probabilities[:, :5] > 0
+    error = metrics.calibration_error(right[:, :5][first], probabilities[:, :5][first])
+    cut = best_cut(probabilities, right, n_true)
+    return {
+        "expected_calibration_error": error,
+        "expected_F1": cut.f1,
+        "f1_threshold": cut.threshold,
+        "f1_labels": float(cut.n_labels),
+    }
 
 
 def _neighbors_count(fitter: Fitter, settings: Settings) -> float:

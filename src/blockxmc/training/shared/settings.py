@@ -99,8 +99,9 @@ class Settings:
     reranker_outermost: float = 0.002
 
     # ---- calibration ----
-    # Labels of a row, the best, that show what a score means (ablation: "calibrated").
-    calibrated: int = 10
+    # Labels of a row, the best, that show what a score means: so many that the candidates behind them are hardly ever right
+    # (bench/label_sets.py; ablation: "calibrated").
+    calibrated: int = 256
 
 
 SETTINGS = Settings()

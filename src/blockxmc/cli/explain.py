@@ -1,0 +1,88 @@
+"""blockxmc explain: why labels are suggested for a text or a row, or where a label was lost."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from blockxmc.cli._common import Json, print_json, read_for
+from blockxmc.errors import BlockXMCError
+
+if TYPE_CHECKING:
+    from blockxmc.serving.explanations import Explanation
+
+# Words of a text that are highlighted: those with the largest parts of the score.
+HIGHLIGHTED = 10
+
+
+def explain(
+    model: Annotated[Path, typer.Argument(metavar="DIR", help="A model directory.")],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT|FILE", help="A text, or a file with rows like the training data.")
+    ],
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="NAME", help="Explain this label (name or number); repeatable."),
+    ] = None,
+    top_k: Annotated[int, typer.Option("--top-k", min=1, help="Labels that are suggested.")] = 5,
+    json: Json = False,
+) -> None:
+    """Say why labels are suggested: words, blocks, training rows, reranker. With --label: also where it was lost."""
+    from blockxmc.storage import load
+
+    estimator = load(model)
+    if not hasattr(estimator, "explain"):
+        raise BlockXMCError(f"{model}: a {type(estimator).__name__} has no weights that say why")
+    wanted = None if not label else [_known(estimator, name) for name in label]
+    results = []
+    for said, row in _rows(estimator, text):
+        found = estimator.explain(row, label=wanted, k=top_k)
+        if json:
+            results.append({"text": said, "labels": [why.to_dict() for why in found]})
+        else:
+            _show(said, found)
+    if json:
+        print_json(results[0] if len(results) == 1 else results)
+
+
+def _known(estimator: Any, label: str) -> Any:
+    """A label as the model knows it: a name, or a number where labels have no text for a name."""
+    names = estimator.label_names_
+    return int(label) if label.isdigit() and (names is None or label not in estimator.targets_.ids_by_name) else label
+
+
+def _rows(estimator: Any, text: str) -> Any:
+    """Each text (None: features alone) and its row."""
+    vectorizer = getattr(estimator, "vectorizer_", None)
+    if Path(text).is_file():
+        X = read_for(estimator, text, require_labels=False).X
+        return ((None, X[[i]]) for i in range(X.shape[0]))
+    if vectorizer is None:
+        raise BlockXMCError(f"{text}: no such file; the model was trained on features, so give a file with rows")
+    return [(text, vectorizer.transform([text]))]
+
+
+def _show(text: str | None, found: list[Explanation]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    for why in found:
+        if text is not None and why.features:
+            console.print(_highlighted(text, why))
+        console.print(str(why), markup=False)
+        console.print()
+
+
+def _highlighted(text: str, why: Explanation) -> Any:
+    """The text with the words that count: green where they speak for the label, red where they speak against it."""
+    from rich.text import Text
+
+    marked = Text(text)
+    for feature in [part for part in why.features if part.name and part.part][:HIGHLIGHTED]:
+        words = r"\W+".join(re.escape(word) for word in str(feature.name).split())
+        style = "bold green" if feature.part > 0 else "red"
+        marked.highlight_regex(re.compile(rf"(?i)\b{words}\b"), style)
+    return marked

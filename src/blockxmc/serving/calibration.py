@@ -1,0 +1,91 @@
+"""What a score means: the chance that a label is right, given its score and its rank in the row.
+
+The same score means more in the first place than in the tenth: there it was the best that a row had to offer, here it was
+beaten nine times. And the hundreds of candidates behind the first ones are hardly ever right, however their scores look. A
+curve of the score alone, fitted to the first labels of rows, gives the first too little and all others too much.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import expit
+
+from blockxmc import _kernels
+from blockxmc._core import stored
+from blockxmc._core.base import TopK
+from blockxmc._core.matrix import csr_args
+
+F64 = NDArray[np.float64]
+
+# Between these the curve is a straight line: in the score, and in the logarithm of the rank (calibrate.hpp has them too).
+SCORE_KNOTS = (-1.0, -0.5, 0.0)
+RANK_KNOTS = (1.0, 3.0, 10.0, 32.0)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """``sigmoid(shift + slopes . parts of the score - falls . parts of the log rank)``; slopes and falls are not negative.
+
+    >>> curve = Calibration.of_score(scale=2.0)
+    >>> curve.probabilities(np.array([[0.0, -1.0, -np.inf]])).round(3).tolist()
+    [[0.5, 0.119, 0.0]]
+    """
+
+    shift: float  # at a score of -1 and the first rank
+    slopes: tuple[float, ...]
+    falls: tuple[float, ...]
+
+    @classmethod
+    def of_score(cls, scale: float) -> Self:
+        """A curve of the score alone, with even odds at 0."""
+        return cls(-scale, (scale,) * (len(SCORE_KNOTS) + 1), (0.0,) * len(RANK_KNOTS))
+
+    def probabilities(self, scores: NDArray[Any]) -> F64:
+        """Of ranked scores (rows x few, best first, -inf: none); for models that are served, the kernel says it."""
+        features = curve_features(scores)
+        known = scores > _kernels.UNLISTED / 2
+        return np.where(known, expit(self.shift + features @ np.array([*self.slopes, *self.falls])), 0.0)
+
+    @cached_property
+    def _numbers(self) -> F64:
+        return np.array([self.shift, *self.slopes, *self.falls])
+
+    def apply_topk(self, answers: TopK) -> None:
+        """Turn the scores of the best labels of rows (2-d), or of one row (1-d), into probabilities, in place."""
+        width = answers[0].shape[-1]
+        _kernels.calibrate_topk(answers[0].reshape(-1, width), answers[1].reshape(-1, width), self._numbers)
+
+    def apply(self, scores: sparse.csr_array, threads: int) -> None:
+        """Turn the scores of all candidates of rows into probabilities, in place."""
+        indptr, labels, _ = csr_args(scores)
+        _kernels.calibrate_scores(indptr, labels, scores.data, self._numbers, threads)
+
+    def state(self) -> list[float]:
+        """What the model directory keeps."""
+        return [float(number) for number in self._numbers]
+
+    @classmethod
+    def from_state(cls, state: Any) -> Self:
+        """Take back what ``state`` gave."""
+        size = 1 + len(SCORE_KNOTS) + 1 + len(RANK_KNOTS)
+        stored.require(isinstance(state, list) and len(state) == size, f"the calibration must have {size} numbers")
+        shift, *rest = (stored.real(value, "calibration") for value in state)
+        stored.require(min(rest) >= 0, "the calibration must rise with the score and fall with the rank")
+        return cls(shift, tuple(rest[: len(SCORE_KNOTS) + 1]), tuple(rest[len(SCORE_KNOTS) + 1 :]))
+
+
+def curve_features(scores: NDArray[Any]) -> F64:
+    """What the curve is linear in, for ranked scores (rows x few): parts of the score, and of minus the log rank."""
+    held = np.where(scores > _kernels.UNLISTED / 2, scores, SCORE_KNOTS[0]).astype(np.float64)
+    ends = [-np.inf, *SCORE_KNOTS, np.inf]
+    of_score = [np.clip(held, low, high) - max(low, SCORE_KNOTS[0]) for low, high in pairwise(ends)]
+    log_rank, starts = np.log(np.arange(1, scores.shape[-1] + 1)), np.log([*RANK_KNOTS, np.inf])
+    of_rank = [np.clip(log_rank, low, high) - low for low, high in pairwise(starts)]
+    return np.stack([*of_score, *(np.broadcast_to(-part, scores.shape) for part in of_rank)], axis=-1)

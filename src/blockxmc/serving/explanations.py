@@ -1,0 +1,254 @@
+"""Why a label was suggested, or where it was lost: the parts of its score, which add up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blockxmc import _kernels
+from blockxmc.errors import BlockXMCError
+from blockxmc.serving.dense import DenseScorer
+from blockxmc.serving.neighbors import Neighbors
+from blockxmc.serving.routed import RoutedModel
+from blockxmc.serving.scorer import I32
+
+# Features that printing shows; the others are added up in one line.
+SHOWN_FEATURES, SHOWN_NEIGHBORS = 10, 5
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What one feature of the row adds to the score of a label."""
+
+    feature: int
+    name: str | None
+    value: float  # in the row
+    part: float  # of the score
+
+
+@dataclass(frozen=True)
+class VisitedBlock:
+    """A block that the row visits."""
+
+    block: int
+    probability: float  # among the visited blocks
+    has_label: bool
+
+
+@dataclass(frozen=True)
+class Neighbor:
+    """A training row like the row."""
+
+    row: int  # its number among the training rows
+    similarity: float  # cosine
+    has_label: bool
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a label was suggested, or where it was lost.
+
+    ``score`` is the sum of ``constant``, the parts of all ``features`` and the ``terms`` (what blocks, neighbors and
+    reranker added); calibration turns it and the ``rank`` into the ``probability``. ``fate`` says what became of it.
+    """
+
+    label: int
+    name: str | None
+    fate: str
+    rank: int | None  # 1: the first; None: no candidate
+    rank_before_reranker: int | None
+    score: float | None  # None: no candidate
+    probability: float | None  # None: no candidate, or scores are margins
+    constant: float
+    features: Sequence[Feature]  # the largest parts first
+    terms: dict[str, float]
+    blocks: Sequence[VisitedBlock]
+    neighbors: Sequence[Neighbor]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain numbers, text, lists and dicts."""
+        plain = dict(vars(self))
+        for part in ("features", "blocks", "neighbors"):
+            plain[part] = [dict(vars(item)) for item in plain[part]]
+        return plain | {"terms": dict(self.terms)}
+
+    def __str__(self) -> str:
+        """A table of the parts."""
+        name = f"label {self.label}" if self.name is None else f"{self.name} (label {self.label})"
+        chance = "" if self.probability is None else f", probability {self.probability:.3f}"
+        lines = [f"{name}: {self.fate}{chance}"]
+        if self.score is not None:
+            lines += [f"  {part:+9.4f}  {what}" for what, part in self._parts()]
+            lines.append(f"  {self.score:9.4f}  score")
+        if self.blocks:
+            marks = (f"{b.block} ({b.probability:.0%}{', lists it' if b.has_label else ''})" for b in self.blocks)
+            lines.append("  visited blocks: " + ", ".join(marks))
+        if self.neighbors:
+            some = self.neighbors[:SHOWN_NEIGHBORS]
+            marks = (f"row {n.row} ({n.similarity:.2f}{', has it' if n.has_label else ''})" for n in some)
+            lines.append("  training rows like it: " + ", ".join(marks))
+        return "\n".join(lines)
+
+    def _parts(self) -> list[tuple[str, float]]:
+        shown, others = self.features[:SHOWN_FEATURES], self.features[SHOWN_FEATURES:]
+        named = [(f.name if f.name is not None else f"feature {f.feature}", f.part) for f in shown]
+        if others:
+            named.append((f"{len(others)} other features", sum(f.part for f in others)))
+        return [*named, ("constant", self.constant), *self.terms.items()]
+
+
+class Explainer:
+    """Takes the answer of a routed model to one row apart."""
+
+    def __init__(self, model: RoutedModel, row: sparse.csr_array) -> None:
+        self.model, self.row = model, row
+        self._clusters: dict[int, set[int]] = {}
+        # Scores after each step, of all candidates; the last one is what calibration sees.
+        plain = replace(model, calibration=None, reranker=None, neighbors=None, slope=0.0, offset=None)
+        self.own = _of_row(plain, row)
+        self.with_blocks = _of_row(replace(plain, slope=model.slope), row)
+        self.before = _of_row(replace(plain, slope=model.slope, neighbors=model.neighbors), row)
+        self.after = _of_row(replace(model, calibration=None, offset=None), row)
+        self.offset = 0.0 if model.offset is None else float(model._offset_of(row, 1)[0])
+        self.listed = {label for label, score in self.after.items() if score > _kernels.UNLISTED / 2}
+        chances = {} if model.calibration is None else _of_row(model, row)
+        self.probability = {label: chances.get(label) for label in self.listed}
+        # Answers are in the order of probabilities, of which several may be equal.
+        self.ranking = _ranked(chances or self.after, self.listed)
+        self.before_ranking = self.ranking if model.reranker is None else _ranked(self.before, self.listed)
+        self.visited, self.weights = self._visits()
+        self.nearest = self._neighbors()
+
+    def explain(self, label: int, k: int, names: Any, features: Any) -> Explanation:
+        """Of one label, where k are suggested; ``names`` of labels and of ``features`` may be None."""
+        name = None if names is None else str(names[label])
+        blocks = [
+            VisitedBlock(int(block), float(weight), label in self._labels_of(int(block)))
+            for block, weight in zip(self.visited, self.weights, strict=True)
+        ]
+        neighbors = [Neighbor(row, cosine, label in labels) for row, cosine, labels in self.nearest]
+        what: dict[str, Any] = {"label": label, "name": name, "blocks": blocks, "neighbors": neighbors}
+        if label not in self.listed:
+            nothing: dict[str, Any] = dict.fromkeys(("rank", "rank_before_reranker", "score", "probability"))
+            return Explanation(fate=self._lost(label), constant=0.0, features=[], terms={}, **what, **nothing)
+        rank, before = self.ranking[label], self.before_ranking[label]
+        constant, parts = self._parts(label)
+        return Explanation(
+            fate=self._fate(rank, before, k),
+            rank=rank,
+            rank_before_reranker=before,
+            score=self.after[label] + self.offset,
+            probability=self.probability[label],
+            constant=constant,
+            features=[Feature(f, None if features is None else str(features[f]), *rest) for f, *rest in parts],
+            terms=self._terms(label),
+            **what,
+        )
+
+    def _fate(self, rank: int, before: int, k: int) -> str:
+        place = f"rank {rank} of {len(self.listed)} candidates"
+        if rank > k:
+            lost = "cut by the reranker" if before <= k else "scored low"
+            return f"{lost}: {place}" + (f", before it rank {before}" if before <= k else "")
+        return f"suggested: {place}" + (f", before the reranker {before}" if before != rank else "")
+
+    def _lost(self, label: int) -> str:
+        clusters = self.model.scorer.label_clusters
+        n_routed = len(clusters) if self.model.router is None else self.model.router.n_labels
+        holding = [str(block) for block in range(n_routed) if label in self._labels_of(block)]
+        more = f" and {len(holding) - 8} more" if len(holding) > 8 else ""
+        where = f"it is in {', '.join(holding[:8])}{more}" if holding else "no block has it: it has no training row"
+        return f"not in a visited block: {where}"
+
+    def _terms(self, label: int) -> dict[str, float]:
+        """What is added to the score of the weights, by name; only what the model has."""
+        model, terms = self.model, {}
+        if model.slope:
+            terms["probability of its blocks"] = self.with_blocks[label] - self.own[label]
+        if model.neighbors is not None:
+            terms["training rows like it"] = self.before[label] - self.with_blocks[label]
+        if model.reranker is not None:
+            terms["reranker"] = self.after[label] - self.before[label]
+        if model.offset is not None:
+            terms["offset of all labels"] = self.offset
+        return terms
+
+    def _parts(self, label: int) -> tuple[float, list[tuple[int, float, float]]]:
+        """The score of an empty row, and what each feature of the row adds: rows of one feature each are scored."""
+        scorer = self.model.scorer
+        if isinstance(scorer, DenseScorer) and not scorer.is_linear:
+            raise BlockXMCError("the base is not linear: its scores are no sums of parts and cannot be explained")
+        blocks = self._holding(label)
+        n = self.row.indices.size
+        empty_last = np.append(np.arange(n + 1), n)
+        ones = sparse.csr_array((self.row.data, self.row.indices, empty_last), shape=(n + 1, self.row.shape[1]))
+        found = scorer.scores(ones, np.full((n + 1, 1), blocks, np.int32))
+        scores = np.asarray(found[:, [label]].toarray(), np.float64).ravel()
+        parts = scores[:-1] - scores[-1]
+        features = zip(self.row.indices.tolist(), self.row.data.tolist(), parts.tolist(), strict=True)
+        return float(scores[-1]), sorted(features, key=lambda part: -abs(part[2]))
+
+    def _holding(self, label: int) -> int:
+        """The visited block that has the weights behind the label's score."""
+        scorer, router = self.model.scorer, self.model.router
+        if router is None:
+            return 0
+        if scorer.n_blocks > router.n_labels and label in self._labels_of(scorer.n_blocks - 1):
+            return scorer.n_blocks - 1
+        holding = [int(block) for block in self.visited if label in self._labels_of(int(block))]
+        if len(holding) == 1:
+            return holding[0]
+        # Blocks with vectors of their own: the highest score counts.
+        return max(holding, key=lambda block: scorer.scores(self.row, np.array([[block]], np.int32))[0, label])
+
+    def _labels_of(self, block: int) -> set[int]:
+        if block not in self._clusters:
+            self._clusters[block] = set(self.model.scorer.label_clusters[block].tolist())
+        return self._clusters[block]
+
+    def _visits(self) -> tuple[I32, NDArray[np.float32]]:
+        if self.model.router is None:
+            return np.zeros(0, np.int32), np.zeros(0, np.float32)
+        blocks, weights = self.model.visits(self.row, 1)
+        own = (blocks[0] >= 0) & (blocks[0] < self.model.router.n_labels)
+        return blocks[0][own], weights[0][own] / max(weights[0][own].sum(), np.finfo(np.float32).tiny)
+
+    def _neighbors(self) -> list[tuple[int, float, set[int]]]:
+        neighbors: Neighbors | None = self.model.neighbors
+        visited = self.model.visited(self.row, 1)
+        if neighbors is None or visited is None:
+            return []
+        rows, dots = neighbors.rows.topk(neighbors.compared(self.row, 1), visited, neighbors.count)
+        length = float(np.linalg.norm(self.row.data)) or 1.0
+        pairs = [(int(row), float(dot) / length) for row, dot in zip(rows[0], dots[0], strict=True) if row >= 0 < dot]
+        ends = neighbors.indptr
+        return [(row, dot, set(neighbors.labels[ends[row] : ends[row + 1]].tolist())) for row, dot in pairs]
+
+
+def _of_row(model: RoutedModel, row: sparse.csr_array) -> dict[int, float]:
+    found = model.scores(row, 1)
+    return dict(zip(found.indices.tolist(), found.data.tolist(), strict=True))
+
+
+def _ranked(scores: dict[int, float], among: set[int]) -> dict[int, int]:
+    """Rank of each label, ties to the lower id."""
+    order = sorted(among, key=lambda label: (-scores[label], label))
+    return {label: rank for rank, label in enumerate(order, 1)}
+
+
+def explain_row(
+    model: Any, row: sparse.csr_array, labels: Iterable[int] | None, k: int, names: Any = None, features: Any = None
+) -> list[Explanation]:
+    """Explanations of these labels, or of the first k, of one row."""
+    if not isinstance(model, RoutedModel):
+        raise BlockXMCError("several partitions answer together: explain needs n_partitions=1")
+    if row.shape[0] != 1:
+        raise BlockXMCError(f"explain takes one row at a time, got {row.shape[0]}")
+    explainer = Explainer(model, row)
+    wanted = list(explainer.ranking)[:k] if labels is None else labels
+    return [explainer.explain(int(label), k, names, features) for label in wanted]

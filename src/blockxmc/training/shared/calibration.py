@@ -1,0 +1,99 @@
+"""Fits what a score means, and where a label set is cut, on rows that the model has not seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from blockxmc import _kernels
+from blockxmc.linear.weights import F32
+from blockxmc.serving.calibration import RANK_KNOTS, SCORE_KNOTS, Calibration, curve_features
+
+Mask = NDArray[np.bool_]
+F64 = NDArray[np.float64]
+
+# Where nothing is held out, a margin of 0 means even odds.
+UNCALIBRATED = Calibration.of_score(scale=2.0)
+# Behind these ranks one in so many is looked at, and counts as many times: all others are like it.
+ALL_RANKS, ONE_IN = 32, 8
+# Weight of the squares of the slopes, where features have unit spread: it only matters where rows say nothing.
+SHRINKAGE = 1e-6
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where the labels of a row are cut for the best mean F1 per row: at a probability, or after so many labels."""
+
+    threshold: float = 0.5
+    n_labels: int = 1
+    f1: float = 0.0  # the mean F1 of held-out rows that are cut at the threshold
+
+
+def fit_calibration(scores: F32, right: Mask) -> Calibration:
+    """The curve from the score and the rank of a label to the chance that it is right, for new rows.
+
+    ``scores`` are those of the best labels of each row, best first (-inf: none). The curve rises with the score and falls
+    with the rank, so that labels stay in order.
+    """
+    last = scores.shape[1]
+    columns = np.concatenate([np.arange(min(ALL_RANKS, last)), np.arange(ALL_RANKS + ONE_IN // 2, last, ONE_IN)])
+    listed = scores[:, columns] > _kernels.UNLISTED / 2
+    targets = right[:, columns][listed]
+    if targets.all() or not targets.any():
+        return UNCALIBRATED
+    features = curve_features(scores)[:, columns][listed]
+    counts = np.broadcast_to(np.where(columns < ALL_RANKS, 1.0, ONE_IN), listed.shape)[listed]
+    spread = features.std(axis=0)
+    spread[spread == 0] = 1.0
+    shift, *rest = _logistic(features / spread, targets, counts / counts.sum())
+    weights = (np.array(rest) / spread).tolist()
+    slopes = len(SCORE_KNOTS) + 1
+    return Calibration(shift, tuple(weights[:slopes]), tuple(weights[slopes:]))
+
+
+def _logistic(features: F64, targets: Mask, counts: F64) -> list[float]:
+    """A constant and the weights of the features, none of them negative."""
+    n_slopes = features.shape[1]
+
+    def loss(weights: F64) -> tuple[float, F64]:
+        z = weights[0] + features @ weights[1:]
+        wrong = counts * (expit(z) - targets)
+        value = counts @ (np.logaddexp(0, z) - targets * z) + SHRINKAGE * (weights @ weights)
+        slope = np.concatenate([[wrong.sum()], features.T @ wrong]) + 2 * SHRINKAGE * weights
+        return float(value), slope
+
+    start = np.ones(n_slopes + 1)
+    start[0] = -2.0
+    start[-len(RANK_KNOTS) :] = 0.0
+    bounds = [(None, None)] + [(0.0, None)] * n_slopes
+    return [float(weight) for weight in minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x]
+
+
+def best_cut(probabilities: F64, right: Mask, n_true: NDArray[np.integer]) -> Cut:
+    """Where the mean F1 of these rows is best; rows without labels are left out.
+
+    ``probabilities`` of the best labels of each row come best first; ``n_true`` counts all labels of each row.
+
+    >>> best_cut(np.array([[0.9, 0.2], [0.6, 0.1]]), np.array([[True, False], [True, False]]), np.array([1, 1]))
+    Cut(threshold=0.4, n_labels=1, f1=1.0)
+    """
+    some = n_true > 0
+    if not some.any() or not right[some].any():
+        return Cut()
+    p, hits, n_true = probabilities[some], np.cumsum(right[some], axis=1), n_true[some, None]
+    n_given = np.arange(1, p.shape[1] + 1)
+    f1 = np.column_stack([np.zeros(p.shape[0]), 2 * hits / (n_given + n_true)])  # after no label, one, two, ...
+    # From high to low, every probability is a threshold: each adds what its row gains by one more label.
+    order = np.argsort(-p.ravel(), kind="stable")
+    reached = np.cumsum(np.diff(f1, axis=1).ravel()[order])
+    values = p.ravel()[order]
+    last = np.append(values[1:] < values[:-1], True)  # of equal probabilities all are taken
+    at = int(np.flatnonzero(last)[np.argmax(reached[last])])
+    # Half-way to the next probability: new rows fall on either side of it.
+    below = values[at + 1] if at + 1 < values.size else 0.0
+    threshold = float(f"{(values[at] + below) / 2:.6g}")
+    return Cut(threshold, int(f1[:, 1:].mean(axis=0).argmax()) + 1, float(reached[at] / p.shape[0]))

@@ -1,0 +1,157 @@
+"""Probabilities: the kernel against NumPy, the fit against planted curves, and what they are worth on new rows."""
+
+import numpy as np
+import pytest
+from helpers import blocky
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from scipy.special import expit
+from sklearn.metrics import f1_score
+
+from blockxmc import BlockwiseClassifier, _kernels, load, metrics
+from blockxmc.errors import BlockXMCError
+from blockxmc.serving.calibration import RANK_KNOTS, Calibration
+from blockxmc.training.shared.calibration import UNCALIBRATED, best_cut, fit_calibration
+
+
+def twin(curve, score, rank):
+    """The formula, for one label."""
+    if score < _kernels.UNLISTED / 2:
+        return 0.0
+    z, low = curve.shift + curve.slopes[0] * (min(score, -1) + 1), -1.0
+    for slope, high in zip(curve.slopes[1:], (-0.5, 0.0, np.inf), strict=True):
+        z += slope * max(min(score, high) - low, 0)
+        low = high
+    for fall, start, end in zip(curve.falls, RANK_KNOTS, (*RANK_KNOTS[1:], np.inf), strict=True):
+        z -= fall * max(np.log(min(rank, end) / start), 0)
+    return expit(z)
+
+
+def random_curve(rng):
+    return Calibration(rng.normal(), tuple(rng.random(4) * 3), tuple(rng.random(4)))
+
+
+@given(st.integers(0, 10_000), st.integers(1, 3))
+def test_kernel_and_table_say_what_the_formula_says(seed, threads):
+    rng = np.random.default_rng(seed)
+    curve = random_curve(rng)
+    scores = -np.sort(-rng.normal(scale=2, size=(4, 60)).round(1).astype(np.float32), axis=1)
+    scores[0, 55:], scores[1, 50:] = _kernels.UNLISTED, -np.inf
+    expected = np.array([[twin(curve, s, r) for r, s in enumerate(row, 1)] for row in scores])
+    assert_allclose(curve.probabilities(scores), expected, atol=1e-9)
+    labels = np.tile(np.arange(60), (4, 1))
+    best = (labels.copy(), scores.copy())
+    curve.apply_topk(best)
+    assert_allclose(best[1], expected, atol=1e-6)
+    assert (np.diff(best[1], axis=1) <= 0).all()
+    # The same scores as candidates in another order of labels, ties to the lower label.
+    order = rng.permutation(60)
+    matrix = sparse.csr_array((scores[:, order].ravel(), np.tile(np.arange(60, dtype=np.int32), 4), np.arange(5) * 60))
+    ranked = np.lexsort((np.tile(np.arange(60), (4, 1)), -scores[:, order]), axis=1)
+    curve.apply(matrix, threads)
+    assert_allclose(np.take_along_axis(matrix.toarray(), ranked, 1), expected, atol=1e-6)
+
+
+def test_equal_probabilities_put_the_lower_label_first_and_padding_stays():
+    labels = np.array([[7, 3, 5, 2], [4, -1, -1, -1]])
+    scores = np.array([[900, 800, 700, -1], [0.5] + [-np.inf] * 3], np.float32)
+    UNCALIBRATED.apply_topk((labels, scores))
+    assert labels.tolist() == [[3, 5, 7, 2], [4, -1, -1, -1]]
+    assert_allclose(scores[1, 0], expit(1.0), rtol=1e-6)
+    assert scores[0, 1] == scores[0, 2] == 1
+    assert np.isneginf(scores[1, 1:]).all()
+    with pytest.raises(ValueError, match="rows, k"):
+        _kernels.calibrate_topk(labels, scores[:1], np.ones(9))
+    for bad in (np.ones(8), -np.ones(9), np.full(9, np.nan)):
+        with pytest.raises(ValueError, match="calibration"):
+            _kernels.calibrate_topk(labels, scores, bad)
+
+
+def test_the_fit_finds_a_planted_curve():
+    rng = np.random.default_rng(0)
+    planted = Calibration(-1.0, (3.0, 1.0, 2.0, 0.5), (1.0, 0.2, 0.7, 0.4))
+    scores = -np.sort(-rng.normal(scale=1.2, size=(12_000, 60)).astype(np.float32), axis=1)
+    scores[:, 58:] = -np.inf
+    right = rng.random(scores.shape) < planted.probabilities(scores)
+    found = fit_calibration(scores, right)
+    assert_allclose(found.probabilities(scores), planted.probabilities(scores), atol=0.03)
+    assert fit_calibration(scores, np.zeros_like(right)) == UNCALIBRATED
+
+
+def test_chances_that_rise_with_the_rank_are_not_followed():
+    rng = np.random.default_rng(0)
+    scores = -np.sort(-rng.normal(size=(500, 8)).astype(np.float32), axis=1)
+    right = rng.random(scores.shape) < np.linspace(0.1, 0.9, 8)
+    assert (np.diff(fit_calibration(scores, right).probabilities(scores), axis=1) <= 1e-12).all()
+
+
+@given(st.integers(0, 10_000))
+def test_the_cut_is_the_best_of_all(seed):
+    rng = np.random.default_rng(seed)
+    p = -np.sort(-rng.random((6, 5)).round(1), axis=1)
+    right = rng.random((6, 5)) < p
+    n_true = right.sum(axis=1) + rng.integers(2, size=6)
+    cut = best_cut(p, right, n_true)
+    some = n_true > 0
+    mean_f1 = lambda kept: np.mean((2 * (right & kept).sum(1) / np.maximum(kept.sum(1) + n_true, 1))[some])  # noqa: E731
+    if not right[some].any():
+        return
+    every = [mean_f1(p > t) for t in [-1, *np.unique(p)]]
+    assert_allclose([cut.f1, mean_f1(p > cut.threshold)], max(every))
+    counts = [mean_f1(np.tile(np.arange(5) < k, (6, 1))) for k in range(1, 6)]
+    assert_allclose(counts[cut.n_labels - 1], max(counts))
+
+
+def split_blocky(**options):
+    X, Y = blocky(n=6000, n_labels=60, n_features=90, n_blocks=6)
+    clf = BlockwiseClassifier(n_blocks=8, **options).fit(X[:4000], Y[:4000])
+    return clf, X[4000:], Y[4000:]
+
+
+def test_probabilities_hold_on_new_rows_at_every_rank_and_in_total():
+    clf, X, Y = split_blocky()
+    labels, p = clf.predict_topk(X, 5)
+    right = np.take_along_axis(Y.toarray(), labels, axis=1) > 0
+    assert metrics.calibration_error(right, p) < 0.03
+    assert_allclose(p.sum(axis=0), right.sum(axis=0), rtol=0.15, atol=40)
+    chances = clf.predict_proba(X)
+    assert sparse.issparse(chances)
+    assert chances.sum() == pytest.approx(Y.multiply(chances > 0).sum(), rel=0.1)
+    assert_array_equal(chances.toarray(), clf.decision_function(X).toarray())
+
+
+def test_predict_cuts_where_the_mean_f1_is_best(tmp_path):
+    clf, X, Y = split_blocky()
+    scores = clf.predict_proba(X).toarray()
+    f1 = {t: f1_score(Y.toarray(), scores > t, average="samples", zero_division=0) for t in np.arange(0.05, 1, 0.05)}
+    found = f1_score(Y.toarray(), clf.predict(X).toarray(), average="samples", zero_division=0)
+    assert found > max(f1.values()) - 0.01
+    assert abs(found - clf.cost_["expected_F1"]) < 0.03
+    assert_array_equal(clf.set_params(threshold=0.3).predict(X).toarray(), scores > 0.3)
+    clf.set_params(threshold="top-k").save(tmp_path / "model")
+    sizes = np.diff(load(tmp_path / "model").predict(X).indptr)
+    assert set(sizes) == {clf.f1_labels_}
+    for bad in ("best", None, True, "0.3"):
+        with pytest.raises(BlockXMCError, match="threshold must be"):
+            clf.set_params(threshold=bad).predict(X)
+
+
+def test_margins_are_no_probabilities():
+    X, Y = blocky(n=100, n_labels=14)
+    paper = BlockwiseClassifier.paper(n_blocks=2, lam=0.1).fit(X, Y)
+    with pytest.raises(BlockXMCError, match="margins"):
+        paper.predict_proba(X)
+    with pytest.raises(BlockXMCError, match="top-k"):
+        paper.set_params(threshold="top-k").predict(X)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_chances_of_classes_add_up(n_classes):
+    X, Y = blocky(n=300, n_labels=20)
+    classes = np.asarray(Y[:, 2:].argmax(axis=1)).ravel() % n_classes
+    clf = BlockwiseClassifier(n_blocks=2).fit(X, classes)
+    p = clf.predict_proba(X)
+    assert_allclose(p.sum(axis=1), 1.0)
+    assert_array_equal(clf.classes_[p.argmax(axis=1)], clf.predict(X))
