@@ -209,8 +209,10 @@ def test_text_preprocessing(tmp_path, monkeypatch):
         {"idf": np.float32([1, 1])},
         {"vocabulary": ["red", "red", "apple"]},
         {"vocabulary": ["red", 1, "apple"]},
-        {"params": {"ngram_max": "2"}},
-        {"params": {"min_df": 0.5}},
+        {"params": state["params"] | {"ngram_range": [2, 1]}},
+        {"params": state["params"] | {"min_df": 0.5}},
+        {"params": state["params"] | {"stop_words": [1]}},
+        {"params": {"analyzer": "word"}},
         {"params": None},
     ):
         with pytest.raises(ModelFormatError):

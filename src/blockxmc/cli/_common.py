@@ -74,14 +74,32 @@ def read_rows(path: PathLike, **options: Any) -> Dataset:
     return _with_rows(path, read_dataset(path, verbose=verbosity(), **options))
 
 
-def read_for(model: XMCEstimator, path: PathLike, *, require_labels: bool) -> Dataset:
+def open_model(path: PathLike, threads: int | None) -> Any:
+    """The model of a directory, a TextClassifier where it was trained on text, to run with so many threads."""
+    from blockxmc.storage import load
+
+    model = load(path)
+    on_features(model).set_params(n_jobs=threads)
+    return model
+
+
+def on_features(model: Any) -> XMCEstimator:
+    """The classifier that scores features: the model itself, or what lies inside a text model."""
+    from blockxmc import TextClassifier
+
+    classifier: XMCEstimator = model.classifier_ if isinstance(model, TextClassifier) else model
+    return classifier
+
+
+def read_for(model: Any, path: PathLike, *, require_labels: bool) -> Dataset:
     """Test data in the features and labels of a model."""
     from blockxmc.data import read_dataset, read_text
     from blockxmc.data._source import once
 
     source = once(path)
-    names = None if model.label_names_ is None else list(model.label_names_)
     vectorizer = getattr(model, "vectorizer_", None)
+    model = on_features(model)
+    names = None if model.label_names_ is None else list(model.label_names_)
     kind = _kind_for(source, wants_text=vectorizer is not None)
     options: dict[str, Any] = {"label_names": names, "verbose": verbosity()}
     if vectorizer is not None:
@@ -101,13 +119,13 @@ def read_for(model: XMCEstimator, path: PathLike, *, require_labels: bool) -> Da
 def _kind_for(source: PathLike, *, wants_text: bool) -> str:
     """The format of test data; what is neither text with label names nor features is plain lines for a text model."""
     from blockxmc.data._source import Piped, first_line
-    from blockxmc.data.folder import data_format
+    from blockxmc.data.folder import TEXT_FORMATS, data_format
     from blockxmc.data.xc import looks_like_xc
 
     kind = data_format(source)
     if wants_text and kind == "xc" and (isinstance(source, Piped) or not looks_like_xc(first_line(source))):
         return "tsv"
-    is_text = kind in ("jsonl", "tsv", "csv")
+    is_text = kind in TEXT_FORMATS
     if is_text != wants_text:
         kinds = ("features (XC text or npz)", "text (JSONL, TSV or CSV)")
         raise BlockXMCError(f"{source}: holds {kinds[is_text]}, but the model was trained on {kinds[wants_text]}")

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Threads, read_for, verbosity
+from blockxmc.cli._common import Threads, on_features, open_model, read_for, verbosity
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
@@ -38,18 +38,16 @@ def predict(
     threads: Threads = None,
 ) -> None:
     """Predict the best labels of each row of TEST."""
-    from blockxmc.storage import load
-
     if format is not None and format not in FORMATS:
         raise BlockXMCError(f"--format must be one of {', '.join(FORMATS)}, got {format!r}")
     if out is not None and data != "-" and out.is_file() and out.samefile(data):
         raise BlockXMCError(f"--out {out} is the file to predict for: choose another name")
-    estimator = load(model).set_params(n_jobs=threads)
+    estimator = open_model(model, threads)
     dataset = read_for(estimator, data, require_labels=False)
     names = estimator.label_names_
     form = format or ("xc" if names is None else "jsonl")
     with _destination(out) as stream:
-        for first, answer in _answers(estimator, dataset, top_k):
+        for first, answer in _answers(on_features(estimator), dataset, top_k):
             for line in _lines(answer, names, form, first):
                 stream.write(line + "\n")
 

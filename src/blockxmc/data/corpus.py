@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,7 @@ def _json_labels(record: dict[str, Any], where: str, required: bool) -> list[str
         return []
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise DataFormatError(f'{where}: "labels" must be a list of names, found {ascii(labels)[:60]}')
-    return [_name(label) for label in labels]
+    return clean_names(labels)
 
 
 def _tsv_rows(lines: Iterator[str], path: PathLike, require_labels: bool) -> Iterator[Row]:
@@ -124,7 +124,7 @@ def _tsv_rows(lines: Iterator[str], path: PathLike, require_labels: bool) -> Ite
             )
         if number == 1 and subjects.strip().lower() in _LABEL_COLUMNS:
             raise DataFormatError(f"{path}: line 1: looks like a header; a TSV corpus has none: delete it, or use CSV")
-        yield text, [_name(subject) for subject in subjects.split()]
+        yield text, clean_names(subjects.split())
 
 
 def _csv_rows(lines: Iterator[str], path: PathLike, require_labels: bool) -> Iterator[Row]:
@@ -151,7 +151,7 @@ def _csv_rows(lines: Iterator[str], path: PathLike, require_labels: bool) -> Ite
             text = " ".join(fields[j] for j in text_at if fields[j])
             cell = fields[labels_at] if labels_at is not None else ""
             separator = _LABEL_COLUMNS[header[labels_at]] if labels_at is not None else None
-            yield text, [_name(label) for label in cell.split(separator) if label.strip()]
+            yield text, clean_names(cell.split(separator))
     except csv.Error as error:
         raise DataFormatError(
             f"{path}: line {reader.line_num}: not CSV ({error}); quote fields that need it"
@@ -160,7 +160,16 @@ def _csv_rows(lines: Iterator[str], path: PathLike, require_labels: bool) -> Ite
         csv.field_size_limit(limit)
 
 
+def clean_names(labels: Iterable[Any]) -> list[Any]:
+    """Labels as they are learnt: names stripped, without the angle brackets of a URI, empty ones left out.
+
+    >>> clean_names([" a ", "<http://x/1>", " ", 3])
+    ['a', 'http://x/1', 3]
+    """
+    names = (_name(label) if isinstance(label, str) else label for label in labels)
+    return [name for name in names if name != ""]
+
+
 def _name(label: str) -> str:
-    """A label name without the angle brackets of a URI."""
     label = label.strip()
-    return label[1:-1] if label.startswith("<") and label.endswith(">") else label
+    return label[1:-1].strip() if label.startswith("<") and label.endswith(">") else label

@@ -19,6 +19,7 @@ from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.data.xc import read_matrices, read_xc, with_names
 from blockxmc.errors import DataFormatError
 
+TEXT_FORMATS = ("jsonl", "tsv", "csv")
 # Where a folder holds the same set in several formats, the first of these is read.
 _KINDS = (".npz", ".txt", ".xc", ".svm", ".jsonl", ".ndjson", ".tsv", ".csv")
 
