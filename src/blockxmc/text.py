@@ -93,7 +93,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
             raise BlockXMCError(f"classifier must be one of this library: use BlockwiseClassifier(base={name}(...))")
         options = {name: value for name, value in self.get_params(deep=False).items() if name != "classifier"}
         vectorizer = TextVectorizer(TextOptions(**options))
-        dataset = from_texts(texts, labels, vectorizer, label_names, verbose=classifier.verbose)
+        run: dict[str, Any] = {"n_jobs": classifier.n_jobs, "verbose": classifier.verbose}
+        dataset = from_texts(texts, labels, vectorizer, label_names, **run)
         self.classifier_ = fit_dataset(classifier, dataset, **fit_options)
         self.vectorizer_ = vectorizer
         return self
@@ -177,7 +178,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         """The features of the texts, and whether it was one text."""
         check_is_fitted(self)
         listed, one = as_texts(texts)
-        return self.vectorizer_.transform(listed), one
+        return self.vectorizer_.transform(listed, self.classifier_.n_jobs), one
 
     def _least_score(self, threshold: Any) -> float:
         if threshold is None:

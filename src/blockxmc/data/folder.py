@@ -65,7 +65,7 @@ def read_dataset(
         return read_xc(
             path, n_features=n_features, n_labels=n_labels, label_names=label_names, n_jobs=n_jobs, verbose=verbose
         )
-    return read_text(path, vectorizer, label_names, require_labels=require_labels, verbose=verbose)
+    return read_text(path, vectorizer, label_names, require_labels=require_labels, n_jobs=n_jobs, verbose=verbose)
 
 
 def read_data_dir(folder: PathLike, *, n_jobs: int | None = None, verbose: int = 0) -> tuple[Dataset, Dataset]:
@@ -155,8 +155,8 @@ def _read_pair(train_path: Path, test_path: Path, n_jobs: int | None, verbose: i
     elif kind == "xc":
         return _read_xc_pair(train_path, test_path, n_jobs, verbose)
     else:
-        train = read_text(train_path, verbose=verbose)
-        test = read_text(test_path, train.vectorizer, train.label_names, verbose=verbose)
+        train = read_text(train_path, n_jobs=n_jobs, verbose=verbose)
+        test = read_text(test_path, train.vectorizer, train.label_names, n_jobs=n_jobs, verbose=verbose)
     if (train.n_features, train.n_labels) != (test.n_features, test.n_labels):
         raise DataFormatError(
             f"{test_path}: has {test.n_features} features and {test.n_labels} labels, but {train_path} has"

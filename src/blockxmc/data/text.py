@@ -24,6 +24,7 @@ def read_text(
     *,
     require_labels: bool = True,
     kind: str | None = None,
+    n_jobs: int | None = None,
     verbose: int = 0,
 ) -> Dataset:
     """Read JSONL, TSV or CSV with text and label names (plain, .gz or .xz; ``-`` is standard input).
@@ -46,7 +47,7 @@ def read_text(
     """
     corpus = read_corpus(path, require_labels, verbose, kind=kind)
     try:
-        data = _dataset(corpus.texts, corpus.labels, vectorizer, label_names, verbose)
+        data = _dataset(corpus.texts, corpus.labels, vectorizer, label_names, n_jobs, verbose)
     except BlockXMCError as error:
         raise DataFormatError(f"{path}: {error}") from error
     if data.unseen_labels:
@@ -60,6 +61,7 @@ def from_texts(
     vectorizer: TextVectorizer | None = None,
     label_names: Sequence[str] | None = None,
     *,
+    n_jobs: int | None = None,
     verbose: int = 0,
 ) -> Dataset:
     """A data set from texts and, for each, a list of label names (or a 0-1 matrix, its columns named by ``label_names``).
@@ -71,7 +73,7 @@ def from_texts(
     >>> test.Y.toarray().tolist(), test.unseen_labels
     ([[1.0, 0.0]], 1)
     """
-    return _dataset(as_texts(texts)[0], clean_rows(labels), vectorizer, label_names, verbose)
+    return _dataset(as_texts(texts)[0], clean_rows(labels), vectorizer, label_names, n_jobs, verbose)
 
 
 def as_texts(texts: Any) -> tuple[list[str], bool]:
@@ -121,6 +123,7 @@ def _dataset(
     labels: Any,
     vectorizer: TextVectorizer | None,
     label_names: Sequence[Any] | None,
+    n_jobs: int | None,
     verbose: int,
 ) -> Dataset:
     n_rows = labels.shape[0] if _is_matrix(labels) else len(labels)
@@ -129,7 +132,8 @@ def _dataset(
     vectorizer = TextVectorizer() if vectorizer is None else vectorizer
     with SlowPhase("counting words", len(texts), verbose) as phase:
         shown = _Shown(texts, phase)
-        X = vectorizer.transform(shown) if vectorizer.n_features else vectorizer.fit_transform(shown)
+        turn = vectorizer.transform if vectorizer.n_features else vectorizer.fit_transform
+        X = turn(shown, n_jobs)
     if _is_matrix(labels):
         Y, names, unseen = *_named_columns(labels, label_names), 0
     elif label_names is None:

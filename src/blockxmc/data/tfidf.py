@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from numbers import Integral
@@ -14,6 +14,9 @@ from scipy import sparse
 
 from blockxmc._core import stored
 from blockxmc._core.matrix import as_csr
+from blockxmc._core.progress import thread_count
+from blockxmc._kernels import TextFeatures, Vocabulary, WordLearner, weigh_counts
+from blockxmc.data.words import batches, decoded, encoded
 from blockxmc.errors import BlockXMCError, ModelFormatError
 
 # In a corpus of fewer rows, a word that occurs once is kept.
@@ -119,88 +122,93 @@ class TextVectorizer:
     def __init__(self, options: TextOptions | None = None, **more: Any) -> None:
         """``options``, or their values by name."""
         self.options = options or TextOptions(**more)
-        self.feature_names: list[str] = []
-        self.idf: NDArray[np.float32] = np.empty(0, np.float32)
+        self._set_words(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.float32))
 
-    def fit(self, texts: Iterable[str]) -> Self:
+    def fit(self, texts: Iterable[str], n_jobs: int | None = None) -> Self:
         """Learn the words and how rare they are."""
-        self._learn(texts)
+        self.fit_transform(texts, n_jobs)
         return self
 
-    def fit_transform(self, texts: Iterable[str]) -> sparse.csr_array:
+    def fit_transform(self, texts: Iterable[str], n_jobs: int | None = None) -> sparse.csr_array:
         """Learn from texts and return their features."""
-        return self._weigh(self._learn(texts))
+        learner, threads, n_texts = WordLearner(), thread_count(n_jobs), 0
+        for batch, classes in batches(texts, lowercase=bool(self.options.lowercase)):
+            learner.feed(self._cutting, batch, classes, threads)
+            n_texts += len(batch)
+        min_df = self.options.least_texts(n_texts)
+        words, ends, in_texts, counts = learner.finish(min_df, self.options.max_features or 2**31 - 1, threads)
+        if not ends.size:
+            what = "word of two or more letters" if self.options.analyzer == "word" else "group of letters"
+            raise BlockXMCError(f"no {what} occurs in at least {min_df} of the {n_texts} texts; nothing to learn")
+        self._set_words(words, ends, (np.log((1 + n_texts) / (1 + in_texts)) + 1).astype(np.float32))
+        return self._weigh([counts], threads)
 
-    def transform(self, texts: Iterable[str]) -> sparse.csr_array:
+    def transform(self, texts: Iterable[str], n_jobs: int | None = None) -> sparse.csr_array:
         """Features of texts (float32 CSR); words not learnt are ignored."""
-        if not self.feature_names:
+        if not self.n_features:
             raise BlockXMCError("this TextVectorizer has not learnt any words; call fit first")
-        return self._weigh(self._known_counter.transform(texts))
+        threads = thread_count(n_jobs)
+        parts = [
+            self._vocabulary.count(self._cutting, batch, classes, threads)
+            for batch, classes in batches(texts, lowercase=bool(self.options.lowercase))
+        ]
+        return self._weigh(parts, threads)
 
+    @property
+    def n_features(self) -> int:
+        """Number of features that a text is turned into."""
+        return int(self._ends.size)
+
+    @cached_property
+    def feature_names(self) -> list[str]:
+        """The words (or runs of words, or groups of letters) in order."""
+        return decoded(self._words, self._ends)
+
+    # ---- storing ----
     def state(self) -> dict[str, Any]:
-        """Everything learnt, as JSON values, one array and a list of words."""
+        """Everything learnt, as JSON values and arrays: the words as UTF-8, one behind the other, and where each ends."""
         params = asdict(self.options) | {"ngram_range": list(self.options.ngram_range)}
         if isinstance(self.options.stop_words, tuple):
             params["stop_words"] = list(self.options.stop_words)
-        return {"params": params, "vocabulary": list(self.feature_names), "idf": self.idf.copy()}
+        return {"params": params, "words": self._words, "ends": self._ends, "idf": self.idf}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """The vectorizer that ``state`` described."""
         vectorizer = cls(_stored_options(stored.mapping(state["params"], "the set of parameters")))
-        words = list(state["vocabulary"])
-        stored.require(all(isinstance(word, str) for word in words), "a word is not text")
-        stored.require(len(set(words)) == len(words), "a word stands in the vocabulary twice")
-        idf = stored.array(state["idf"], "idf", np.float32, (len(words),))
+        words = stored.array(state["words"], "words", np.uint8, (None,))
+        ends = stored.array(state["ends"], "ends", np.int64, (None,))
+        idf = stored.array(state["idf"], "idf", np.float32, (ends.size,))
         stored.require(((idf >= 0) & (idf < MOST_IDF)).all(), f"an idf lies outside 0..{MOST_IDF}")
-        vectorizer.feature_names, vectorizer.idf = words, idf.copy()
+        try:
+            vectorizer._set_words(words, ends, idf)
+            str(words.data, "utf-8")
+        except ValueError as error:  # words that repeat, that end elsewhere, that are no text
+            raise ModelFormatError(f"the vocabulary is damaged: {error}") from error
         return vectorizer
 
-    @property
-    def n_features(self) -> int:
-        """Number of features that a text is turned into."""
-        return len(self.feature_names)
+    def __reduce__(self) -> Any:
+        return type(self).from_state, (self.state(),)
 
-    def _learn(self, texts: Iterable[str]) -> Any:
-        """Set the words and their idf; return the counts of the texts."""
-        texts = texts if isinstance(texts, Sized) else list(texts)
-        n_texts = len(texts)
-        min_df = self.options.least_texts(n_texts)
-        counter = self._counter(min_df=min_df, max_features=self.options.max_features)
-        try:
-            counts = counter.fit_transform(texts)
-        except ValueError as error:  # an empty vocabulary, or nothing as frequent as min_df
-            what = "word of two or more letters" if self.options.analyzer == "word" else "group of letters"
-            raise BlockXMCError(
-                f"no {what} occurs in at least {min_df} of the {n_texts} texts; nothing to learn"
-            ) from error
-        self.feature_names = counter.get_feature_names_out().tolist()
-        self.__dict__.pop("_known_counter", None)
-        in_rows = np.bincount(counts.indices, minlength=len(self.feature_names))
-        self.idf = (np.log((1 + n_texts) / (1 + in_rows)) + 1).astype(np.float32)
-        return counts
+    # ---- inner workings ----
+    def _set_words(self, words: NDArray[np.uint8], ends: NDArray[np.int64], idf: NDArray[np.float32]) -> None:
+        self._words, self._ends, self.idf = words, ends, idf
+        self._vocabulary = Vocabulary(words, ends)
+        self.__dict__.pop("feature_names", None)
 
     @cached_property
-    def _known_counter(self) -> Any:
-        return self._counter(vocabulary={word: j for j, word in enumerate(self.feature_names)})
-
-    def _counter(self, **more: Any) -> Any:
-        from sklearn.feature_extraction.text import CountVectorizer
-
+    def _cutting(self) -> TextFeatures:
         options = self.options
-        return CountVectorizer(
-            analyzer=options.analyzer,
-            ngram_range=options.ngram_range,
-            lowercase=bool(options.lowercase),
-            stop_words=sorted(options.left_out) or None,
-            dtype=np.float32,
-            **more,
-        )
+        left_out = encoded(sorted(options.left_out))
+        return TextFeatures(ANALYZERS.index(options.analyzer), *options.ngram_range, bool(options.lowercase), *left_out)
 
-    def _weigh(self, counts: Any) -> sparse.csr_array:
+    def _weigh(self, parts: list[tuple[Any, Any, Any]], threads: int) -> sparse.csr_array:
         """TF-IDF of counts; one code path for training, serving and restored state, so their bits agree."""
-        from sklearn.preprocessing import normalize
-
-        counts.sort_indices()
-        counts.data = (np.log(counts.data) + np.float32(1)) * self.idf[counts.indices]
-        return as_csr(normalize(counts, copy=False) if counts.shape[0] else counts)
+        shape = (sum(indptr.size - 1 for indptr, _, _ in parts), self.n_features)
+        for indptr, indices, values in parts:
+            weigh_counts(indptr, indices, values, self.idf, threads)
+        if len(parts) != 1:
+            rows = [sparse.csr_array((v, j, p), shape=(p.size - 1, self.n_features)) for p, j, v in parts]
+            return as_csr(sparse.vstack(rows, format="csr") if rows else sparse.csr_array(shape, dtype=np.float32))
+        indptr, indices, values = parts[0]
+        return as_csr(sparse.csr_array((values, indices, indptr), shape=shape))
