@@ -114,7 +114,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         ``threshold`` leaves out labels with a lower score: a number, or ``"f1"`` for the one that ``fit`` found best for
         label sets. ``allow`` and ``deny`` say which labels may be suggested.
         """
-        least = self._least_score(threshold)
+        check_is_fitted(self)
+        least = least_score(self.classifier_, threshold)
         listed, one = as_texts(texts)
         ids, scores = self.predict_topk(listed, k, allow=allow, deny=deny)
         names = self.classes_
@@ -180,16 +181,6 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         listed, one = as_texts(texts)
         return self.vectorizer_.transform(listed, self.classifier_.n_jobs), one
 
-    def _least_score(self, threshold: Any) -> float:
-        if threshold is None:
-            return -np.inf
-        if threshold == "f1":
-            check_is_fitted(self)
-            return float(self.classifier_._threshold)
-        if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.number)):
-            raise BlockXMCError(f'threshold must be None, a number or "f1", got {threshold!r}')
-        return float(threshold)
-
     def __sklearn_tags__(self) -> Tags:
         """A list of texts in, several labels per text out."""
         tags = super().__sklearn_tags__()
@@ -197,3 +188,14 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
         tags.target_tags.required = tags.target_tags.multi_output = True
         return tags
+
+
+def least_score(classifier: XMCEstimator, threshold: Any) -> float:
+    """The score that a label needs: a number as it is, ``"f1"`` the classifier's own, None any."""
+    if threshold is None:
+        return -np.inf
+    if threshold == "f1":
+        return float(classifier._threshold)
+    if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.number)):
+        raise BlockXMCError(f'threshold must be None, a number or "f1", got {threshold!r}')
+    return float(threshold)

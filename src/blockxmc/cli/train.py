@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from blockxmc.cli._common import Json, Seed, Threads, on_features, print_json, print_table, read_rows, verbosity
-from blockxmc.cli._text_options import MOST_NGRAM, TextSettings
+from blockxmc.cli._text_options import MOST_NGRAM, LabelField, LabelSeparator, TextField, TextSettings
 from blockxmc.cli.systems import SystemOptions, make_system
 from blockxmc.errors import BlockXMCError
 
@@ -53,6 +53,9 @@ def train(
     stop_words: Annotated[
         str | None, typer.Option("--stop-words", help="Texts: english, or a file with a word a line, to leave out.")
     ] = None,
+    text_field: TextField = None,
+    label_field: LabelField = None,
+    label_separator: LabelSeparator = None,
     threads: Threads = None,
     seed: Seed = 0,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print everything that was measured.")] = False,
@@ -60,7 +63,9 @@ def train(
 ) -> None:
     """Train a model on TRAIN and write it to a directory."""
     options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()))
-    text = TextSettings(ngrams, min_df, max_features, analyzer, stop_words)
+    text = TextSettings(
+        ngrams, min_df, max_features, analyzer, stop_words, tuple(text_field or ()), label_field, label_separator
+    )
     plan = _Plan(data, model, label_names, options, text, threads, seed)
     result = plan.carry_out()
     if json:
@@ -86,7 +91,8 @@ class _Plan:
     def carry_out(self) -> dict[str, Any]:
         """Read, train, save; returns everything that was measured."""
         from blockxmc.data._source import once
-        from blockxmc.data.folder import TEXT_FORMATS, data_format
+        from blockxmc.data.corpus import TEXT_FORMATS
+        from blockxmc.data.folder import data_format
         from blockxmc.storage import check_target
 
         estimator: Any = make_system(self.options, n_jobs=self.threads, random_state=self.seed, verbose=verbosity())
@@ -110,7 +116,7 @@ class _Plan:
         if self.label_names is not None:
             raise BlockXMCError(f"--label-names is for numbered labels; {source} names its own")
         model = TextClassifier(classifier, **self.text.parameters())
-        corpus = read_corpus(source, verbose=verbosity())
+        corpus = read_corpus(source, verbose=verbosity(), fields=self.text.fields())
         return partial(model.fit, corpus.texts, corpus.labels)
 
     def _fit_features(self, source: PathLike, classifier: Any) -> Callable[[], Any]:

@@ -11,7 +11,7 @@ from scipy import sparse
 from blockxmc._core.progress import Phase, reporter_for
 from blockxmc._core.targets import Targets
 from blockxmc.data._source import PathLike, SlowPhase
-from blockxmc.data.corpus import clean_names, read_corpus
+from blockxmc.data.corpus import Fields, clean_names, read_corpus
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, DataFormatError
@@ -24,19 +24,20 @@ def read_text(
     *,
     require_labels: bool = True,
     kind: str | None = None,
+    fields: Fields | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> Dataset:
-    """Read JSONL, TSV or CSV with text and label names (plain, .gz or .xz; ``-`` is standard input).
+    """Read JSONL, JSON, TSV or CSV with text and label names (plain, .gz or .xz; ``-`` is standard input).
 
-    - JSONL: ``{"text": "...", "labels": ["...", ...]}`` per line (or Annif's ``subjects``);
+    - JSONL: ``{"text": "...", "labels": ["...", ...]}`` per line (or Annif's ``subjects``); JSON: an array of such objects;
     - TSV: text, a tab, labels separated by spaces, each a name, a URI or ``<URI>``;
     - CSV: a header line that names text columns (text, title, abstract, ...: joined) and one label column
       (``subject_uris``: separated by spaces; ``labels``: by semicolons).
 
     Training data learns its own words and label names. For test data give those of the training data: unknown labels
-    are counted in ``unseen_labels`` and left out. ``kind`` (jsonl, tsv or csv) names the format where neither suffix nor
-    content does.
+    are counted in ``unseen_labels`` and left out. ``kind`` (jsonl, json, tsv or csv) names the format where neither suffix
+    nor content does; ``fields`` says what fields with other names hold.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "fruit.jsonl"
@@ -45,7 +46,7 @@ def read_text(
     >>> data.label_names, data.feature_names, data.Y.toarray().tolist()
     (['fruit'], ['apple', 'green', 'leaf', 'red'], [[1.0], [0.0]])
     """
-    corpus = read_corpus(path, require_labels, verbose, kind=kind)
+    corpus = read_corpus(path, require_labels, verbose, kind=kind, fields=fields)
     try:
         data = _dataset(corpus.texts, corpus.labels, vectorizer, label_names, n_jobs, verbose)
     except BlockXMCError as error:
