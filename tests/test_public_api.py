@@ -10,7 +10,7 @@ import blockxmc.baselines
 import blockxmc.data
 
 LEARNERS = ["DiSMEC", "LEML", "NaiveBayes", "PDSparse", "PPDSparse"]
-CONTRACT = ["BlockwiseClassifier", *LEARNERS, "Partitioner", "load", "metrics"]
+CONTRACT = ["BlockwiseClassifier", *LEARNERS, "Partitioner", "TextClassifier", "load", "metrics"]
 
 
 def test_names():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from blockxmc.learners.ppd_sparse import PPDSparse as PPDSparse
     from blockxmc.partition import Partitioner as Partitioner
     from blockxmc.storage import load as load
+    from blockxmc.text import TextClassifier as TextClassifier
 
 # Public name -> where it lives. Resolved on first use, so that `import blockxmc` and `blockxmc --help` stay instant.
 _HOME = {
@@ -28,6 +29,7 @@ _HOME = {
     "PDSparse": "blockxmc.learners.pd_sparse",
     "PPDSparse": "blockxmc.learners.ppd_sparse",
     "Partitioner": "blockxmc.partition",
+    "TextClassifier": "blockxmc.text",
     "load": "blockxmc.storage",
     "metrics": "blockxmc.metrics",
 }
@@ -40,6 +42,7 @@ __all__ = [
     "PDSparse",
     "PPDSparse",
     "Partitioner",
+    "TextClassifier",
     "__version__",
     "load",
     "metrics",

@@ -424,3 +424,29 @@ class LabelWeights:
     def score(self, x_ptr: I64, x_idx: I32, x_val: F32, cand_ptr: I64, cand: I32, out: F32, threads: int) -> None: ...
 
 def topk_of_pairs(indptr: I64, candidates: I32, scores: F32, labels: I64, best: F32, threads: int) -> None: ...
+
+# --- words ---
+
+U8 = NDArray[np.uint8]
+
+class TextFeatures:
+    """What is a feature of a text; ``unit``: 0 words, 1 letters, 2 letters in words."""
+
+    def __init__(
+        self, unit: int, shortest: int, longest: int, lowercase: bool, left_out: U8, left_out_ends: I64
+    ) -> None: ...
+
+class WordLearner:
+    """Counts the features of texts and learns a vocabulary: (words, ends, texts that hold each, counts as CSR parts)."""
+
+    def __init__(self) -> None: ...
+    def feed(self, features: TextFeatures, texts: list[str], classes: U8, n_threads: int) -> None: ...
+    def finish(self, min_texts: int, max_words: int, n_threads: int) -> tuple[U8, I64, I64, tuple[I64, I32, F32]]: ...
+
+class Vocabulary:
+    """Counts the features of texts that it holds: CSR parts."""
+
+    def __init__(self, words: U8, ends: I64) -> None: ...
+    def count(self, features: TextFeatures, texts: list[str], classes: U8, n_threads: int) -> tuple[I64, I32, F32]: ...
+
+def weigh_counts(indptr: I64, indices: I32, values: F32, idf: F32, n_threads: int) -> None: ...

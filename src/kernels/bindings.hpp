@@ -112,5 +112,6 @@ void bind_frank_wolfe(nb::module_ &m);
 void bind_dual_cd(nb::module_ &m);
 void bind_fastxml(nb::module_ &m);
 void bind_filters(nb::module_ &m);
+void bind_words(nb::module_ &m);
 
 } // namespace blockxmc

@@ -37,7 +37,16 @@ from scipy import sparse  # noqa: E402
 from sklearn.linear_model import RidgeClassifier  # noqa: E402
 
 import blockxmc  # noqa: E402
-from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, Partitioner, PDSparse, PPDSparse  # noqa: E402
+from blockxmc import (  # noqa: E402
+    LEML,
+    BlockwiseClassifier,
+    DiSMEC,
+    NaiveBayes,
+    Partitioner,
+    PDSparse,
+    PPDSparse,
+    TextClassifier,
+)
 from blockxmc.baselines import CBMLC, LPSR, FastXML, LabelFilters  # noqa: E402
 from blockxmc.errors import ModelFormatError  # noqa: E402
 from blockxmc.learners.sklearn_adapter import OneVsRest  # noqa: E402
@@ -58,16 +67,11 @@ FLOATS = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-45, 3.4e38, -3.4e38, 1e30
 
 # ---- models of every class ----
 def text_model():
-    from blockxmc.data import read_text
-    from blockxmc.training.dataset import fit_dataset
-
     words = ["red", "green", "blue", "apple", "pear", "plum", "sweet", "sour"]
     rng = random.Random(0)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "texts.jsonl"
-        rows = [rng.sample(words, 4) for _ in range(60)]
-        path.write_text("".join(json.dumps({"text": " ".join(row), "labels": row[:2]}) + "\n" for row in rows))
-        return fit_dataset(BlockwiseClassifier(n_blocks=2, n_jobs=2), read_text(path))
+    rows = [rng.sample(words, 4) for _ in range(60)]
+    model = TextClassifier(BlockwiseClassifier(n_blocks=2, n_jobs=2))
+    return model.fit([" ".join(row) for row in rows], [row[:2] for row in rows])
 
 
 def with_reranker(clf):
@@ -292,17 +296,18 @@ def rows_for(n_features: int) -> sparse.csr_array:
 def use(path: Path) -> str:
     """Load a model and ask it everything; tell how far it got."""
     try:
-        estimator = blockxmc.load(path)
+        model = blockxmc.load(path)
     except ModelFormatError as error:
         return "refused" if "\n" not in str(error) else f"several lines: {error}"
+    estimator = model.classifier_ if isinstance(model, TextClassifier) else model
     X = rows_for(estimator.n_features_in_)
     if X.shape[1] == 0:
         return "loads, but has no features"
     row = X[[2]]
 
     def texts():
-        if hasattr(estimator, "vectorizer_"):
-            estimator.predict_topk(estimator.vectorizer_.transform(["red sweet apple", "", "unknown"]), 3)
+        if isinstance(model, TextClassifier):
+            model.suggest(["red sweet apple", "", "unknown"], 3)
 
     def cost():
         estimator.cost_on(X)

@@ -16,10 +16,10 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Perceptron, RidgeClassifierCV, SGDClassifier
-from storage_models import NAMES, Averager, Words, X, file_of, fitted, register, saved, tamper
+from storage_models import NAMES, Averager, X, file_of, fitted, register, saved, tamper
 
 import blockxmc
-from blockxmc import BlockwiseClassifier, load, storage
+from blockxmc import BlockwiseClassifier, TextClassifier, load, storage
 from blockxmc.errors import BlockXMCError
 
 
@@ -130,13 +130,13 @@ def test_state_of_every_kind_survives(tmp_path):
 
 
 def test_preprocessing_and_provenance_survive(tmp_path):
-    estimator = fitted()
-    estimator.vectorizer_ = Words([f"word {i}" for i in range(2000)])
-    estimator.data_digest_ = "abc123"
+    estimator = TextClassifier(Averager()).fit([f"word{i} other{i}" for i in range(60)], [["a"], ["b"]] * 30)
+    estimator.classifier_.data_digest_ = "abc123"
     path = saved(tmp_path, estimator)
     after = storage.load(path)
-    assert after.vectorizer_.vocabulary == estimator.vectorizer_.vocabulary
-    assert after.data_digest_ == "abc123"
+    assert isinstance(after, TextClassifier)
+    assert after.vectorizer_.feature_names == estimator.vectorizer_.feature_names
+    assert after.classifier_.data_digest_ == "abc123"
     provenance = storage.read_manifest(path)["provenance"]
     assert provenance["blockxmc"] == blockxmc.__version__
     assert provenance["data_digest"] == "abc123"

@@ -228,7 +228,7 @@ def test_a_manifest_edited_without_its_checksum(tmp_path):
         lambda m: m["targets"].update(names=None, n_labels=-1),
         lambda m: m["targets"].update(names={"$strings": m["fitted"]["label_counts_"]["$array"], "as": "array"}),
         lambda m: m["targets"]["names"].update({"as": "cube"}),
-        lambda m: m.update(preprocessing={"class": "Words", "state": {}}),
+        lambda m: m.update(preprocessing={"class": "TextVectorizer", "state": {}}),
         lambda m: m.update(preprocessing={"class": "subprocess:Popen", "state": {}}),
         lambda m: m["params"].update(start={"$array": "nowhere.npy"}),
         lambda m: m["params"].update(start={"$array": [m["fitted"]["label_counts_"]["$array"]]}),

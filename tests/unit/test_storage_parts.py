@@ -211,10 +211,12 @@ def test_text_preprocessing(tmp_path, monkeypatch):
         {"idf": np.float32([1, 3e38, 1])},
         {"idf": np.ones(3)},
         {"idf": np.float32([1, 1])},
-        {"vocabulary": ["red", "red", "apple"]},
-        {"vocabulary": ["red", 1, "apple"]},
-        {"params": {"ngram_max": "2"}},
-        {"params": {"min_df": 0.5}},
+        {"words": np.frombuffer(b"red" * 3, np.uint8), "ends": np.int64([3, 6, 9])},
+        {"words": ["red", "green", "apple"]},
+        {"params": state["params"] | {"ngram_range": [2, 1]}},
+        {"params": state["params"] | {"min_df": 0.5}},
+        {"params": state["params"] | {"stop_words": [1]}},
+        {"params": {"analyzer": "word"}},
         {"params": None},
     ):
         with pytest.raises(ModelFormatError):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from blockxmc._core.base import XMCEstimator
     from blockxmc.data import Dataset
     from blockxmc.data._source import PathLike
+    from blockxmc.data.lines import Lines
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on stdout.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, max=1024, help="Threads; all cores when not given.")]
@@ -74,15 +75,33 @@ def read_rows(path: PathLike, **options: Any) -> Dataset:
     return _with_rows(path, read_dataset(path, verbose=verbosity(), **options))
 
 
-def read_for(model: XMCEstimator, path: PathLike, *, require_labels: bool) -> Dataset:
+def open_model(path: PathLike, threads: int | None) -> Any:
+    """The model of a directory, a TextClassifier where it was trained on text, to run with so many threads."""
+    from blockxmc.storage import load
+
+    model = load(path)
+    on_features(model).set_params(n_jobs=threads)
+    return model
+
+
+def on_features(model: Any) -> XMCEstimator:
+    """The classifier that scores features: the model itself, or what lies inside a text model."""
+    from blockxmc import TextClassifier
+
+    classifier: XMCEstimator = model.classifier_ if isinstance(model, TextClassifier) else model
+    return classifier
+
+
+def read_for(model: Any, path: PathLike, *, require_labels: bool) -> Dataset:
     """Test data in the features and labels of a model."""
     from blockxmc.data import read_dataset, read_text
     from blockxmc.data._source import once
 
     source = once(path)
-    names = None if model.label_names_ is None else list(model.label_names_)
     vectorizer = getattr(model, "vectorizer_", None)
-    kind = _kind_for(source, wants_text=vectorizer is not None)
+    model = on_features(model)
+    names = None if model.label_names_ is None else list(model.label_names_)
+    kind = kind_of(source, wants_text=vectorizer is not None)
     options: dict[str, Any] = {"label_names": names, "verbose": verbosity()}
     if vectorizer is not None:
         dataset = read_text(source, vectorizer, kind=kind, require_labels=require_labels, **options)
@@ -98,19 +117,29 @@ def read_for(model: XMCEstimator, path: PathLike, *, require_labels: bool) -> Da
     return _with_rows(source, dataset)
 
 
-def _kind_for(source: PathLike, *, wants_text: bool) -> str:
-    """The format of test data; what is neither text with label names nor features is plain lines for a text model."""
+def kind_of(source: PathLike, lines: Lines | None = None, *, wants_text: bool) -> str:
+    """The format of test data; what is neither text with label names nor features is plain lines for a text model.
+
+    Of a pipe that is read line by line, ``lines`` has the first.
+    """
     from blockxmc.data._source import Piped, first_line
+    from blockxmc.data.corpus import TEXT_FORMATS, format_of_line
     from blockxmc.data.folder import data_format
     from blockxmc.data.xc import looks_like_xc
 
-    kind = data_format(source)
-    if wants_text and kind == "xc" and (isinstance(source, Piped) or not looks_like_xc(first_line(source))):
+    live = lines is not None and lines.live and not isinstance(source, Piped)
+    if lines is not None and live:
+        kind = format_of_line(lines.first()) or "xc"
+    else:
+        kind = data_format(source)
+    piped = live or isinstance(source, Piped)
+    if wants_text and kind == "xc" and (piped or not looks_like_xc(first_line(source))):
         return "tsv"
-    is_text = kind in ("jsonl", "tsv", "csv")
+    is_text = kind in TEXT_FORMATS
     if is_text != wants_text:
-        kinds = ("features (XC text or npz)", "text (JSONL, TSV or CSV)")
-        raise BlockXMCError(f"{source}: holds {kinds[is_text]}, but the model was trained on {kinds[wants_text]}")
+        name = lines.name if lines is not None else source
+        kinds = ("features (XC text or npz)", "text (JSONL, JSON, TSV or CSV)")
+        raise BlockXMCError(f"{name}: holds {kinds[is_text]}, but the model was trained on {kinds[wants_text]}")
     return kind
 
 

@@ -4,57 +4,77 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from blockxmc.cli._text_options import IdField, LabelField, LabelSeparator, TextField
+
+if TYPE_CHECKING:
+    from blockxmc.data.corpus import Fields
 
 
 def convert(
     source: Annotated[
-        Path, typer.Argument(metavar="IN", help="XC text, npz, JSONL, TSV or CSV (.gz and .xz too), or a folder.")
+        Path, typer.Argument(metavar="IN", help="XC text, npz, JSONL, JSON, TSV or CSV (.gz and .xz too), or a folder.")
     ],
     target: Annotated[
         Path,
         typer.Argument(metavar="OUT", help="The suffix names the format: .txt, .npz, .jsonl; a folder for a folder."),
     ],
+    test: Annotated[
+        Path | None, typer.Option("--test", help="Test data that go with IN: OUT is a folder for both.")
+    ] = None,
+    text_field: TextField = None,
+    label_field: LabelField = None,
+    label_separator: LabelSeparator = None,
+    id_field: IdField = None,
 ) -> None:
     """Convert a data file to XC text (.txt, .xc, .svm), npz or JSONL; a final .gz or .xz compresses.
 
     Text becomes TF-IDF features; as XC text, labels.txt and features.txt are written beside it. A folder with train.* and
-    test.* becomes a folder with train.txt and test.txt that share their features and labels.
+    test.*, or IN with --test, becomes a folder with train.txt and test.txt that share their features and labels.
     """
-    from blockxmc.data import read_dataset
-    from blockxmc.data.corpus import read_corpus, write_jsonl
+    from blockxmc.data import read_dataset, read_text
+    from blockxmc.data.corpus import TEXT_FORMATS, Fields, read_corpus, write_jsonl
     from blockxmc.data.folder import data_format
     from blockxmc.errors import BlockXMCError
 
-    if source.is_dir():
-        _convert_folder(source, target)
+    fields = Fields(tuple(text_field or ()), label_field, label_separator, id_field)
+    if source.is_dir() or test is not None:
+        _convert_both(source, test, target, fields)
         return
     kind = _target_format(target)
-    source_kind = data_format(source)
+    is_text = data_format(source) in TEXT_FORMATS
     if source.resolve() == target.resolve():
         raise BlockXMCError(f"{target}: input and output are the same file; choose another name")
     if kind == "jsonl":
-        if source_kind in ("xc", "npz"):
+        if not is_text:
             raise BlockXMCError(
                 f"{source}: holds features, not text, so it cannot become JSONL; convert to .txt or .npz"
             )
-        write_jsonl(target, read_corpus(source, verbose=1), verbose=1)
+        write_jsonl(target, read_corpus(source, verbose=1, fields=fields), verbose=1)
         return
-    _write(kind, target, read_dataset(source, verbose=1))
+    _write(kind, target, read_text(source, fields=fields, verbose=1) if is_text else read_dataset(source, verbose=1))
 
 
-def _convert_folder(source: Path, target: Path) -> None:
+def _convert_both(source: Path, test: Path | None, target: Path, fields: Fields) -> None:
+    """Training and test data, of a folder or of two files, into a folder."""
     from blockxmc.data import read_data_dir, write_xc
+    from blockxmc.data.folder import read_pair
     from blockxmc.errors import BlockXMCError
 
+    if test is not None and source.is_dir():
+        raise BlockXMCError(f"--test goes with a file; {source} is a folder, which holds its own test data")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise BlockXMCError(f"{target}: exists and is not an empty folder; choose another name")
-    train, test = read_data_dir(source, verbose=1)
+    if test is None:
+        train_data, test_data = read_data_dir(source, verbose=1)
+    else:
+        train_data, test_data = read_pair(source, test, fields=fields, verbose=1)
     target.mkdir(parents=True, exist_ok=True)
-    _write("xc", target / "train.txt", train)
-    write_xc(target / "test.txt", test.X, test.Y, verbose=1)
+    _write("xc", target / "train.txt", train_data)
+    write_xc(target / "test.txt", test_data.X, test_data.Y, verbose=1)
 
 
 def _target_format(target: Path) -> str:

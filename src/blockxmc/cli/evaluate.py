@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Json, Threads, print_json, print_table, read_for, verbosity
+from blockxmc.cli._common import Json, Threads, on_features, open_model, print_json, print_table, read_for, verbosity
 from blockxmc.errors import BlockXMCError
 
 OF_SETS = {
@@ -38,16 +38,15 @@ def evaluate(
     """Measure precision, label sets, cost and time of a model on TEST (percentages, microseconds per row)."""
     from blockxmc._core.progress import reporter_for
     from blockxmc.metrics.report import measure
-    from blockxmc.storage import load
 
     ks, (a, b) = _ranks(at), _propensity(propensity)
-    estimator = load(model).set_params(n_jobs=threads)
+    estimator = open_model(model, threads)
     reporter = reporter_for(verbosity())
     dataset = read_for(estimator, data, require_labels=True)
     with reporter.phase("evaluate"):
-        result = measure(estimator, dataset, ks=ks, a=a, b=b)
+        result = measure(on_features(estimator), dataset, ks=ks, a=a, b=b)
     if plot is not None:
-        _draw(estimator, dataset, plot)
+        _draw(on_features(estimator), dataset, plot)
     if dataset.unseen_labels:
         left = f"{result['rows_without_labels']:,} of {result['rows']:,} rows have no label left"
         print(f"note: {dataset.unseen_labels:,} labels are unknown to the model and left out; {left}", file=sys.stderr)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Json, print_json, print_table
+from blockxmc.cli._common import Json, on_features, print_json, print_table
 from blockxmc.errors import BlockXMCError, ModelFormatError
 
 if TYPE_CHECKING:
@@ -28,9 +28,11 @@ def inspect(
         problems = find_problems(model)
         if problems:
             raise ModelFormatError(f"{model}: {'; '.join(problems)}")
-    estimator, manifest = load_with_manifest(model)
+    loaded, manifest = load_with_manifest(model)
+    estimator: Any = on_features(loaded)
     about = {
-        "estimator": type(estimator).__name__,
+        "estimator": type(loaded).__name__,
+        **({"classifier": type(estimator).__name__} if loaded is not estimator else {}),
         "labels": estimator.targets_.n_labels,
         "features": estimator.n_features_in_,
         "training rows": estimator.n_train_rows_,

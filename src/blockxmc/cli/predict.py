@@ -1,4 +1,4 @@
-"""blockxmc predict: the best labels of each row."""
+"""blockxmc predict: the best labels of each row, as rows come."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ import io
 import json as jsonlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from blockxmc.cli._common import Threads, read_for, verbosity
+from blockxmc.cli._common import Threads, kind_of, on_features, open_model, read_for, verbosity
+from blockxmc.cli._text_options import IdField, TextField
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
-    from blockxmc._core.base import TopK
-    from blockxmc.data import Dataset
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from blockxmc._core.base import TopK, XMCEstimator
+    from blockxmc.data._source import PathLike
+    from blockxmc.data.corpus import Fields
+    from blockxmc.data.lines import Lines
 
 FORMATS = ("xc", "jsonl", "tsv")
 # Rows that are predicted and written before the next are begun: the bar moves, and memory stays small.
@@ -35,53 +42,180 @@ def predict(
     format: Annotated[
         str | None, typer.Option("--format", help="xc, jsonl or tsv; jsonl for models with label names.")
     ] = None,
+    threshold: Annotated[
+        str | None, typer.Option("--threshold", help="Leave out labels that score lower: a number, or f1.")
+    ] = None,
+    allow: Annotated[Path | None, typer.Option("--allow", help="File with the labels that may be answered.")] = None,
+    deny: Annotated[Path | None, typer.Option("--deny", help="File with labels that may not.")] = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Rows at once, at most.")] = ROWS_AT_ONCE,
+    text_field: TextField = None,
+    id_field: IdField = None,
     threads: Threads = None,
 ) -> None:
-    """Predict the best labels of each row of TEST."""
-    from blockxmc.storage import load
+    """Predict the best labels of each row of TEST: one answer per row, as soon as the row has come."""
+    from blockxmc.data.corpus import Fields
 
     if format is not None and format not in FORMATS:
         raise BlockXMCError(f"--format must be one of {', '.join(FORMATS)}, got {format!r}")
     if out is not None and data != "-" and out.is_file() and out.samefile(data):
         raise BlockXMCError(f"--out {out} is the file to predict for: choose another name")
-    estimator = load(model).set_params(n_jobs=threads)
-    dataset = read_for(estimator, data, require_labels=False)
-    names = estimator.label_names_
-    form = format or ("xc" if names is None else "jsonl")
+    estimator = open_model(model, threads)
+    classifier = on_features(estimator)
+    ask = _question(classifier, top_k, threshold, allow, deny)
+    form = format or ("xc" if classifier.label_names_ is None else "jsonl")
+    write = _Writer(classifier.label_names_, form)
+    source = _Source(estimator, data, Fields(tuple(text_field or ()), id=id_field), batch)
     with _destination(out) as stream:
-        for first, answer in _answers(estimator, dataset, top_k):
-            for line in _lines(answer, names, form, first):
-                stream.write(line + "\n")
+        for rows in source.batches():
+            stream.writelines(write.lines(ask(rows.X), rows.ids))
+            if out is None:
+                stream.flush()
 
 
-def _answers(estimator: Any, dataset: Dataset, top_k: int) -> Iterator[tuple[int, TopK]]:
-    """The best labels of some rows at a time, with the number of the first of these rows."""
-    from blockxmc.data._source import SlowPhase
+class _Rows(NamedTuple):
+    """Features of some rows, and their ids where they have any."""
 
-    k = max(1, min(top_k, estimator.targets_.n_labels))  # rows would be padded to more
-    with SlowPhase("predicting", dataset.n_rows, verbosity()) as phase:
-        for first in range(0, dataset.n_rows, ROWS_AT_ONCE):
-            last = min(first + ROWS_AT_ONCE, dataset.n_rows)
-            yield first, estimator.predict_topk(dataset.X[first:last], k)
-            phase.update(last)
+    X: Any
+    ids: list[Any] | None = None
 
 
-def _lines(answer: TopK, names: Any, format: str, first: int) -> Iterator[str]:
-    labels, scores = answer
-    for i in range(labels.shape[0]):
-        pairs = [(int(j), float(s)) for j, s in zip(labels[i], scores[i], strict=True) if j >= 0]
-        named = [j if names is None else str(names[j]) for j, _ in pairs]
-        if format == "xc":
-            yield " ".join(f"{j}:{s:.6g}" for j, s in pairs)
-        elif format == "jsonl":
-            yield jsonlib.dumps({"labels": named, "scores": [float(f"{s:.6g}") for _, s in pairs]}, ensure_ascii=False)
-        else:
-            for rank, (name, (_, s)) in enumerate(zip(named, pairs, strict=True), 1):
-                yield f"{first + i}\t{rank}\t{_flat(name)}\t{s:.6g}"
+def _question(
+    classifier: XMCEstimator, top_k: int, threshold: str | None, allow: Path | None, deny: Path | None
+) -> Callable[[Any], TopK]:
+    """What is asked about rows: their best labels within the limits."""
+    from blockxmc.text import least_score
+
+    least = least_score(classifier, _threshold(threshold))
+    lists = {"allow": allow, "deny": deny}
+    limits = {name: _mask(classifier, path, f"--{name}") for name, path in lists.items() if path is not None}
+    k = max(1, min(top_k, classifier.targets_.n_labels))  # rows would be padded to more
+
+    def best(X: Any) -> TopK:
+        labels, scores = classifier.predict_topk(X, k, **limits)
+        labels[scores < least] = -1
+        return labels, scores
+
+    return best
+
+
+def _threshold(typed: str | None) -> float | str | None:
+    try:
+        return typed if typed in (None, "f1") else float(str(typed))
+    except ValueError:
+        raise BlockXMCError(f"--threshold must be a number or f1, got {typed!r}") from None
+
+
+def _mask(classifier: XMCEstimator, path: Path, option: str) -> NDArray[np.bool_]:
+    """Which labels a file lists, by name or, where labels have none, by number; those the model lacks are counted."""
+    import numpy as np
+
+    from blockxmc.data import read_names
+
+    listed = {name.strip() for name in read_names(path)} - {""}
+    mask = np.array([str(label) in listed for label in classifier.classes_], dtype=bool)
+    unknown = len(listed) - int(mask.sum())
+    if unknown:
+        print(f"note: the model does not know {unknown:,} of the {len(listed):,} labels of {path}", file=sys.stderr)
+    if option == "--allow" and not mask.any():
+        raise BlockXMCError(f"{option} {path}: lists no label of the model; give one label a line, as in training")
+    return mask
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The rows that are asked about."""
+
+    model: Any
+    path: str
+    fields: Fields
+    at_once: int
+
+    @property
+    def _is_text(self) -> bool:
+        return on_features(self.model) is not self.model
+
+    def batches(self) -> Iterator[_Rows]:
+        """Some rows at a time; from a pipe, as they come."""
+        from blockxmc.data._source import Piped
+        from blockxmc.data.lines import open_live
+
+        with open_live(self.path, verbosity()) as lines:
+            source: PathLike = self.path
+            if lines.live and lines.head() == b"PK":  # an archive is no lines
+                source = Piped(lines.name, lines.rest())
+            kind = kind_of(source, lines, wants_text=self._is_text)
+            some = 0
+            for rows in self._batches(source, kind, lines):
+                some += rows.X.shape[0]
+                yield rows
+        if not some:
+            raise BlockXMCError(f"{lines.name}: holds no rows; give a file with at least one row")
+
+    def _batches(self, source: PathLike, kind: str, lines: Lines) -> Iterator[_Rows]:
+        from blockxmc.data._source import SlowPhase
+        from blockxmc.data.corpus import rows_of
+        from blockxmc.data.lines import together
+        from blockxmc.data.xc import stream_xc
+
+        classifier = on_features(self.model)
+        if self._is_text:
+            for batch in together(rows_of(lines, lines.name, kind, False, self.fields), lines, self.at_once):
+                X = self.model.vectorizer_.transform([row.text for row in batch], classifier.n_jobs)
+                yield _Rows(X, [row.id for row in batch])
+            return
+        if lines.live and kind == "xc":
+            sizes = {"n_features": classifier.n_features_in_, "n_labels": classifier.targets_.n_labels}
+            for X in stream_xc(lines, lines.name, **sizes, at_once=self.at_once, n_jobs=classifier.n_jobs):
+                yield _Rows(X)
+            return
+        X = read_for(self.model, source, require_labels=False).X
+        with SlowPhase("predicting", X.shape[0], verbosity()) as phase:
+            for first in range(0, X.shape[0], self.at_once):
+                yield _Rows(X[first : first + self.at_once])
+                phase.update(first)
+
+
+class _Writer:
+    """Answers as lines of text."""
+
+    def __init__(self, names: Any, form: str) -> None:
+        self._names, self._form, self._row = names, form, 0
+        self._written: dict[int, str] = {}  # names as they are written
+
+    def lines(self, answer: TopK, ids: list[Any] | None) -> Iterator[str]:
+        """A line per row, or per label, with its end."""
+        labels, scores = (part.tolist() for part in answer)
+        line = {"xc": self._xc, "jsonl": self._jsonl, "tsv": self._tsv}[self._form]
+        for row, (js, found) in enumerate(zip(labels, scores, strict=True)):
+            pairs = [(j, f"{s:.6g}") for j, s in zip(js, found, strict=True) if j >= 0]
+            yield line(pairs, None if ids is None else ids[row])
+            self._row += 1
+
+    def _xc(self, pairs: list[tuple[int, str]], name: Any) -> str:
+        return " ".join(f"{j}:{score}" for j, score in pairs) + "\n"
+
+    def _jsonl(self, pairs: list[tuple[int, str]], name: Any) -> str:
+        labels = ", ".join([self._name(j) for j, _ in pairs])
+        scores = ", ".join([score if "." in score or "e" in score else f"{score}.0" for _, score in pairs])
+        start = "" if name is None else f'"id": {jsonlib.dumps(name, ensure_ascii=False)}, '
+        return f'{{{start}"labels": [{labels}], "scores": [{scores}]}}\n'
+
+    def _tsv(self, pairs: list[tuple[int, str]], name: Any) -> str:
+        row = self._row if name is None else _flat(name)
+        return "".join(f"{row}\t{rank}\t{self._name(j)}\t{score}\n" for rank, (j, score) in enumerate(pairs, 1))
+
+    def _name(self, label: int) -> str:
+        """A label's name as JSON, or in one field of a tab-separated line."""
+        if label not in self._written:
+            name = label if self._names is None else self._names[label]
+            plain = name.item() if hasattr(name, "item") else name
+            json = self._form == "jsonl"
+            self._written[label] = jsonlib.dumps(plain, ensure_ascii=False) if json else _flat(plain)
+        return self._written[label]
 
 
 def _flat(name: Any) -> str:
-    """A label name in one field of a tab-separated line."""
+    """A name in one field of a tab-separated line."""
     return " ".join(str(name).split())
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Json, Seed, Threads, print_json, print_table, read_rows, verbosity
+from blockxmc.cli._common import Json, Seed, Threads, on_features, print_json, print_table, read_rows, verbosity
+from blockxmc.cli._text_options import MOST_NGRAM, LabelField, LabelSeparator, TextField, TextSettings
 from blockxmc.cli.systems import SystemOptions, make_system
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
-    from blockxmc.data import Dataset
+    from blockxmc.data._source import PathLike
 
 
 def train(
@@ -34,6 +37,25 @@ def train(
         list[str] | None, typer.Option("--param", help="Any other parameter, as NAME=VALUE, e.g. base__C=2.")
     ] = None,
     label_names: Annotated[Path | None, typer.Option("--label-names", help="File with one label name a line.")] = None,
+    ngrams: Annotated[
+        int | None, typer.Option("--ngrams", min=1, max=MOST_NGRAM, help="Texts: up to so many words are a feature.")
+    ] = None,
+    min_df: Annotated[
+        int | None,
+        typer.Option("--min-df", min=1, help="Texts: a word must occur in so many.", show_default="2, or 1 of few"),
+    ] = None,
+    max_features: Annotated[
+        int | None, typer.Option("--max-features", min=1, help="Texts: keep so many of the most frequent words.")
+    ] = None,
+    analyzer: Annotated[
+        str | None, typer.Option("--analyzer", help="Texts: word, char or char_wb.", show_default="word")
+    ] = None,
+    stop_words: Annotated[
+        str | None, typer.Option("--stop-words", help="Texts: english, or a file with a word a line, to leave out.")
+    ] = None,
+    text_field: TextField = None,
+    label_field: LabelField = None,
+    label_separator: LabelSeparator = None,
     threads: Threads = None,
     seed: Seed = 0,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print everything that was measured.")] = False,
@@ -41,7 +63,10 @@ def train(
 ) -> None:
     """Train a model on TRAIN and write it to a directory."""
     options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()))
-    plan = _Plan(data, model, label_names, options, threads, seed)
+    text = TextSettings(
+        ngrams, min_df, max_features, analyzer, stop_words, tuple(text_field or ()), label_field, label_separator
+    )
+    plan = _Plan(data, model, label_names, options, text, threads, seed)
     result = plan.carry_out()
     if json:
         print_json(result)
@@ -59,44 +84,59 @@ class _Plan:
     model: Path
     label_names: Path | None
     options: SystemOptions
+    text: TextSettings
     threads: int | None
     seed: int
 
     def carry_out(self) -> dict[str, Any]:
         """Read, train, save; returns everything that was measured."""
+        from blockxmc.data._source import once
+        from blockxmc.data.corpus import TEXT_FORMATS
+        from blockxmc.data.folder import data_format
         from blockxmc.storage import check_target
-        from blockxmc.training.dataset import fit_dataset
 
         estimator: Any = make_system(self.options, n_jobs=self.threads, random_state=self.seed, verbose=verbosity())
         check_target(self.model)
-        dataset = self._read()
-        wall, cpu = time.perf_counter(), time.process_time()
-        fit_dataset(estimator, dataset)
-        times = {"train_seconds": time.perf_counter() - wall, "train_cpu_seconds": time.process_time() - cpu}
-        estimator.save(self.model)
-        return self._result(estimator, dataset) | times | _size(self.model)
-
-    def _read(self) -> Dataset:
-        from blockxmc.data import read_names
-        from blockxmc.data._source import once
-        from blockxmc.data.folder import data_format
-
         source = once(self.data)
-        if self.label_names is None:
-            return read_rows(source)
-        if data_format(source) in ("jsonl", "tsv", "csv"):
-            raise BlockXMCError(f"--label-names is for numbered labels; {source} names its own")
-        return read_rows(source, label_names=read_names(self.label_names))
+        if data_format(source) in TEXT_FORMATS:
+            fit = self._fit_texts(source, estimator)
+        else:
+            fit = self._fit_features(source, estimator)
+        wall, cpu = time.perf_counter(), time.process_time()
+        model = fit()
+        times = {"train_seconds": time.perf_counter() - wall, "train_cpu_seconds": time.process_time() - cpu}
+        model.save(self.model)
+        return self._result(on_features(model)) | times | _size(self.model)
 
-    def _result(self, estimator: Any, dataset: Dataset) -> dict[str, Any]:
+    def _fit_texts(self, source: PathLike, classifier: Any) -> Callable[[], Any]:
+        """How to make a TextClassifier, its texts read already."""
+        from blockxmc import TextClassifier
+        from blockxmc.data.corpus import read_corpus
+
+        if self.label_names is not None:
+            raise BlockXMCError(f"--label-names is for numbered labels; {source} names its own")
+        model = TextClassifier(classifier, **self.text.parameters())
+        corpus = read_corpus(source, verbose=verbosity(), fields=self.text.fields())
+        return partial(model.fit, corpus.texts, corpus.labels)
+
+    def _fit_features(self, source: PathLike, classifier: Any) -> Callable[[], Any]:
+        """How to train on features, read already."""
+        from blockxmc.data import read_names
+        from blockxmc.training.dataset import fit_dataset
+
+        self.text.refuse_for(source)
+        names = None if self.label_names is None else read_names(self.label_names)
+        return partial(fit_dataset, classifier, read_rows(source, label_names=names))
+
+    def _result(self, estimator: Any) -> dict[str, Any]:
         result: dict[str, Any] = {
             **getattr(estimator, "cost_", {}),
             "model": str(self.model),
             "system": self.options.system,
             "estimator": type(estimator).__name__,
-            "rows": dataset.n_rows,
-            "features": dataset.n_features,
-            "labels": dataset.n_labels,
+            "rows": estimator.n_train_rows_,
+            "features": estimator.n_features_in_,
+            "labels": estimator.targets_.n_labels,
         }
         if hasattr(estimator, "partition_"):
             part = estimator.partition_

@@ -117,13 +117,12 @@ def archive_errors(path: PathLike) -> Iterator[None]:
         raise DataFormatError(f"{path}: the archive is truncated or damaged ({error}); fetch it again") from error
 
 
-def _unpacked(raw: IO[bytes], path: PathLike) -> IO[bytes]:
+def unpacked(raw: IO[bytes], path: PathLike) -> IO[bytes]:
     """The content of an open file, through a decompressor where its first bytes ask for one."""
-    magic = raw.read(len(_XZ))
-    raw.seek(0)
+    magic = raw.getvalue()[: len(_XZ)] if isinstance(raw, io.BytesIO) else cast(io.BufferedReader, raw).peek(len(_XZ))
     if magic.startswith(_GZIP):
         return cast(IO[bytes], gzip.open(raw))
-    if magic == _XZ:
+    if magic.startswith(_XZ):
         return lzma.open(raw)
     if magic and Path(path).suffix in COMPRESSED_SUFFIXES:
         kind = "gzip" if Path(path).suffix == ".gz" else "xz"
@@ -149,41 +148,10 @@ def open_raw(path: PathLike) -> IO[bytes]:
     return open(source, "rb")
 
 
-@contextlib.contextmanager
-def open_text(path: PathLike, verbose: int = 0) -> Iterator[Iterator[str]]:
-    """Lines of a UTF-8 file (a byte-order mark is skipped), line ends kept, with progress over the bytes as stored."""
-    with open_raw(path) as raw:
-        total = raw.seek(0, os.SEEK_END)
-        raw.seek(0)
-        if total == 0:
-            raise DataFormatError(f"{path}: is empty; give a file with at least one row")
-        with SlowPhase(f"reading {Path(path).name}", total, verbose) as phase:
-            yield _decoded_lines(_unpacked(raw, path), raw, path, phase)
-
-
-def _decoded_lines(content: IO[bytes], raw: IO[bytes], path: PathLike, phase: SlowPhase) -> Iterator[str]:
-    number = 0
-    with archive_errors(path):
-        while line := content.readline(MAX_LINE_BYTES + 2):
-            number += 1
-            if len(line) > MAX_LINE_BYTES + 1:
-                raise _too_long(path, number)
-            if b"\0" in line:
-                raise DataFormatError(f"{path}: line {number}: holds a NUL byte; this is not a text file")
-            if number % 1000 == 0:
-                phase.update(raw.tell())
-            try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise DataFormatError(
-                    f"{path}: line {number}: not UTF-8 text ({error.reason}); convert the file to UTF-8"
-                ) from error
-
-
 def first_line(path: PathLike) -> bytes:
     """The first line of a file that is not blank, shortened to what recognition needs; empty if there is none."""
     with open_raw(path) as raw, archive_errors(path):
-        head = _unpacked(raw, path).read(1 << 16)
+        head = unpacked(raw, path).read(1 << 16)
     for line in head.removeprefix(b"\xef\xbb\xbf").splitlines():
         if line.strip():
             return line
@@ -198,7 +166,7 @@ def read_blocks(path: PathLike, verbose: int = 0) -> Generator[Block]:
         if total == 0:
             raise DataFormatError(f"{path}: is empty; give a file with at least one row")
         with SlowPhase(f"reading {Path(path).name}", total, verbose) as phase:
-            content = _unpacked(raw, path)
+            content = unpacked(raw, path)
             mapped = content is raw and not isinstance(raw, io.BytesIO)
             done = 0
             for block, done in _mapped_blocks(raw, path) if mapped else _streamed_blocks(content, raw, path):
@@ -219,7 +187,7 @@ def _mapped_blocks(raw: IO[bytes], path: PathLike) -> Iterator[tuple[Block, int]
         if stop < 0:
             pieces = range(0, start, BLOCK_BYTES)
             lines = sum(mapped[a : min(a + BLOCK_BYTES, start)].count(b"\n") for a in pieces)
-            raise _too_long(path, lines + 1)
+            raise too_long(path, lines + 1)
         yield everything[start:stop], stop
         if hasattr(mmap, "MADV_DONTNEED"):
             page = start - start % mmap.PAGESIZE
@@ -250,7 +218,7 @@ def _streamed_blocks(content: IO[bytes], raw: IO[bytes], path: PathLike) -> Iter
         if more and cut == 0:
             rest += more
             if len(rest) > MAX_LINE_BYTES:
-                raise _too_long(path, line + 1)
+                raise too_long(path, line + 1)
             continue
         block = rest + more[:cut]
         if block:
@@ -261,7 +229,7 @@ def _streamed_blocks(content: IO[bytes], raw: IO[bytes], path: PathLike) -> Iter
         rest = more[cut:]
 
 
-def _too_long(path: PathLike, line: int) -> DataFormatError:
+def too_long(path: PathLike, line: int) -> DataFormatError:
     limit = f"{MAX_LINE_BYTES >> 20} MiB"
     return DataFormatError(f"{path}: line {line}: longer than {limit}; put one row on each line")
 
@@ -327,7 +295,7 @@ def read_names(path: PathLike) -> list[str]:
     ['cat', 'dog']
     """
     with open_raw(path) as raw, archive_errors(path):
-        content = _unpacked(raw, path).read()
+        content = unpacked(raw, path).read()
     try:
         names = content.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:

@@ -1,45 +1,58 @@
-"""Text with label names, before it becomes numbers: JSONL, TSV and CSV (Annif's short-text corpora among them)."""
+"""Text with label names, before it becomes numbers: JSONL, JSON, TSV and CSV (Annif's short-text corpora among them)."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from blockxmc.data._source import (
-    MAX_LINE_BYTES,
-    PathLike,
-    SlowPhase,
-    bare_name,
-    first_line,
-    once,
-    open_text,
-    write_atomic,
-)
+from blockxmc.data._source import MAX_LINE_BYTES, PathLike, SlowPhase, bare_name, first_line, once, write_atomic
+from blockxmc.data.lines import Lines, open_text
 from blockxmc.data.xc import looks_like_xc
 from blockxmc.errors import DataFormatError
 
-_SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tsv": "tsv", ".csv": "csv"}
+TEXT_FORMATS = ("jsonl", "json", "tsv", "csv")
+_SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "tsv", ".csv": "csv"}
 _TEXT_COLUMNS = ("text", "title", "abstract", "description", "body")
 # Column -> the separator of its labels (None: spaces).
 _LABEL_COLUMNS = {"subject_uris": None, "labels": ";", "subjects": ";", "label": ";"}
 
-Row = tuple[str, list[str]]
+
+@dataclass(frozen=True)
+class Fields:
+    """What the fields of a file are called, where it is not what the library expects.
+
+    ``text`` names one or more fields, which are joined by spaces; ``separator`` stands between labels in one string.
+    """
+
+    text: tuple[str, ...] = ()
+    labels: str | None = None
+    separator: str | None = None
+    id: str | None = None
+
+
+class Row(NamedTuple):
+    """One text, its labels, and what the file calls it (None: nothing)."""
+
+    text: str
+    labels: list[str]
+    id: Any = None
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Texts and the label names of each."""
+    """Texts, the label names of each, and their ids where there are any."""
 
     texts: list[str]
     labels: list[list[str]]
+    ids: list[Any] | None = None
 
 
 def text_format(path: PathLike) -> str | None:
-    """``jsonl``, ``tsv`` or ``csv`` by suffix, else by content; None for other formats.
+    """``jsonl``, ``json`` (an array of objects), ``tsv`` or ``csv`` by suffix, else by content; None for other formats.
 
     >>> text_format("corpus.tsv.gz"), text_format("records.csv")
     ('tsv', 'csv')
@@ -48,110 +61,199 @@ def text_format(path: PathLike) -> str | None:
     for suffix, kind in _SUFFIXES.items():
         if name.endswith(suffix):
             return kind
-    line = first_line(path)
-    if line.lstrip().startswith(b"{"):
-        return "jsonl"
+    return format_of_line(first_line(path)) or ("jsonl" if name.endswith(".json") else None)
+
+
+def format_of_line(line: bytes) -> str | None:
+    """The format of text whose first line this is; None for other formats.
+
+    >>> format_of_line(b'{"text": "a"}'), format_of_line(b"["), format_of_line(b"red apple\\tfruit")
+    ('jsonl', 'json', 'tsv')
+    """
+    start = line.lstrip()[:1]
+    if start in (b"{", b"["):
+        return "jsonl" if start == b"{" else "json"
     return "tsv" if b"\t" in line and not looks_like_xc(line) else None
 
 
-def read_corpus(path: PathLike, require_labels: bool = True, verbose: int = 0, *, kind: str | None = None) -> Corpus:
+def read_corpus(
+    path: PathLike,
+    require_labels: bool = True,
+    verbose: int = 0,
+    *,
+    kind: str | None = None,
+    fields: Fields | None = None,
+) -> Corpus:
     """Read texts and label names; without ``require_labels`` a row may lack its labels (text to be labelled).
 
-    ``kind`` (jsonl, tsv or csv) names the format where neither suffix nor content does.
+    ``kind`` (jsonl, json, tsv or csv) names the format where neither suffix nor content does.
     """
     path = once(path)
     kind = kind or text_format(path)
     if kind is None:
         raise DataFormatError(
-            f"{path}: not recognised as JSONL, TSV or CSV with text and labels;"
-            " name it .jsonl, .tsv or .csv (or read it with read_xc if it is XC text)"
+            f"{path}: not recognised as JSONL, JSON, TSV or CSV with text and labels;"
+            " name it .jsonl, .json, .tsv or .csv (or read it with read_xc if it is XC text)"
         )
-    readers = {"jsonl": _jsonl_rows, "tsv": _tsv_rows, "csv": _csv_rows}
     with open_text(path, verbose) as lines:
-        rows = list(readers[kind](lines, path, require_labels))
+        rows = list(rows_of(lines, path, kind, require_labels, fields or Fields()))
     if not rows:
         raise DataFormatError(f"{path}: holds no rows; give a file with at least one row")
-    return Corpus([text for text, _ in rows], [labels for _, labels in rows])
+    ids = [row.id for row in rows]
+    return Corpus([row.text for row in rows], [row.labels for row in rows], None if ids.count(None) else ids)
+
+
+def rows_of(lines: Lines, path: PathLike, kind: str, require_labels: bool, fields: Fields) -> Iterator[Row]:
+    """The rows of a file, each as soon as its lines are there (the rows of a JSON array: when all are)."""
+    readers = {"jsonl": _jsonl_rows, "json": _json_rows, "tsv": _tsv_rows, "csv": _csv_rows}
+    return readers[kind](lines, path, require_labels, fields)
 
 
 def write_jsonl(path: PathLike, corpus: Corpus, verbose: int = 0) -> None:
-    """Write one JSON object with ``text`` and ``labels`` per line."""
+    """Write one JSON object with ``text``, ``labels`` and, where there is one, ``id`` per line."""
     title = f"writing {Path(path).name}"
+    ids = corpus.ids or [None] * len(corpus.texts)
     with write_atomic(path) as out, SlowPhase(title, len(corpus.texts), verbose) as phase:
-        for done, (text, labels) in enumerate(zip(corpus.texts, corpus.labels, strict=True)):
+        for done, (text, labels, name) in enumerate(zip(corpus.texts, corpus.labels, ids, strict=True)):
             if done % 1000 == 0:
                 phase.update(done)
-            out.write((json.dumps({"text": text, "labels": labels}, ensure_ascii=False) + "\n").encode())
+            record = {"text": text, "labels": labels} if name is None else {"id": name, "text": text, "labels": labels}
+            out.write((json.dumps(record, ensure_ascii=False) + "\n").encode())
 
 
-def _jsonl_rows(lines: Iterator[str], path: PathLike, require_labels: bool) -> Iterator[Row]:
-    for number, line in enumerate(lines, 1):
+# ---- JSON ----
+def _jsonl_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields) -> Iterator[Row]:
+    for line in lines:
         if not line.strip():
             continue
-        where = f"{path}: line {number}"
+        where = f"{path}: line {lines.number}"
         try:
             record = json.loads(line)
         except (json.JSONDecodeError, RecursionError) as error:
             raise DataFormatError(f"{where}: not JSON ({error}); put one object on each line") from error
-        if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-            raise DataFormatError(f'{where}: no "text"; each line must be {{"text": "...", "labels": ["...", ...]}}')
-        yield record["text"], _json_labels(record, where, require_labels)
+        yield _json_row(record, where, require_labels, fields)
 
 
-def _json_labels(record: dict[str, Any], where: str, required: bool) -> list[str]:
-    """``labels`` (names), or Annif's ``subjects`` (objects with a uri or a label)."""
-    if "labels" in record:
-        labels = record["labels"]
-    elif "subjects" in record and isinstance(record["subjects"], list):
-        labels = [s.get("uri", s.get("label")) if isinstance(s, dict) else s for s in record["subjects"]]
-    elif required:
-        raise DataFormatError(f'{where}: no "labels"; give a list of names, empty if there are none')
-    else:
+def _json_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields) -> Iterator[Row]:
+    try:
+        records = json.loads("".join(lines))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise DataFormatError(f"{path}: not JSON ({error}); give an array of objects, or JSONL") from error
+    for number, record in enumerate(records, 1):
+        yield _json_row(record, f"{path}: element {number}", require_labels, fields)
+
+
+def _json_row(record: Any, where: str, require_labels: bool, fields: Fields) -> Row:
+    names = fields.text or ("text",)
+    if not isinstance(record, dict) or all(record.get(name) is None for name in names):
+        form = "" if fields.text else '; each row must be {"text": "...", "labels": ["...", ...]}'
+        remedy = form or "; --text-field names the fields to read"
+        raise DataFormatError(f"{where}: no {_quoted(names)}{remedy}")
+    texts = [record[name] for name in names if record.get(name) is not None]
+    if not all(isinstance(text, str) for text in texts):
+        raise DataFormatError(f"{where}: no text in {_quoted(names)}, but {ascii(texts)[:60]}")
+    name = record.get(fields.id or "id")
+    if isinstance(name, (dict, list)) or (fields.id and name is None):
+        raise DataFormatError(f'{where}: "{fields.id or "id"}" must be text or a number, found {ascii(name)[:60]}')
+    return Row(" ".join(texts), _json_labels(record, where, require_labels, fields), name)
+
+
+def _json_labels(record: dict[str, Any], where: str, required: bool, fields: Fields) -> list[str]:
+    """``labels`` (names), or Annif's ``subjects`` (objects with a uri or a label), or the field that was named."""
+    name = fields.labels or ("labels" if "labels" in record or "subjects" not in record else "subjects")
+    if name not in record:
+        if required:
+            raise DataFormatError(f'{where}: no "{name}"; give a list of names, empty if there are none')
         return []
+    labels = record[name]
+    if isinstance(labels, str) and fields.separator is not None:
+        labels = labels.split(fields.separator)
+    if isinstance(labels, list):
+        labels = [s.get("uri", s.get("label")) if isinstance(s, dict) else s for s in labels]
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        raise DataFormatError(f'{where}: "labels" must be a list of names, found {ascii(labels)[:60]}')
-    return [_name(label) for label in labels]
+        hint = "; --label-separator cuts a string" if isinstance(labels, str) else ""
+        raise DataFormatError(f'{where}: "{name}" must be a list of names, found {ascii(labels)[:60]}{hint}')
+    return clean_names(labels)
 
 
-def _tsv_rows(lines: Iterator[str], path: PathLike, require_labels: bool) -> Iterator[Row]:
-    for number, line in enumerate(lines, 1):
+def _quoted(names: Iterable[str]) -> str:
+    return " and no ".join(f'"{name}"' for name in names)
+
+
+# ---- tables ----
+def _tsv_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields) -> Iterator[Row]:
+    if fields.text or fields.labels or fields.id:
+        raise DataFormatError(
+            f"{path}: TSV has no header, so its fields have no names; leave --text-field and the like out"
+        )
+    for line in lines:
         if not line.strip():
             continue
         text, tab, subjects = line.rstrip("\r\n").partition("\t")
         if not tab and require_labels:
             raise DataFormatError(
-                f"{path}: line {number}: no tab; each line must be text, a tab, labels between spaces"
+                f"{path}: line {lines.number}: no tab; each line must be text, a tab, labels between spaces"
             )
-        if number == 1 and subjects.strip().lower() in _LABEL_COLUMNS:
+        if lines.number == 1 and subjects.strip().lower() in _LABEL_COLUMNS:
             raise DataFormatError(f"{path}: line 1: looks like a header; a TSV corpus has none: delete it, or use CSV")
-        yield text, [_name(subject) for subject in subjects.split()]
+        yield Row(text, clean_names(subjects.split(fields.separator)))
 
 
-def _csv_rows(lines: Iterator[str], path: PathLike, require_labels: bool) -> Iterator[Row]:
+@dataclass(frozen=True)
+class _Columns:
+    """Where the fields of a CSV file stand."""
+
+    text: list[int]
+    labels: int | None
+    separator: str | None
+    id: int | None
+
+    @classmethod
+    def found(cls, header: list[str], path: PathLike, require_labels: bool, fields: Fields) -> _Columns:
+        """The columns that are asked for, or those with the usual names."""
+        names = [name.strip().lower() for name in header]
+
+        def asked(name: str) -> int:
+            if name.strip().lower() not in names:
+                raise DataFormatError(f"{path}: line 1: no column {name!r} (found {ascii(','.join(names))[:60]})")
+            return names.index(name.strip().lower())
+
+        text = [asked(name) for name in fields.text] or [j for j, name in enumerate(names) if name in _TEXT_COLUMNS]
+        usual = next((names.index(name) for name in _LABEL_COLUMNS if name in names), None)
+        labels = usual if fields.labels is None else asked(fields.labels)
+        if not text or (labels is None and require_labels):
+            missing = "text" if not text else "label"
+            raise DataFormatError(
+                f"{path}: line 1: no {missing} column; name one of the columns"
+                f" {' or '.join(_LABEL_COLUMNS if text else _TEXT_COLUMNS)}, or say which it is by --{missing}-field"
+                f" (found {ascii(','.join(names))[:60]})"
+            )
+        separator = fields.separator or (None if labels is None else _LABEL_COLUMNS.get(names[labels], ";"))
+        name = asked(fields.id) if fields.id is not None else (names.index("id") if "id" in names else None)
+        return cls(text, labels, separator, name)
+
+    def row(self, values: list[str]) -> Row:
+        """What one line says."""
+        cell = values[self.labels] if self.labels is not None else ""
+        name = values[self.id] if self.id is not None else None
+        return Row(" ".join(values[j] for j in self.text if values[j]), clean_names(cell.split(self.separator)), name)
+
+
+def _csv_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields) -> Iterator[Row]:
     limit = csv.field_size_limit(MAX_LINE_BYTES)
     reader = csv.reader(lines, strict=True)
     try:
-        header = [name.strip().lower() for name in next(reader, [])]
-        text_at = [j for j, name in enumerate(header) if name in _TEXT_COLUMNS]
-        labels_at = next((header.index(name) for name in _LABEL_COLUMNS if name in header), None)
-        if not text_at or (labels_at is None and require_labels):
-            missing = "text" if not text_at else "label"
-            raise DataFormatError(
-                f"{path}: line 1: no {missing} column; name one of the columns"
-                f" {' or '.join(_LABEL_COLUMNS if text_at else _TEXT_COLUMNS)} (found {ascii(','.join(header))[:60]})"
-            )
-        for fields in reader:
-            if not fields:
+        header = next(reader, [])
+        columns = _Columns.found(header, path, require_labels, fields)
+        for values in reader:
+            if not values:
                 continue
-            if len(fields) != len(header):
+            if len(values) != len(header):
                 raise DataFormatError(
-                    f"{path}: line {reader.line_num}: {len(fields)} fields, but the header names {len(header)};"
+                    f"{path}: line {reader.line_num}: {len(values)} fields, but the header names {len(header)};"
                     " quote fields that hold commas"
                 )
-            text = " ".join(fields[j] for j in text_at if fields[j])
-            cell = fields[labels_at] if labels_at is not None else ""
-            separator = _LABEL_COLUMNS[header[labels_at]] if labels_at is not None else None
-            yield text, [_name(label) for label in cell.split(separator) if label.strip()]
+            yield columns.row(values)
     except csv.Error as error:
         raise DataFormatError(
             f"{path}: line {reader.line_num}: not CSV ({error}); quote fields that need it"
@@ -160,7 +262,16 @@ def _csv_rows(lines: Iterator[str], path: PathLike, require_labels: bool) -> Ite
         csv.field_size_limit(limit)
 
 
+def clean_names(labels: Iterable[Any]) -> list[Any]:
+    """Labels as they are learnt: names stripped, without the angle brackets of a URI, empty ones left out.
+
+    >>> clean_names([" a ", "<http://x/1>", " ", 3])
+    ['a', 'http://x/1', 3]
+    """
+    names = (_name(label) if isinstance(label, str) else label for label in labels)
+    return [name for name in names if name != ""]
+
+
 def _name(label: str) -> str:
-    """A label name without the angle brackets of a URI."""
     label = label.strip()
-    return label[1:-1] if label.startswith("<") and label.endswith(">") else label
+    return label[1:-1].strip() if label.startswith("<") and label.endswith(">") else label

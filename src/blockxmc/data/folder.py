@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc.data._source import COMPRESSED_SUFFIXES, PathLike, Piped, bare_name, once, open_text, sibling_names
-from blockxmc.data.corpus import text_format
+from blockxmc.data._source import COMPRESSED_SUFFIXES, PathLike, Piped, bare_name, once, sibling_names
+from blockxmc.data.corpus import Fields, text_format
 from blockxmc.data.dataset import Dataset
+from blockxmc.data.lines import open_text
 from blockxmc.data.npz import read_npz
 from blockxmc.data.text import read_text
 from blockxmc.data.tfidf import TextVectorizer
@@ -20,11 +22,11 @@ from blockxmc.data.xc import read_matrices, read_xc, with_names
 from blockxmc.errors import DataFormatError
 
 # Where a folder holds the same set in several formats, the first of these is read.
-_KINDS = (".npz", ".txt", ".xc", ".svm", ".jsonl", ".ndjson", ".tsv", ".csv")
+_KINDS = (".npz", ".txt", ".xc", ".svm", ".jsonl", ".ndjson", ".json", ".tsv", ".csv")
 
 
 def data_format(path: PathLike) -> str:
-    """``npz``, ``xc``, ``jsonl``, ``tsv`` or ``csv``, by suffix or else by content.
+    """``npz``, ``xc``, ``jsonl``, ``json``, ``tsv`` or ``csv``, by suffix or else by content.
 
     >>> data_format("train.npz"), data_format("train.jsonl.xz")
     ('npz', 'jsonl')
@@ -64,7 +66,7 @@ def read_dataset(
         return read_xc(
             path, n_features=n_features, n_labels=n_labels, label_names=label_names, n_jobs=n_jobs, verbose=verbose
         )
-    return read_text(path, vectorizer, label_names, require_labels=require_labels, verbose=verbose)
+    return read_text(path, vectorizer, label_names, require_labels=require_labels, n_jobs=n_jobs, verbose=verbose)
 
 
 def read_data_dir(folder: PathLike, *, n_jobs: int | None = None, verbose: int = 0) -> tuple[Dataset, Dataset]:
@@ -87,7 +89,7 @@ def read_data_dir(folder: PathLike, *, n_jobs: int | None = None, verbose: int =
         raise DataFormatError(f"{folder}: no such folder; give a folder with train.* and test.*")
     pair = _train_and_test(Path(folder))
     if pair is not None:
-        return _read_pair(*pair, n_jobs, verbose)
+        return read_pair(*pair, n_jobs=n_jobs, verbose=verbose)
     data = _only(Path(folder), "_data.txt")
     train_rows, test_rows = _only(Path(folder), "_trSplit.txt"), _only(Path(folder), "_tstSplit.txt")
     if data is None or train_rows is None or test_rows is None:
@@ -147,15 +149,28 @@ def _only(folder: Path, ending: str) -> Path | None:
     return found[0] if found else None
 
 
-def _read_pair(train_path: Path, test_path: Path, n_jobs: int | None, verbose: int) -> tuple[Dataset, Dataset]:
+def read_pair(
+    train_path: PathLike,
+    test_path: PathLike,
+    *,
+    vectorizer: TextVectorizer | None = None,
+    fields: Fields | None = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> tuple[Dataset, Dataset]:
+    """A training and a test set with the same features and labels: words and names are those of the training set.
+
+    Of texts, ``vectorizer`` says what is a feature, and ``fields`` where texts and labels stand.
+    """
     kind = data_format(train_path)
     if kind == "npz":
         train, test = read_npz(train_path), read_npz(test_path)
     elif kind == "xc":
         return _read_xc_pair(train_path, test_path, n_jobs, verbose)
     else:
-        train = read_text(train_path, verbose=verbose)
-        test = read_text(test_path, train.vectorizer, train.label_names, verbose=verbose)
+        options: Any = {"fields": fields, "n_jobs": n_jobs, "verbose": verbose}
+        train = read_text(train_path, vectorizer, **options)
+        test = read_text(test_path, train.vectorizer, train.label_names, **options)
     if (train.n_features, train.n_labels) != (test.n_features, test.n_labels):
         raise DataFormatError(
             f"{test_path}: has {test.n_features} features and {test.n_labels} labels, but {train_path} has"
@@ -164,7 +179,9 @@ def _read_pair(train_path: Path, test_path: Path, n_jobs: int | None, verbose: i
     return train, test
 
 
-def _read_xc_pair(train_path: Path, test_path: Path, n_jobs: int | None, verbose: int) -> tuple[Dataset, Dataset]:
+def _read_xc_pair(
+    train_path: PathLike, test_path: PathLike, n_jobs: int | None, verbose: int
+) -> tuple[Dataset, Dataset]:
     """Both files at the width of the wider one: without headers, each shows only the ids that it happens to hold."""
     pairs = [read_matrices(path, None, None, n_jobs, verbose) for path in (train_path, test_path)]
     d, m = (max(pair[which].shape[1] for pair in pairs) for which in (0, 1))

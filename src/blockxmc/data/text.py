@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from blockxmc._core.progress import Phase, reporter_for
+from blockxmc._core.targets import Targets
 from blockxmc.data._source import PathLike, SlowPhase
-from blockxmc.data.corpus import read_corpus
+from blockxmc.data.corpus import Fields, clean_names, read_corpus
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, DataFormatError
@@ -22,18 +24,20 @@ def read_text(
     *,
     require_labels: bool = True,
     kind: str | None = None,
+    fields: Fields | None = None,
+    n_jobs: int | None = None,
     verbose: int = 0,
 ) -> Dataset:
-    """Read JSONL, TSV or CSV with text and label names (plain, .gz or .xz; ``-`` is standard input).
+    """Read JSONL, JSON, TSV or CSV with text and label names (plain, .gz or .xz; ``-`` is standard input).
 
-    - JSONL: ``{"text": "...", "labels": ["...", ...]}`` per line (or Annif's ``subjects``);
+    - JSONL: ``{"text": "...", "labels": ["...", ...]}`` per line (or Annif's ``subjects``); JSON: an array of such objects;
     - TSV: text, a tab, labels separated by spaces, each a name, a URI or ``<URI>``;
     - CSV: a header line that names text columns (text, title, abstract, ...: joined) and one label column
       (``subject_uris``: separated by spaces; ``labels``: by semicolons).
 
     Training data learns its own words and label names. For test data give those of the training data: unknown labels
-    are counted in ``unseen_labels`` and left out. ``kind`` (jsonl, tsv or csv) names the format where neither suffix nor
-    content does.
+    are counted in ``unseen_labels`` and left out. ``kind`` (jsonl, json, tsv or csv) names the format where neither suffix
+    nor content does; ``fields`` says what fields with other names hold.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "fruit.jsonl"
@@ -42,9 +46,9 @@ def read_text(
     >>> data.label_names, data.feature_names, data.Y.toarray().tolist()
     (['fruit'], ['apple', 'green', 'leaf', 'red'], [[1.0], [0.0]])
     """
-    corpus = read_corpus(path, require_labels, verbose, kind=kind)
+    corpus = read_corpus(path, require_labels, verbose, kind=kind, fields=fields)
     try:
-        data = from_texts(corpus.texts, corpus.labels, vectorizer, label_names, verbose=verbose)
+        data = _dataset(corpus.texts, corpus.labels, vectorizer, label_names, n_jobs, verbose)
     except BlockXMCError as error:
         raise DataFormatError(f"{path}: {error}") from error
     if data.unseen_labels:
@@ -53,33 +57,101 @@ def read_text(
 
 
 def from_texts(
-    texts: Sequence[str],
-    labels: Sequence[Sequence[str]],
+    texts: Any,
+    labels: Any,
     vectorizer: TextVectorizer | None = None,
     label_names: Sequence[str] | None = None,
     *,
+    n_jobs: int | None = None,
     verbose: int = 0,
 ) -> Dataset:
-    """A data set from Python lists: one text and one list of label names per row.
+    """A data set from texts and, for each, a list of label names (or a 0-1 matrix, its columns named by ``label_names``).
+
+    A vectorizer that has learnt no words yet learns those of the texts.
 
     >>> train = from_texts(["red apple", "green leaf"], [["fruit"], ["plant"]])
     >>> test = from_texts(["green apple"], [["fruit", "rare"]], train.vectorizer, train.label_names)
     >>> test.Y.toarray().tolist(), test.unseen_labels
     ([[1.0, 0.0]], 1)
     """
-    if len(texts) != len(labels):
-        raise BlockXMCError(f"{len(texts)} texts but {len(labels)} lists of labels")
+    return _dataset(as_texts(texts)[0], clean_rows(labels), vectorizer, label_names, n_jobs, verbose)
+
+
+def as_texts(texts: Any) -> tuple[list[str], bool]:
+    """A list of texts from a list, an array, a Series or one text; and whether it was one.
+
+    >>> as_texts("red apple"), as_texts(np.array(["red", "apple"]))
+    ((['red apple'], True), (['red', 'apple'], False))
+    """
+    if isinstance(texts, str):
+        return [texts], True
+    if getattr(texts, "ndim", 1) != 1 or not isinstance(texts, Iterable) or isinstance(texts, (bytes, dict)):
+        raise BlockXMCError(f"texts must be a list, an array or a Series of text, got {type(texts).__name__}")
+    listed = texts.tolist() if hasattr(texts, "tolist") else list(texts)
+    wrong = next((i for i, text in enumerate(listed) if not isinstance(text, str)), None)
+    if wrong is not None:
+        raise BlockXMCError(f"text {wrong} is {listed[wrong]!r:.60}; every text must be text, if only an empty one")
+    return listed, False
+
+
+def clean_rows(labels: Any) -> Any:
+    """Label lists with stripped names and without empty ones, as files are read; a matrix as it is.
+
+    >>> clean_rows([[" a", ""], ("<http://x/1>",), []])
+    [['a'], ['http://x/1'], []]
+    """
+    if _is_matrix(labels):
+        return labels
+    if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
+        raise BlockXMCError(f"labels must be a matrix or a list with a list of names per text, got {labels!r:.60}")
+    rows = []
+    for i, row in enumerate(labels):
+        if isinstance(row, (str, bytes)) or not isinstance(row, Iterable):
+            raise BlockXMCError(
+                f'row {i} of the labels is {row!r:.60}; give a list of names per text, like ["a", "b"] (a column of'
+                ' joined names becomes one by .str.split(";"))'
+            )
+        rows.append(clean_names(row))
+    return rows
+
+
+def _is_matrix(labels: Any) -> bool:
+    return sparse.issparse(labels) or getattr(labels, "ndim", 1) == 2
+
+
+def _dataset(
+    texts: list[str],
+    labels: Any,
+    vectorizer: TextVectorizer | None,
+    label_names: Sequence[Any] | None,
+    n_jobs: int | None,
+    verbose: int,
+) -> Dataset:
+    n_rows = labels.shape[0] if _is_matrix(labels) else len(labels)
+    if len(texts) != n_rows:
+        raise BlockXMCError(f"{len(texts)} texts but {n_rows} lists of labels")
+    vectorizer = TextVectorizer() if vectorizer is None else vectorizer
     with SlowPhase("counting words", len(texts), verbose) as phase:
         shown = _Shown(texts, phase)
-        if vectorizer is None:
-            vectorizer = TextVectorizer()
-            X = vectorizer.fit_transform(shown)
-        else:
-            X = vectorizer.transform(shown)
-    if label_names is None:
-        label_names = sorted({name for row in labels for name in row})
-    Y, unseen = _indicator(labels, label_names)
-    return Dataset(X, Y, vectorizer.feature_names, list(label_names), vectorizer, unseen)
+        turn = vectorizer.transform if vectorizer.n_features else vectorizer.fit_transform
+        X = turn(shown, n_jobs)
+    if _is_matrix(labels):
+        Y, names, unseen = *_named_columns(labels, label_names), 0
+    elif label_names is None:
+        targets, Y = Targets.encode(labels)
+        names, unseen = [] if targets.names is None else targets.names.tolist(), 0
+    else:
+        (Y, unseen), names = _indicator(labels, label_names), list(label_names)
+    return Dataset(X, Y, vectorizer.feature_names, names, vectorizer, unseen)
+
+
+def _named_columns(labels: Any, names: Sequence[Any] | None) -> tuple[sparse.csr_array, list[Any]]:
+    """A 0-1 matrix and the names of its columns: those given, those of a DataFrame, or numbers."""
+    targets, Y = Targets.encode(labels)
+    found = list(getattr(labels, "columns", range(targets.n_labels)) if names is None else names)
+    if len(found) != targets.n_labels or len(set(found)) != len(found):
+        raise BlockXMCError(f"{len(set(found))} different label names for {targets.n_labels} columns of labels")
+    return Y, found
 
 
 class _Shown:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -11,12 +14,98 @@ from scipy import sparse
 
 from blockxmc._core import stored
 from blockxmc._core.matrix import as_csr
-from blockxmc.errors import BlockXMCError
+from blockxmc._core.progress import thread_count
+from blockxmc._kernels import TextFeatures, Vocabulary, WordLearner, weigh_counts
+from blockxmc.data.words import batches, decoded, encoded
+from blockxmc.errors import BlockXMCError, ModelFormatError
 
 # In a corpus of fewer rows, a word that occurs once is kept.
 SMALL_CORPUS = 100
 # A word in one of 10^18 texts has an idf of 42.
 MOST_IDF = 1000
+ANALYZERS = ("word", "char", "char_wb")
+MOST_NGRAM = 100
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """What counts as a feature of a text; the names and meanings are scikit-learn's.
+
+    ``min_df="auto"`` asks for two texts that hold a word, or one in a corpus of fewer than 100 texts.
+
+    >>> TextOptions(ngram_range=(2, 1))
+    Traceback (most recent call last):
+        ...
+    blockxmc.errors.BlockXMCError: ngram_range must be two whole numbers from 1 to 100, the smaller first, got (2, 1)
+    """
+
+    analyzer: str = "word"
+    ngram_range: tuple[int, int] = (1, 1)
+    min_df: int | str = "auto"
+    max_features: int | None = None
+    lowercase: bool = True
+    stop_words: str | tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what scikit-learn would not understand either."""
+        if self.analyzer not in ANALYZERS:
+            raise BlockXMCError(f"analyzer must be one of {', '.join(ANALYZERS)}, got {self.analyzer!r}")
+        object.__setattr__(self, "ngram_range", _ngram_range(self.ngram_range))
+        for name, words in {"min_df": ("auto",), "max_features": (None,)}.items():
+            value = getattr(self, name)
+            if value not in words and not (_is_whole(value) and value >= 1):
+                raise BlockXMCError(f"{name} must be a whole number of at least 1 or {words[0]!r}, got {value!r}")
+        if not isinstance(self.lowercase, (bool, np.bool_)):
+            raise BlockXMCError(f"lowercase must be True or False, got {self.lowercase!r}")
+        object.__setattr__(self, "stop_words", _stop_words(self.stop_words, self.analyzer))
+
+    def least_texts(self, n_texts: int) -> int:
+        """In how many texts a feature must occur."""
+        return (2 if n_texts >= SMALL_CORPUS else 1) if self.min_df == "auto" else int(self.min_df)
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """The words that are no features."""
+        if self.stop_words == "english":
+            from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+            return frozenset(ENGLISH_STOP_WORDS)
+        return frozenset(self.stop_words or ())
+
+
+def _stored_options(params: dict[str, Any]) -> TextOptions:
+    stored.require(set(params) == {field.name for field in fields(TextOptions)}, "text options are missing or unknown")
+    try:
+        return TextOptions(**params)
+    except BlockXMCError as error:
+        raise ModelFormatError(str(error)) from error
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, (bool, np.bool_))
+
+
+def _ngram_range(value: Any) -> tuple[int, int]:
+    pair = tuple(value) if isinstance(value, (tuple, list)) else ()
+    if len(pair) != 2 or not all(map(_is_whole, pair)) or not 1 <= pair[0] <= pair[1] <= MOST_NGRAM:
+        expected = f"two whole numbers from 1 to {MOST_NGRAM}, the smaller first"
+        raise BlockXMCError(f"ngram_range must be {expected}, got {value!r}")
+    return int(pair[0]), int(pair[1])
+
+
+def _stop_words(value: Any, analyzer: str) -> str | tuple[str, ...] | None:
+    if value is None:
+        return None
+    if analyzer != "word":
+        raise BlockXMCError(f'stop_words needs analyzer="word": there are no words in analyzer={analyzer!r}')
+    if isinstance(value, str):
+        if value != "english":
+            raise BlockXMCError(f'stop_words must be None, "english" or a list of words, got {value!r}')
+        return value
+    words = list(value) if isinstance(value, Iterable) else [value]
+    if not all(isinstance(word, str) for word in words):
+        raise BlockXMCError(f'stop_words must be None, "english" or a list of words, got {value!r:.80}')
+    return tuple(sorted(set(words)))
 
 
 class TextVectorizer:
@@ -30,83 +119,96 @@ class TextVectorizer:
     False
     """
 
-    def __init__(self, min_df: int | None = None, ngram_max: int = 1, max_features: int | None = None) -> None:
-        """A word must occur in ``min_df`` rows (None: 2, or 1 in a corpus of fewer than 100 rows)."""
-        self.min_df = min_df
-        self.ngram_max = ngram_max
-        self.max_features = max_features
-        self.feature_names: list[str] = []
-        self.idf: NDArray[np.float32] = np.empty(0, np.float32)
+    def __init__(self, options: TextOptions | None = None, **more: Any) -> None:
+        """``options``, or their values by name."""
+        self.options = options or TextOptions(**more)
+        self._set_words(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.float32))
 
-    def fit(self, texts: Iterable[str]) -> Self:
+    def fit(self, texts: Iterable[str], n_jobs: int | None = None) -> Self:
         """Learn the words and how rare they are."""
-        self._learn(texts)
+        self.fit_transform(texts, n_jobs)
         return self
 
-    def fit_transform(self, texts: Iterable[str]) -> sparse.csr_array:
+    def fit_transform(self, texts: Iterable[str], n_jobs: int | None = None) -> sparse.csr_array:
         """Learn from texts and return their features."""
-        return self._weigh(self._learn(texts))
+        learner, threads, n_texts = WordLearner(), thread_count(n_jobs), 0
+        for batch, classes in batches(texts, lowercase=bool(self.options.lowercase)):
+            learner.feed(self._cutting, batch, classes, threads)
+            n_texts += len(batch)
+        min_df = self.options.least_texts(n_texts)
+        words, ends, in_texts, counts = learner.finish(min_df, self.options.max_features or 2**31 - 1, threads)
+        if not ends.size:
+            what = "word of two or more letters" if self.options.analyzer == "word" else "group of letters"
+            raise BlockXMCError(f"no {what} occurs in at least {min_df} of the {n_texts} texts; nothing to learn")
+        self._set_words(words, ends, (np.log((1 + n_texts) / (1 + in_texts)) + 1).astype(np.float32))
+        return self._weigh([counts], threads)
 
-    def transform(self, texts: Iterable[str]) -> sparse.csr_array:
+    def transform(self, texts: Iterable[str], n_jobs: int | None = None) -> sparse.csr_array:
         """Features of texts (float32 CSR); words not learnt are ignored."""
-        if not self.feature_names:
+        if not self.n_features:
             raise BlockXMCError("this TextVectorizer has not learnt any words; call fit first")
-        counter = self._counter(vocabulary={word: j for j, word in enumerate(self.feature_names)})
-        return self._weigh(counter.transform(texts))
-
-    def state(self) -> dict[str, Any]:
-        """Everything learnt, as JSON values, one array and a list of words."""
-        params = {"min_df": self.min_df, "ngram_max": self.ngram_max, "max_features": self.max_features}
-        return {"params": params, "vocabulary": list(self.feature_names), "idf": self.idf.copy()}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """The vectorizer that ``state`` described."""
-        params = stored.mapping(state["params"], "the set of parameters")
-        vectorizer = cls(**params)
-        for name, value in params.items():
-            if value is not None or name == "ngram_max":
-                stored.whole(value, name, 1)
-        words = list(state["vocabulary"])
-        stored.require(all(isinstance(word, str) for word in words), "a word is not text")
-        stored.require(len(set(words)) == len(words), "a word stands in the vocabulary twice")
-        idf = stored.array(state["idf"], "idf", np.float32, (len(words),))
-        stored.require(((idf >= 0) & (idf < MOST_IDF)).all(), f"an idf lies outside 0..{MOST_IDF}")
-        vectorizer.feature_names, vectorizer.idf = words, idf.copy()
-        return vectorizer
+        threads = thread_count(n_jobs)
+        parts = [
+            self._vocabulary.count(self._cutting, batch, classes, threads)
+            for batch, classes in batches(texts, lowercase=bool(self.options.lowercase))
+        ]
+        return self._weigh(parts, threads)
 
     @property
     def n_features(self) -> int:
         """Number of features that a text is turned into."""
-        return len(self.feature_names)
+        return int(self._ends.size)
 
-    def _learn(self, texts: Iterable[str]) -> Any:
-        """Set the words and their idf; return the counts of the texts."""
-        texts = texts if isinstance(texts, Sized) else list(texts)
-        n_texts = len(texts)
-        min_df = self.min_df if self.min_df is not None else (2 if n_texts >= SMALL_CORPUS else 1)
-        counter = self._counter(min_df=min_df, max_features=self.max_features)
+    @cached_property
+    def feature_names(self) -> list[str]:
+        """The words (or runs of words, or groups of letters) in order."""
+        return decoded(self._words, self._ends)
+
+    # ---- storing ----
+    def state(self) -> dict[str, Any]:
+        """Everything learnt, as JSON values and arrays: the words as UTF-8, one behind the other, and where each ends."""
+        params = asdict(self.options) | {"ngram_range": list(self.options.ngram_range)}
+        if isinstance(self.options.stop_words, tuple):
+            params["stop_words"] = list(self.options.stop_words)
+        return {"params": params, "words": self._words, "ends": self._ends, "idf": self.idf}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """The vectorizer that ``state`` described."""
+        vectorizer = cls(_stored_options(stored.mapping(state["params"], "the set of parameters")))
+        words = stored.array(state["words"], "words", np.uint8, (None,))
+        ends = stored.array(state["ends"], "ends", np.int64, (None,))
+        idf = stored.array(state["idf"], "idf", np.float32, (ends.size,))
+        stored.require(((idf >= 0) & (idf < MOST_IDF)).all(), f"an idf lies outside 0..{MOST_IDF}")
         try:
-            counts = counter.fit_transform(texts)
-        except ValueError as error:  # an empty vocabulary, or nothing as frequent as min_df
-            raise BlockXMCError(
-                f"no word of two or more letters occurs in at least {min_df} of the {n_texts} texts; nothing to learn"
-            ) from error
-        self.feature_names = counter.get_feature_names_out().tolist()
-        in_rows = np.bincount(counts.indices, minlength=len(self.feature_names))
-        self.idf = (np.log((1 + n_texts) / (1 + in_rows)) + 1).astype(np.float32)
-        return counts
+            vectorizer._set_words(words, ends, idf)
+            str(words.data, "utf-8")
+        except ValueError as error:  # words that repeat, that end elsewhere, that are no text
+            raise ModelFormatError(f"the vocabulary is damaged: {error}") from error
+        return vectorizer
 
-    def _counter(self, **options: Any) -> Any:
-        from sklearn.feature_extraction.text import CountVectorizer
+    def __reduce__(self) -> Any:
+        return type(self).from_state, (self.state(),)
 
-        return CountVectorizer(ngram_range=(1, self.ngram_max), dtype=np.float32, **options)
+    # ---- inner workings ----
+    def _set_words(self, words: NDArray[np.uint8], ends: NDArray[np.int64], idf: NDArray[np.float32]) -> None:
+        self._words, self._ends, self.idf = words, ends, idf
+        self._vocabulary = Vocabulary(words, ends)
+        self.__dict__.pop("feature_names", None)
 
-    def _weigh(self, counts: Any) -> sparse.csr_array:
+    @cached_property
+    def _cutting(self) -> TextFeatures:
+        options = self.options
+        left_out = encoded(sorted(options.left_out))
+        return TextFeatures(ANALYZERS.index(options.analyzer), *options.ngram_range, bool(options.lowercase), *left_out)
+
+    def _weigh(self, parts: list[tuple[Any, Any, Any]], threads: int) -> sparse.csr_array:
         """TF-IDF of counts; one code path for training, serving and restored state, so their bits agree."""
-        from sklearn.feature_extraction.text import TfidfTransformer
-
-        transformer = TfidfTransformer(norm="l2", use_idf=True, sublinear_tf=True)
-        transformer.idf_ = self.idf
-        counts.sort_indices()
-        return as_csr(transformer.transform(counts, copy=False))
+        shape = (sum(indptr.size - 1 for indptr, _, _ in parts), self.n_features)
+        for indptr, indices, values in parts:
+            weigh_counts(indptr, indices, values, self.idf, threads)
+        if len(parts) != 1:
+            rows = [sparse.csr_array((v, j, p), shape=(p.size - 1, self.n_features)) for p, j, v in parts]
+            return as_csr(sparse.vstack(rows, format="csr") if rows else sparse.csr_array(shape, dtype=np.float32))
+        indptr, indices, values = parts[0]
+        return as_csr(sparse.csr_array((values, indices, indptr), shape=shape))

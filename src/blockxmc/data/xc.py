@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from blockxmc._core.memory import check_file_widths
 from blockxmc._core.progress import thread_count
 from blockxmc.data._source import Block, PathLike, SlowPhase, once, read_blocks, sibling_names, write_atomic
 from blockxmc.data.dataset import Dataset
+from blockxmc.data.lines import Lines, together
 from blockxmc.errors import DataFormatError
 
 MAX_SIZE = 2**31 - 1
@@ -91,6 +92,40 @@ def read_matrices(
     if n_features is None or n_labels is None:  # the caller's own sizes need no support by the rows
         check_file_widths(path, X, Y, "the header" if header else "the largest index")
     return X, Y
+
+
+def stream_xc(
+    lines: Lines, path: PathLike, *, n_features: int, n_labels: int, at_once: int, n_jobs: int | None = None
+) -> Iterator[sparse.csr_array]:
+    """Features of XC text as its lines come, at most ``at_once`` rows at a time."""
+    header = parse_header(lines.first())
+    sizes = _Sizes(path, header, n_features, n_labels)
+    if header:
+        next(lines)
+    done, threads = 0, thread_count(n_jobs)
+    for batch in together(_lines_of_rows(lines, sizes.n_rows), lines, at_once):
+        block = np.frombuffer("".join(batch).encode(), np.uint8)
+        parser = _kernels.XcParser(sizes.feature_limit, sizes.label_limit)
+        finding, row, offset = parser.feed(block, threads)
+        if finding:
+            raise sizes.fault(finding, done + row, _token_at(block, offset))
+        indptr, indices, data, _, _ = parser.finish(len(batch))
+        done += len(batch)
+        yield _canonical(data, indices, indptr, (len(batch), n_features))
+    sizes.rows_to_keep(done, 0)
+
+
+def _lines_of_rows(lines: Lines, n_rows: int | None) -> Iterator[str]:
+    """Lines without the empty ones at the end, but for those that the header counts."""
+    blank, done = 0, 0
+    for line in lines:
+        if not line.strip():
+            blank += 1
+            continue
+        yield from ["\n"] * blank
+        yield line
+        blank, done = 0, done + blank + 1
+    yield from ["\n"] * min(blank, (n_rows or 0) - done)
 
 
 def with_names(path: PathLike, X: sparse.csr_array, Y: sparse.csr_array, label_names: Sequence[str] | None) -> Dataset:

@@ -20,11 +20,13 @@ from blockxmc._core.base import XMCEstimator
 from blockxmc._core.stored import INT32_MAX, short
 from blockxmc._core.targets import Kind, Targets
 from blockxmc._version import __version__
+from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.storage.files import Reader, Strings, Writer, is_size
 from blockxmc.storage.folder import MANIFEST, Folder, check_empty, updating
 from blockxmc.storage.registry import class_named, name_of
 from blockxmc.storage.tree import decode, encode
+from blockxmc.text import TextClassifier
 
 FORMAT = "blockxmc-model"
 FORMAT_VERSION = 1
@@ -43,7 +45,7 @@ T = TypeVar("T")
 
 def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted classifier to a directory; an older model there stays until the new one is complete."""
-    if not isinstance(estimator, XMCEstimator):
+    if not isinstance(estimator, XMCEstimator | TextClassifier):
         raise BlockXMCError(f"{type(estimator).__name__} cannot be saved: a model directory holds a classifier")
     check_is_fitted(estimator)
     target = Path(os.path.realpath(path))
@@ -199,7 +201,8 @@ def _estimator(manifest: dict[str, Any], reader: Reader) -> Any:
         _check_fitted(estimator, path)
         estimator._restore(decode(manifest["state"], reader))
         if (preprocessing := manifest["preprocessing"]) is not None:
-            estimator.vectorizer_ = _vectorizer(preprocessing, reader, estimator.n_features_in_)
+            vectorizer = _vectorizer(preprocessing, reader, estimator.n_features_in_)
+            return TextClassifier.from_parts(estimator, vectorizer)
     except (ModelFormatError, OSError):
         raise
     except Exception as error:  # whatever a class makes of state that does not fit it
@@ -209,9 +212,9 @@ def _estimator(manifest: dict[str, Any], reader: Reader) -> Any:
     return estimator
 
 
-def _vectorizer(preprocessing: Any, reader: Reader, n_features: int) -> Any:
+def _vectorizer(preprocessing: Any, reader: Reader, n_features: int) -> TextVectorizer:
     found = class_named(preprocessing["class"])
-    if not hasattr(found, "from_state") or not hasattr(found, "transform"):
+    if not issubclass(found, TextVectorizer):
         raise ModelFormatError(f"{reader.path}: {short(preprocessing['class'])} does not turn text into features")
     vectorizer = found.from_state(decode(preprocessing["state"], reader))
     if vectorizer.n_features != n_features:
@@ -239,8 +242,10 @@ class _StoredTargets(Targets):
 
 
 def _written(estimator: Any, writer: Writer) -> bytes:
-    """Write the files of a model; return its manifest."""
-    vectorizer = getattr(estimator, "vectorizer_", None)
+    """Write the files of a model; return its manifest. A text model is its classifier with preprocessing."""
+    vectorizer = None
+    if isinstance(estimator, TextClassifier):
+        estimator, vectorizer = estimator.classifier_._savable(), estimator.vectorizer_
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,

@@ -1,9 +1,9 @@
-"""From a Dataset to a fitted model that remembers names, text preprocessing and where it came from."""
+"""From a Dataset to a fitted model that remembers names and where it came from."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound="XMCEstimator")
 
 
-def fit_dataset(estimator: E, dataset: Dataset) -> E:
-    """Fit on a Dataset; label names, the text vectoriser and the data's digest become part of the model.
+def fit_dataset(estimator: E, dataset: Dataset, **fit_options: Any) -> E:
+    """Fit on a Dataset; label names and the data's digest become part of the model.
+
+    Labels of texts go out as names; other predictions keep the form of Y, and names are there to be looked up.
 
     >>> from blockxmc import DiSMEC
     >>> from blockxmc.data import make_synthetic
@@ -23,11 +25,11 @@ def fit_dataset(estimator: E, dataset: Dataset) -> E:
     >>> fit_dataset(DiSMEC(), train).data_digest_ == train.digest
     True
     """
-    estimator.fit(dataset.X, dataset.Y)
+    estimator.fit(dataset.X, dataset.Y, **fit_options)
     if dataset.label_names is not None:
-        names = np.array(list(dataset.label_names), dtype=object)
-        estimator.targets_, estimator.classes_ = replace(estimator.targets_, names=names), names
-    if dataset.vectorizer is not None:
-        estimator.vectorizer_ = dataset.vectorizer
+        text = all(isinstance(name, str) for name in dataset.label_names)
+        names = np.array(list(dataset.label_names), dtype=object if text else np.int64)
+        kind = estimator.targets_.kind if dataset.vectorizer is None else "names"
+        estimator.targets_, estimator.classes_ = replace(estimator.targets_, kind=kind, names=names), names
     estimator.data_digest_ = dataset.digest
     return estimator

@@ -1,0 +1,72 @@
+"""What commands say about texts: where they stand in a file, and which features they become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from blockxmc.errors import BlockXMCError
+
+if TYPE_CHECKING:
+    from blockxmc.data.corpus import Fields
+
+TextField = Annotated[
+    list[str] | None,
+    typer.Option("--text-field", help="JSON, CSV: field with text, if not text; more of them are joined."),
+]
+LabelField = Annotated[
+    str | None, typer.Option("--label-field", help="JSON, CSV: field with labels.", show_default="labels")
+]
+LabelSeparator = Annotated[
+    str | None, typer.Option("--label-separator", help="What stands between labels in one string, like ; or |.")
+]
+IdField = Annotated[
+    str | None,
+    typer.Option("--id-field", help="JSON, CSV: field with a row's id, which comes back.", show_default="id"),
+]
+
+MOST_NGRAM = 100  # as in data/tfidf.py, which is not imported for --help
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """The options of texts as they were typed; None: not typed."""
+
+    ngrams: int | None = None
+    min_df: int | None = None
+    max_features: int | None = None
+    analyzer: str | None = None
+    stop_words: str | None = None
+    text_field: tuple[str, ...] | None = None
+    label_field: str | None = None
+    label_separator: str | None = None
+
+    def fields(self) -> Fields:
+        """Where texts and labels stand in a file."""
+        from blockxmc.data.corpus import Fields
+
+        return Fields(self.text_field or (), self.label_field, self.label_separator)
+
+    def parameters(self) -> dict[str, Any]:
+        """They as parameters of a TextClassifier, which are checked here: before texts are read."""
+        from blockxmc.data import read_names
+        from blockxmc.data.tfidf import TextOptions
+
+        found: dict[str, Any] = {
+            name: value for name in ("min_df", "max_features", "analyzer") if (value := getattr(self, name)) is not None
+        }
+        if self.ngrams is not None:
+            found["ngram_range"] = (1, self.ngrams)
+        if self.stop_words is not None:
+            found["stop_words"] = "english" if self.stop_words == "english" else read_names(self.stop_words)
+        TextOptions(**found)
+        return found
+
+    def refuse_for(self, source: object) -> None:
+        """Refuse options of texts where there are none."""
+        for field in fields(self):
+            if getattr(self, field.name) not in (None, ()):
+                option = "--" + field.name.replace("_", "-")
+                raise BlockXMCError(f"{option} is for texts; {source} holds features")

@@ -1,0 +1,201 @@
+"""TextClassifier: texts and label names in, label names out."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from blockxmc._core import saving
+from blockxmc._core.base import TopK, XMCEstimator
+from blockxmc.classifier import BlockwiseClassifier
+from blockxmc.data.text import as_texts, clean_rows, from_texts
+from blockxmc.data.tfidf import TextOptions, TextVectorizer
+from blockxmc.errors import BlockXMCError
+from blockxmc.training.dataset import fit_dataset
+
+
+class Suggestion(NamedTuple):
+    """A label and how likely it is (or its score, where the classifier's scores are no probabilities)."""
+
+    label: Any
+    score: float
+
+
+# No ClassifierMixin: scikit-learn's splitters for classifiers refuse lists of label names.
+class TextClassifier(BaseEstimator):  # type: ignore[misc]
+    """A classifier of texts: TF-IDF features, and any classifier of the library on them.
+
+    Texts are a list, an array or a Series of strings; one string works wherever a list does, and is answered like one
+    element of a list.
+
+    Parameters
+    ----------
+    classifier : the classifier that is trained on the features; None means ``BlockwiseClassifier()``.
+    analyzer : ``"word"`` (of two or more letters), ``"char"`` or ``"char_wb"`` (groups of letters, across or within words).
+    ngram_range : shortest and longest run of words (or letters) that is a feature.
+    min_df : in how many texts a feature must occur; ``"auto"``: in two, or in one where there are fewer than 100 texts.
+    max_features : how many features to keep, the most frequent ones; None: all.
+    lowercase : whether upper and lower case are the same.
+    stop_words : words that are no features: None, ``"english"`` or a list.
+
+    Examples
+    --------
+    >>> from blockxmc import TextClassifier
+    >>> texts = ["cats purr and sleep", "dogs bark and run", "cats and dogs play"] * 5
+    >>> labels = [["cat"], ["dog"], ["cat", "dog"]] * 5
+    >>> clf = TextClassifier().fit(texts, labels)
+    >>> clf.suggest("a cat that purrs: cats purr", k=1)[0].label
+    'cat'
+    >>> clf.predict(["dogs bark", "cats sleep"])
+    [['dog'], ['cat']]
+    """
+
+    def __init__(
+        self,
+        classifier: Any = None,
+        analyzer: str = "word",
+        ngram_range: tuple[int, int] = (1, 1),
+        min_df: int | str = "auto",
+        max_features: int | None = None,
+        lowercase: bool = True,
+        stop_words: Any = None,
+    ) -> None:
+        self.classifier = classifier
+        self.analyzer = analyzer
+        self.ngram_range = ngram_range
+        self.min_df = min_df
+        self.max_features = max_features
+        self.lowercase = lowercase
+        self.stop_words = stop_words
+
+    @classmethod
+    def from_parts(cls, classifier: XMCEstimator, vectorizer: TextVectorizer) -> Self:
+        """The fitted model that these fitted parts are."""
+        model = cls(clone(classifier), **vars(vectorizer.options))
+        model.classifier_, model.vectorizer_ = classifier, vectorizer
+        return model
+
+    # ---- fitting ----
+    def fit(self, texts: Any, labels: Any, *, label_names: Any = None, **fit_options: Any) -> Self:
+        """Learn from texts and their labels: a list of names per text, or a 0-1 matrix with a column per label.
+
+        Names are stripped, and empty ones left out, as in files. The columns of a matrix are named by ``label_names``, or
+        by the columns of a DataFrame, or numbered. Further options go to the classifier's ``fit``.
+        """
+        classifier = BlockwiseClassifier() if self.classifier is None else clone(self.classifier)
+        if not isinstance(classifier, XMCEstimator):
+            name = type(classifier).__name__
+            raise BlockXMCError(f"classifier must be one of this library: use BlockwiseClassifier(base={name}(...))")
+        options = {name: value for name, value in self.get_params(deep=False).items() if name != "classifier"}
+        vectorizer = TextVectorizer(TextOptions(**options))
+        run: dict[str, Any] = {"n_jobs": classifier.n_jobs, "verbose": classifier.verbose}
+        dataset = from_texts(texts, labels, vectorizer, label_names, **run)
+        self.classifier_ = fit_dataset(classifier, dataset, **fit_options)
+        self.vectorizer_ = vectorizer
+        return self
+
+    def update(self, texts: Any, labels: Any, **options: Any) -> Self:
+        """Learn from new texts and labels without training everything again: see the classifier's ``update``."""
+        X, _ = self._features(texts)
+        self.classifier_.update(X, clean_rows(labels), **options)
+        return self
+
+    # ---- answers ----
+    def suggest(
+        self, texts: Any, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None
+    ) -> list[Suggestion] | list[list[Suggestion]]:
+        """At most k labels of each text, best first, with their scores; for one text, its list.
+
+        ``threshold`` leaves out labels with a lower score: a number, or ``"f1"`` for the one that ``fit`` found best for
+        label sets. ``allow`` and ``deny`` say which labels may be suggested.
+        """
+        check_is_fitted(self)
+        least = least_score(self.classifier_, threshold)
+        listed, one = as_texts(texts)
+        ids, scores = self.predict_topk(listed, k, allow=allow, deny=deny)
+        names = self.classes_
+        rows = [
+            [Suggestion(names[j], float(s)) for j, s in zip(*row, strict=True) if j >= 0 and s >= least]
+            for row in zip(ids, scores, strict=True)
+        ]
+        return rows[0] if one else rows
+
+    def predict(self, texts: Any, **options: Any) -> Any:
+        """The label set of each text, as a list of names; for one text, its list."""
+        X, one = self._features(texts)
+        rows = self.classifier_.predict(X, **options) if X.shape[0] else []
+        return rows[0] if one else rows
+
+    def predict_topk(self, texts: Any, k: int = 5, allow: Any = None, deny: Any = None) -> TopK:
+        """Label ids (int64, n x k) and scores (float32): best first, padded with -1 / -inf; for one text, 1-d arrays."""
+        X, one = self._features(texts)
+        if not X.shape[0]:
+            return np.empty((0, k), np.int64), np.empty((0, k), np.float32)
+        limits = {name: value for name, value in (("allow", allow), ("deny", deny)) if value is not None}
+        ids, scores = self.classifier_.predict_topk(X, k, **limits)
+        return (ids[0], scores[0]) if one else (ids, scores)
+
+    def predict_proba(self, texts: Any) -> Any:
+        """Probabilities of the candidates of each text (CSR, a column per label)."""
+        return self.classifier_.predict_proba(self._features(texts)[0])
+
+    def decision_function(self, texts: Any) -> Any:
+        """Scores of the candidates of each text (CSR, a column per label)."""
+        return self.classifier_.decision_function(self._features(texts)[0])
+
+    def explain(self, text: str, label: Any = None, k: int = 5) -> Any:
+        """Why a text has its labels: see the classifier's ``explain``; features are words."""
+        return self.classifier_.explain(self._features(text)[0], label=label, k=k)
+
+    def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:
+        """Precision at 1."""
+        return self.classifier_.score(self._features(texts)[0], clean_rows(labels), sample_weight)
+
+    # ---- what is known of the labels ----
+    @property
+    def label_names_(self) -> Any:
+        """Names of the labels by id."""
+        check_is_fitted(self)
+        return self.classifier_.label_names_
+
+    @property
+    def classes_(self) -> Any:
+        """Names of the labels by id, as scikit-learn calls them."""
+        check_is_fitted(self)
+        return self.classifier_.classes_
+
+    # ---- the rest ----
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a directory (manifest + arrays, no pickle); see :func:`blockxmc.load`."""
+        check_is_fitted(self)
+        saving.save(self, path)
+
+    def _features(self, texts: Any) -> tuple[Any, bool]:
+        """The features of the texts, and whether it was one text."""
+        check_is_fitted(self)
+        listed, one = as_texts(texts)
+        return self.vectorizer_.transform(listed, self.classifier_.n_jobs), one
+
+    def __sklearn_tags__(self) -> Tags:
+        """A list of texts in, several labels per text out."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
+        tags.target_tags.required = tags.target_tags.multi_output = True
+        return tags
+
+
+def least_score(classifier: XMCEstimator, threshold: Any) -> float:
+    """The score that a label needs: a number as it is, ``"f1"`` the classifier's own, None any."""
+    if threshold is None:
+        return -np.inf
+    if threshold == "f1":
+        return float(classifier._threshold)
+    if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.number)):
+        raise BlockXMCError(f'threshold must be None, a number or "f1", got {threshold!r}')
+    return float(threshold)

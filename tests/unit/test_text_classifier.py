@@ -1,0 +1,188 @@
+"""Texts and label names in, label names out."""
+
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+from blockxmc import BlockwiseClassifier, DiSMEC, TextClassifier, load
+from blockxmc.data import from_texts
+from blockxmc.errors import BlockXMCError
+from blockxmc.text import Suggestion
+
+ANIMALS = {"cat": "cats purr sleep whiskers", "dog": "dogs bark run lead", "cow": "cows moo graze milk"}
+
+
+def corpus(n=120, seed=0):
+    rng = np.random.default_rng(seed)
+    texts, labels = [], []
+    for _ in range(n):
+        mine = sorted(rng.choice(list(ANIMALS), size=rng.integers(1, 3), replace=False).tolist())
+        words = [word for name in mine for word in rng.choice(ANIMALS[name].split(), 3)] + ["and", "the"]
+        texts.append(" ".join(rng.permutation(words)))
+        labels.append(mine)
+    return texts, labels
+
+
+TEXTS, LABELS = corpus()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(TEXTS, LABELS)
+
+
+def test_label_names_go_out(model):
+    assert model.label_names_.tolist() == ["cat", "cow", "dog"]
+    assert model.predict(["cats purr", "dogs bark and cows moo"]) == [["cat"], ["cow", "dog"]]
+    suggested = model.suggest(["cats purr", ""], k=2)
+    assert [len(row) for row in suggested] == [2, 2]
+    assert suggested[0][0] == Suggestion("cat", suggested[0][0].score)
+    assert suggested[0][0].score >= suggested[0][1].score
+    assert model.score(TEXTS, LABELS) > 0.9
+
+
+def test_the_features_are_those_of_a_data_set(model):
+    data = from_texts(TEXTS, LABELS)
+    direct = BlockwiseClassifier(n_jobs=1).fit(data.X, data.Y)
+    for mine, theirs in zip(model.predict_topk(TEXTS, 3), direct.predict_topk(data.X, 3), strict=True):
+        assert_array_equal(mine, theirs)
+
+
+def test_one_text_is_answered_like_one_of_a_list(model):
+    text = "cats and dogs sleep"
+    assert model.suggest(text) == model.suggest([text])[0]
+    assert model.predict(text) == model.predict([text])[0]
+    for one, many in zip(model.predict_topk(text, 2), model.predict_topk([text], 2), strict=True):
+        assert_array_equal(one, many[0])
+    assert model.predict([]) == model.suggest([]) == []
+    assert model.predict_topk([], 2)[0].shape == (0, 2)
+
+
+def test_a_threshold_leaves_out_what_scores_lower(model):
+    every = model.suggest("cats purr", k=3)
+    cut = every[1].score
+    assert model.suggest("cats purr", k=3, threshold=cut) == [s for s in every if s.score >= cut]
+    assert [s.label for s in model.suggest("cats purr", k=3, threshold="f1")] == model.predict("cats purr")
+    with pytest.raises(BlockXMCError, match="threshold must be"):
+        model.suggest("cats purr", threshold="high")
+
+
+FORMS = {
+    "arrays": (np.array(TEXTS), np.array([set(row) for row in LABELS], dtype=object)),
+    "objects": (np.array(TEXTS, dtype=object), [tuple(row) for row in LABELS]),
+    "series": (pd.Series(TEXTS, index=range(7, 127)), pd.Series(LABELS, index=range(7, 127))),
+    "string series": (pd.Series(TEXTS, dtype="string"), pd.Series(LABELS)),
+    "untidy": (tuple(TEXTS), [[f" {name} " for name in row] + ["", " "] for row in LABELS]),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_texts_and_labels_trains_the_same_model(form, model):
+    texts, labels = FORMS[form]
+    other = TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(texts, labels)
+    assert other.label_names_.tolist() == model.label_names_.tolist()
+    assert_array_equal(other.predict_topk(texts, 3)[1], model.predict_topk(TEXTS, 3)[1])
+    assert other.score(texts, labels) == model.score(TEXTS, LABELS)
+
+
+def test_a_matrix_has_named_columns(model):
+    Y = from_texts(TEXTS, LABELS).Y
+    names = ["cat", "cow", "dog"]
+    matrices = {"names": sparse.csr_matrix(Y), "array": Y.toarray(), "frame": pd.DataFrame(Y.toarray(), columns=names)}
+    for form, matrix in matrices.items():
+        given = None if form == "frame" else names
+        other = TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(TEXTS, matrix, label_names=given)
+        assert other.predict(TEXTS) == model.predict(TEXTS)
+        assert other.score(TEXTS, matrix) == model.score(TEXTS, LABELS)
+    numbered = TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(TEXTS, Y)
+    assert numbered.predict("cats purr") == [0]
+    with pytest.raises(BlockXMCError, match="2 different label names for 3 columns"):
+        TextClassifier().fit(TEXTS, Y, label_names=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "message"),
+    [
+        (["a cat", None], [["x"], ["y"]], "text 1 is None"),
+        (["a cat", float("nan")], [["x"], ["y"]], "text 1 is nan"),
+        (["a cat", "a dog"], ["x;y", "y"], r"row 0 of the labels is 'x;y'; give a list.*str.split"),
+        (["a cat", "a dog"], [["x"], None], "row 1 of the labels is None"),
+        (["a cat", "a dog"], "xy", "labels must be a matrix or a list"),
+        (["a cat", "a dog"], [["x"]], "2 texts but 1 lists"),
+        (pd.DataFrame({"text": ["a"]}), [["x"]], "texts must be a list.*DataFrame"),
+        (7, [["x"]], "texts must be a list.*int"),
+        (["?", "!"], [["x"], ["y"]], "nothing to learn"),
+    ],
+)
+def test_bad_input_is_one_line(texts, labels, message):
+    with pytest.raises(BlockXMCError, match=message) as caught:
+        TextClassifier().fit(texts, labels)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_parameters_are_one_line():
+    for wrong in (
+        {"analyzer": "letters"},
+        {"ngram_range": (2, 1)},
+        {"ngram_range": 2},
+        {"min_df": 0},
+        {"min_df": True},
+        {"max_features": 0},
+        {"stop_words": "german"},
+        {"stop_words": [1]},
+        {"stop_words": ["a"], "analyzer": "char"},
+        {"lowercase": "no"},
+    ):
+        with pytest.raises(BlockXMCError, match=next(iter(wrong))):
+            TextClassifier(**wrong).fit(TEXTS, LABELS)
+    with pytest.raises(BlockXMCError, match="BlockwiseClassifier"):
+        TextClassifier(LogisticRegression()).fit(TEXTS, LABELS)
+
+
+OPTIONS = {"analyzer": "char_wb", "ngram_range": (2, 3), "min_df": 3, "max_features": 40, "lowercase": False}
+
+
+@pytest.mark.parametrize("options", [{}, OPTIONS, {"stop_words": ["and", "the"]}, {"stop_words": "english"}])
+def test_a_saved_model_is_the_same_model(options, tmp_path):
+    fitted = TextClassifier(DiSMEC(n_jobs=1), **options).fit(TEXTS, LABELS)
+    fitted.save(tmp_path / "m")
+    for other in (load(tmp_path / "m"), pickle.loads(pickle.dumps(fitted))):
+        assert isinstance(other, TextClassifier)
+        assert other.suggest(TEXTS) == fitted.suggest(TEXTS)
+        again = clone(other).fit(TEXTS, LABELS)
+        assert again.suggest(TEXTS) == fitted.suggest(TEXTS)
+        assert {name: other.get_params()[name] for name in OPTIONS} == {
+            name: fitted.get_params()[name] for name in OPTIONS
+        }
+        other.save(tmp_path / "again")
+
+
+def test_the_command_line_trains_the_same_model(tmp_path, model):
+    rows = [json.dumps({"text": text, "labels": row}) for text, row in zip(TEXTS, LABELS, strict=True)]
+    (tmp_path / "train.jsonl").write_text("\n".join(rows) + "\n")
+    command = [sys.executable, "-m", "blockxmc", "train", "train.jsonl", "--model", "m", "--threads", "1"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    trained = load(tmp_path / "m")
+    assert isinstance(trained, TextClassifier)
+    assert trained.suggest(TEXTS) == model.suggest(TEXTS)
+    assert trained.predict(TEXTS) == model.predict(TEXTS)
+
+
+def test_scikit_learn_can_search_its_parameters():
+    search = GridSearchCV(
+        TextClassifier(DiSMEC(n_jobs=1)), {"ngram_range": [(1, 1), (1, 2)], "classifier__C": [0.1, 1.0]}, cv=2
+    )
+    search.fit(TEXTS, LABELS)
+    assert search.best_score_ > 0.8
+    assert search.predict(["cats purr"]) == [["cat"]]
+    assert cross_val_score(TextClassifier(), pd.Series(TEXTS), pd.Series(LABELS), cv=2).min() > 0.5
