@@ -13,31 +13,55 @@ if TYPE_CHECKING:
 
 def show_lambda(result: TuningResult, command: list[str], as_json: bool) -> None:
     """Every lambda of the grid, and the commands that train the chosen ones."""
-    commands = {name: _train_command(command, point) for name, point in _choices(result).items()}
+    commands = {name: _train_command(command, point) for name, point in result.choices.items()}
     if as_json:
         print_json(result.to_dict() | {"explanation": result.explain(), "train": commands})
         return
-    rows: list[list[Any]] = [["no blocks", *map(float, result.base_precision), float(result.n_labels), "", 1.0, ""]]
+    if result.scouted:
+        _show_pairs(result)
+    base = [*map(float, result.base_precision), float(result.n_labels), "", 1.0, ""]
+    rows: list[list[Any]] = [["no blocks", "", *base]]
     for i, lam in enumerate(result.lams):
-        marks = [name for name, point in _choices(result).items() if point.lam == lam]
+        at = lam, result.blocks[i]
+        marks = [name for name, point in result.choices.items() if (point.lam, point.n_blocks) == at]
         inside = result.interval is not None and result.interval[0] <= lam <= result.interval[1]
         numbers = [*map(float, result.mean_precision[i]), float(result.candidates[i]), float(result.products[i])]
         feasible = "in range" if inside else "feasible" if result.feasible[i] else ""
-        rows.append([f"{lam:.5g}", *numbers, float(result.speedup[i]), ", ".join([feasible] * bool(feasible) + marks)])
-    columns = ["lambda", *(f"P@{k}" for k in result.ks), "candidates", "products", "speed-up (paper)", ""]
-    print_table(f"{result.n_blocks} blocks, {len(result.folds)} folds", columns, rows)
+        said = ", ".join([feasible] * bool(feasible) + marks)
+        rows.append([f"{lam:.5g}", at[1], *numbers, float(result.speedup[i]), said])
+    for point in result.refined:
+        numbers = [*point.precision, point.candidates, point.products, result.n_labels / point.candidates]
+        marks = [name for name, chosen in result.choices.items() if chosen == point]
+        rows.append([f"{point.lam:.5g}", point.n_blocks, *numbers, ", ".join(["feasible, between", *marks])])
+    columns = ["lambda", "blocks", *(f"P@{k}" for k in result.ks), "candidates", "products", "speed-up (paper)", ""]
+    print_table(f"{len(result.folds)} folds", columns, rows)
     _say(result.explain())
+    if result.speed_driven is None:
+        _say("speed-driven: none")
     for name, line in commands.items():
         _say(f"{name}:\n  {line}")
 
 
-def _choices(result: TuningResult) -> dict[str, Point]:
-    return {"speed-driven": result.speed_driven, "accuracy-driven": result.accuracy_driven}
+def _show_pairs(result: TuningResult) -> None:
+    """For each number of blocks, the cheapest pair that the first fold allows, or its least loss."""
+    rows = []
+    numbers = sorted({(trial.by_paper, 0 if trial.by_paper else trial.n_blocks) for trial in result.scouted})
+    for by_paper, q in numbers:
+        trials = [t for t in result.scouted if t.by_paper == by_paper and (by_paper or t.n_blocks == q)]
+        kept = [trial for trial in trials if trial.loss <= result.tolerance]
+        best = min(kept, key=lambda t: t.products) if kept else min(trials, key=lambda t: t.loss)
+        name = f"paper's search ({best.n_blocks})" if by_paper else str(q)
+        said = "within the tolerance" if kept else "none; the least loss"
+        rows.append([name, f"{best.lam:.5g}", *best.precision, best.loss, best.candidates, best.products, said])
+    columns = ["blocks", "lambda", *(f"P@{k}" for k in result.ks), "loss", "candidates", "products", ""]
+    print_table("one fold", columns, rows)
 
 
 def _train_command(command: list[str], point: Point) -> str:
-    """The command to train a setting. It assigns rows at its own lambda; ``fit_tuned`` keeps the tuned assignment."""
-    options = ["--blocks", str(point.n_blocks), "--lam", f"{point.lam:.6g}"]
+    """The command that trains a setting as it was tuned: numbers are written so that they are read back exactly."""
+    options = ["--blocks", str(point.n_blocks), "--lam", repr(point.lam)]
+    if point.assigned_at != (point.lam,):
+        options += ["--assign-at", ",".join(map(repr, point.assigned_at))]
     return _typed(command, [*options, "--weights", point.weights, "--route", str(point.route)])
 
 

@@ -27,6 +27,10 @@ def train(
     ] = None,
     blocks: Annotated[str, typer.Option("--blocks", help="auto, paper, cost or a number.")] = "auto",
     lam: Annotated[str, typer.Option("--lam", help="The paper's lambda, or auto.")] = "auto",
+    assign_at: Annotated[
+        str | None,
+        typer.Option("--assign-at", help="Lambdas up to --lam at which rows are assigned, in turn; see blockxmc tune."),
+    ] = None,
     weights: Annotated[str, typer.Option("--weights", help="auto, shared, per-block or global.")] = "auto",
     route: Annotated[str, typer.Option("--route", help="Blocks a row visits, or a share like 0.7, or auto.")] = "auto",
     paper: Annotated[bool, typer.Option("--paper", help="The paper's system, exactly.")] = False,
@@ -40,7 +44,7 @@ def train(
     json: Json = False,
 ) -> None:
     """Train a model on TRAIN and write it to a directory."""
-    options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()))
+    options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()), assign_at)
     plan = _Plan(data, model, label_names, options, threads, seed)
     result = plan.carry_out()
     if json:

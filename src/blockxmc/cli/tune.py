@@ -74,6 +74,12 @@ Lams = Annotated[
     str | None,
     typer.Option("--lams", help="Lambdas to try, separated by commas.", show_default="from the data"),
 ]
+Assign = Annotated[
+    str,
+    typer.Option(
+        "--assign", help="anew: rows are assigned to blocks again at each lambda, as in the paper; once: faster."
+    ),
+]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw precision and speed-up over lambda to this PNG.")]
 Cache = Annotated[
     Path | None, typer.Option("--cache", help="Folder for finished work: an interrupted run goes on from it.")
@@ -96,6 +102,7 @@ def tune(
     bits: Bits = None,
     neighbors: NeighborCounts = None,
     lams: Lams = None,
+    assign: Assign = "anew",
     plot: Plot = None,
     cache: Cache = None,
     threads: Threads = None,
@@ -105,7 +112,7 @@ def tune(
     """Choose lambda within a tolerance, as the paper does, or what keeps to a limit of products, time, size or recall."""
     limits = {"--budget": budget, "--latency-us": latency_us, "--size-mb": size_mb, "--recall": recall}
     of_shared = {"--prune": prune, "--bits": bits, "--neighbors": neighbors}
-    of_lambda = {"--lams": lams, "--plot": plot, "--cache": cache}
+    of_lambda = {"--lams": lams, "--assign": None if assign == "anew" else assign, "--plot": plot, "--cache": cache}
     _run(
         Request(
             data=data,
@@ -138,7 +145,7 @@ class Request:
     folds: int
     limits: dict[str, float | None]
     of_shared: dict[str, str | None]  # --prune, --bits, --neighbors
-    of_lambda: dict[str, Any]  # --lams, --plot, --cache
+    of_lambda: dict[str, Any]  # --lams, --assign, --plot, --cache
     threads: int | None
     seed: int
     json: bool
@@ -179,7 +186,10 @@ def _run(request: Request) -> None:
     lams = request.numbers("--lams")
     routes = request.numbers("--route", blocks_or_share if shared else int)
     grid = _knob_grid(request, routes) if shared else None
+    if request.of_lambda["--assign"] not in (None, "once"):
+        raise BlockXMCError(f"--assign must be anew or once, got {request.of_lambda['--assign']!r}")
     options = TrialOptions(
+        reassign=request.of_lambda["--assign"] is None,
         random_state=request.seed,
         n_jobs=request.threads,
         verbose=verbosity(),

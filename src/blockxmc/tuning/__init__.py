@@ -4,12 +4,14 @@ from blockxmc.tuning.budget import tune_budget
 from blockxmc.tuning.final import fit_tuned
 from blockxmc.tuning.knobs import KnobGrid, Knobs, KnobsResult, tune_knobs
 from blockxmc.tuning.limits import Limits
+from blockxmc.tuning.plan import BlockPlan, plan_blocks
 from blockxmc.tuning.problem import TrialOptions
 from blockxmc.tuning.protocol import tune_lambda
 from blockxmc.tuning.quick import quick_lambda
-from blockxmc.tuning.result import BudgetResult, FoldRecord, Point, TuningResult
+from blockxmc.tuning.result import BudgetResult, FoldRecord, Point, Trial, TuningResult
 
 __all__ = [
+    "BlockPlan",
     "BudgetResult",
     "FoldRecord",
     "KnobGrid",
@@ -17,9 +19,11 @@ __all__ = [
     "KnobsResult",
     "Limits",
     "Point",
+    "Trial",
     "TrialOptions",
     "TuningResult",
     "fit_tuned",
+    "plan_blocks",
     "quick_lambda",
     "tune_budget",
     "tune_knobs",
