@@ -123,8 +123,17 @@ def test_the_command_trains_the_model_that_was_tuned(capsys, train, tmp_path, ho
     ("options", "message"),
     [
         (("--budget", "1", *APART), "--budget 1: no setting has at most 1 products per row: the nearest has"),
-        (("--budget", "1"), "--budget 1: no setting has at most 1 products per row: the nearest has"),
-        (("--size-mb", "1e-9"), "--size-mb 1e-09: no setting has at most 1e-09 megabytes of weights: the nearest has"),
+        (
+            ("--budget", "1"),
+            "--budget 1: no setting has at most 1 products per row: per-block or global weights: the nearest",
+        ),
+        (("--route", "2"), "--route belongs to shared weights and to limits"),
+        (("--assign", "never"), "--assign must be anew or once"),
+        (("--budget", "10", "--assign", "once"), "--assign belongs to tuning lambda"),
+        (
+            ("--size-mb", "1e-9"),
+            "--size-mb 1e-09: no setting has at most 1e-09 megabytes of weights: shared weights: the nearest has",
+        ),
         (("--budget", "10", "--recall", "0.5", *APART), "--budget and --recall: give exactly one"),
         (("--recall", "2"), "--recall must be a share between 0 and 1"),
         (("--budget", "-3"), "--budget must be a positive number"),
@@ -150,6 +159,35 @@ def test_errors_are_one_line_and_code_two(capsys, train, options, message):
     assert err.startswith("error: ")
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_limits_are_searched_over_all_ways_to_train(capsys, train, tmp_path):
+    code, out, _ = run(capsys, "tune", train, "--threads", 1, "--recall", 0.7, "--json")
+    assert code == 0
+    found = json.loads(out)
+    ways = {name: found[name]["chosen"]["products"] for name in ("apart", "shared") if found[name] is not None}
+    ways["full"] = found["full"]["products"]
+    chosen = {"per-block or global weights": "apart", "shared weights": "shared", "no blocks": "full"}[found["way"]]
+    assert ways[chosen] == min(ways.values())
+    words = shlex.split(found["train"])
+    words[-1] = tmp_path / "model"
+    assert run(capsys, *words[1:])[0] == 0
+    code, out, _ = run(capsys, "tune", train, "--threads", 1, "--budget", 60)
+    assert code == 0
+    assert "settings tried" in out
+    assert "shared weights" in out
+    assert "No blocks: P " in out or "no blocks has" in out  # as many products as labels are few enough
+
+
+def test_where_nothing_keeps_to_a_limit_the_nearest_of_each_is_shown(capsys, train):
+    code, _, err = run(capsys, "tune", train, "--threads", 1, "--budget", 0.5)
+    assert code == 2
+    for way in (
+        "per-block or global weights: the nearest has",
+        "shared weights: the nearest",
+        "no blocks: the nearest",
+    ):
+        assert way in err
 
 
 def test_missing_file(capsys, tmp_path):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from blockxmc.cli._common import print_json, print_table
 
 if TYPE_CHECKING:
-    from blockxmc.tuning import BudgetResult, KnobsResult, Point, TuningResult
+    from blockxmc.tuning import BudgetResult, KnobsResult, Point, TuningResult, WithinResult
 
 
 def show_lambda(result: TuningResult, command: list[str], as_json: bool) -> None:
@@ -69,8 +69,7 @@ def _typed(command: list[str], options: list[str]) -> str:
     return shlex.join(["blockxmc", "train", *command, *options, "--model", "MODEL"])
 
 
-def show_knobs(result: KnobsResult, command: list[str], as_json: bool) -> None:
-    """Every setting of shared weights, and the command that trains the chosen one."""
+def _knobs_command(result: KnobsResult, command: list[str]) -> str:
     from blockxmc.serving.neighbors import DEFAULT_NEIGHBORS
     from blockxmc.tuning.knobs import USUAL_BITS
 
@@ -82,10 +81,42 @@ def show_knobs(result: KnobsResult, command: list[str], as_json: bool) -> None:
         options += ["--param", f"weight_bits={chosen.weight_bits}"]
     if chosen.n_neighbors != DEFAULT_NEIGHBORS:
         options += ["--param", f"n_neighbors={chosen.n_neighbors}"]
-    line = _typed(command, [*options, "--blocks", str(result.n_blocks)])
+    return _typed(command, [*options, "--blocks", str(result.n_blocks)])
+
+
+def show_within(result: WithinResult, command: list[str], as_json: bool) -> None:
+    """What each way of training reaches, and the command that trains the chosen setting."""
+    from blockxmc.tuning.within import APART, SHARED
+
+    if result.way == SHARED and result.shared is not None:
+        line = _knobs_command(result.shared, command)
+    elif result.way == APART and result.apart is not None:
+        line = _train_command(command, result.apart.chosen)
+    else:
+        line = _typed(command, ["--system", "full"])
     if as_json:
         print_json(result.to_dict() | {"explanation": result.explain(), "train": line})
         return
+    if result.apart is not None:
+        _budget_table(result.apart)
+    if result.shared is not None:
+        _knobs_table(result.shared)
+    _say(result.explain())
+    _say(f"To train it on all rows:\n  {line}")
+
+
+def show_knobs(result: KnobsResult, command: list[str], as_json: bool) -> None:
+    """Every setting of shared weights, and the command that trains the chosen one."""
+    line = _knobs_command(result, command)
+    if as_json:
+        print_json(result.to_dict() | {"explanation": result.explain(), "train": line})
+        return
+    _knobs_table(result)
+    _say(result.explain())
+    _say(f"To train it on all rows:\n  {line}")
+
+
+def _knobs_table(result: KnobsResult) -> None:
     columns = ["route", "prune", "bits", "neighbors", *(f"P@{k}" for k in result.ks)]
     columns += ["candidates", "products", "recall", "µs/row batch", "µs/row single", "MB", ""]
     rows = [
@@ -101,13 +132,11 @@ def show_knobs(result: KnobsResult, command: list[str], as_json: bool) -> None:
             knobs.batch_us,
             knobs.latency_us,
             knobs.size_mb,
-            "chosen" if knobs == chosen else "",
+            "chosen" if knobs == result.chosen else "",
         ]
         for knobs in result.settings
     ]
     print_table(f"{result.n_blocks} blocks, shared weights", columns, rows)
-    _say(result.explain())
-    _say(f"To train it on all rows:\n  {line}")
 
 
 def show_budget(result: BudgetResult, command: list[str], as_json: bool) -> None:
@@ -116,6 +145,12 @@ def show_budget(result: BudgetResult, command: list[str], as_json: bool) -> None
     if as_json:
         print_json(result.to_dict() | {"explanation": result.explain(), "train": line})
         return
+    _budget_table(result)
+    _say(result.explain())
+    _say(f"To train it on all rows:\n  {line}")
+
+
+def _budget_table(result: BudgetResult) -> None:
     timed = result.mode == "latency_us"
     rows = []
     for point in sorted(result.points, key=lambda point: point.products):
@@ -134,8 +169,6 @@ def show_budget(result: BudgetResult, command: list[str], as_json: bool) -> None
         "recall",
     ]
     print_table("settings tried", [*columns, *(["µs/row"] if timed else []), ""], rows)
-    _say(result.explain())
-    _say(f"To train it on all rows:\n  {line}")
 
 
 def _say(text: str) -> None:

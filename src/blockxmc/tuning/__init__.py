@@ -9,6 +9,7 @@ from blockxmc.tuning.problem import TrialOptions
 from blockxmc.tuning.protocol import tune_lambda
 from blockxmc.tuning.quick import quick_lambda
 from blockxmc.tuning.result import BudgetResult, FoldRecord, Point, Trial, TuningResult
+from blockxmc.tuning.within import WholeBase, WithinResult, tune_within
 
 __all__ = [
     "BlockPlan",
@@ -22,10 +23,13 @@ __all__ = [
     "Trial",
     "TrialOptions",
     "TuningResult",
+    "WholeBase",
+    "WithinResult",
     "fit_tuned",
     "plan_blocks",
     "quick_lambda",
     "tune_budget",
     "tune_knobs",
     "tune_lambda",
+    "tune_within",
 ]
