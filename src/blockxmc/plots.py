@@ -123,8 +123,9 @@ def draw_lambda(result: TuningResult, path: Path, title: str = "") -> None:
             axes.fill_between(lams, *band, color=colour, alpha=0.15, linewidth=0)
         axes.axhline(result.base_precision[i], color=colour, linewidth=0.8, linestyle=(0, (4, 3)), alpha=0.7)
     right.plot(lams, result.speedup, color="#adb5bd", marker="s", markersize=3, linewidth=1.4, label="speed-up")
-    choices = {"speed-driven": (result.speed_driven, "v", 9), "accuracy-driven": (result.accuracy_driven, "^", 6)}
-    for name, (point, marker, size) in choices.items():
+    marks = {"speed-driven": ("v", 9), "least loss": ("v", 9), "accuracy-driven": ("^", 6)}
+    for name, point in result.choices.items():
+        marker, size = marks[name]
         axes.axvline(point.lam or zero, color="#495057", linewidth=0.7, linestyle=":")
         heights = list(point.precision)
         axes.plot(

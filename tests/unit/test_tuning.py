@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,15 +19,18 @@ from blockxmc.training.trials import selection
 from blockxmc.training.trials import split as evaluation
 from blockxmc.training.trials.split import FixedBlocks, Split, Task
 from blockxmc.tuning import (
+    BlockPlan,
     Limits,
     TrialOptions,
     TuningResult,
     fit_tuned,
+    plan_blocks,
     quick_lambda,
     tune_budget,
     tune_knobs,
     tune_lambda,
 )
+from blockxmc.tuning.fold import COSTS
 from blockxmc.tuning.result import Tried
 
 LAMS = (0.1, 0.5, 1.5, 4.0, 12.0)
@@ -58,18 +62,13 @@ def test_first_run(mask, run):
 
 
 def decided(folds, tolerance=2.0, lams=(1.0, 2.0, 4.0, 8.0)):
-    lams = np.array(lams)
     costs = {"candidates": [40, 20, 10, 5], "products": [43, 23, 13, 8], "recall": [1, 0.9, 0.8, 0.7]}
     records = [{"base": base, "precision": rows} | costs for base, rows in folds]
-    return TuningResult.decide(
-        records, Tried(lams, lams * 3 / 100, n_blocks=3, n_labels=80, ks=(1, 3)), tolerance=tolerance,
-        saving={
-            "trainings": 2.0, "warm_trainings": 0.0, "naive_trainings": 5.0, "seconds": 1.0, "naive_seconds_estimate": 4.0,
-        },
-        setting={
-            "weights": "per-block", "route": 1, "assignment": "fixed", "evaluated_base": "it()",
-        },
-    )  # fmt: skip
+    tried = Tried(lams, (3,) * len(lams), (1, 3), reassign=True, n_rows=100, n_labels=80)
+    setting = {"weights": "per-block", "route": 1, "assignment": "anew", "evaluated_base": "it()"}
+    result = TuningResult.decide(records, tried, tolerance=tolerance, setting=setting)
+    costs = dict.fromkeys(("naive_trainings", "naive_seconds_estimate", *COSTS), 1.0)
+    return replace(result, saving=costs)
 
 
 def test_interval_is_the_intersection_without_lucky_spikes():
@@ -86,6 +85,8 @@ def test_interval_is_the_intersection_without_lucky_spikes():
     assert_allclose(result.standard_error[1], [0.75, 1.0])
     assert_allclose(result.speedup, [2, 4, 8, 16])
     assert result.speed_driven.lam_rel == pytest.approx(0.06)
+    assert result.speed_driven.assigned_at == (1.0, 2.0)
+    assert result.speed_driven.loss == pytest.approx(1.5)
 
 
 def test_accuracy_driven_may_lie_outside_the_interval_and_ties_go_to_the_cheaper():
@@ -100,7 +101,12 @@ def test_empty_intersection_is_said_aloud():
     second = [60, 40], [[50, 39], [59, 39], [57, 37], [40, 20]]
     result = decided([first, second])
     assert result.interval is None
-    assert result.speed_driven.lam == 4.0  # all of the first three lose 10 in some fold: the cheapest of them
+    assert result.speed_driven is None
+    assert "speed-driven" not in result.choices
+    with pytest.raises(BlockXMCError, match="no lambda keeps every P@k"):
+        result.choice("speed")
+    assert result.least_loss.lam == 4.0  # all of the first three lose 10 in some fold: the cheapest of them
+    assert result.choice("least-loss") == result.least_loss
     assert "no lambda" in result.warning
     assert "10.00 points" in result.warning
     assert "Warning" in result.explain()
@@ -108,8 +114,11 @@ def test_empty_intersection_is_said_aloud():
 
 
 # ---- the protocol against a naive one ----
-def naive(X, Y, base, lams, q, folds, tolerance, seed=0):
-    """Refit everything for each fold and lambda, with the library's estimators only."""
+def naive(X, Y, base, lams, q, folds, tolerance, seed=0, anew=True):
+    """Refit everything for each fold and lambda, with the library's estimators only.
+
+    ``anew``: BP runs at each lambda, from the assignment at the lambda before; else rows stay where the first put them.
+    """
     n = X.shape[0]
     order = np.random.default_rng(seed).permutation(n)
     P0, P, candidates = [], [], []
@@ -121,10 +130,12 @@ def naive(X, Y, base, lams, q, folds, tolerance, seed=0):
         P0.append(
             [100 * metrics.precision_at_k(Y[held_out], full.predict_topk(X[held_out], 5)[0], k) for k in (1, 3, 5)]
         )
-        start = Partitioner(n_blocks=q, lam=lams[0] * scale).fit(X[train], Y[train])
+        part = Partitioner(n_blocks=q, lam=lams[0] * scale).fit(X[train], Y[train])
         rows, counts = [], []
         for lam in lams:
-            fixed = Partitioner(init=start.assignment_, max_iter=0)
+            if anew and lam != lams[0]:
+                part = Partitioner(init=part.assignment_, lam=lam * scale).fit(X[train], Y[train])
+            fixed = Partitioner(init=part.assignment_, max_iter=0)
             clf = BlockwiseClassifier(base(), fixed, lam=lam * scale, weights="per-block", route=1).fit(
                 X[train], Y[train]
             )
@@ -138,13 +149,13 @@ def naive(X, Y, base, lams, q, folds, tolerance, seed=0):
     return P0, P, np.array(candidates), feasible
 
 
+@pytest.mark.parametrize("anew", [True, False])
 @pytest.mark.parametrize("base", [NaiveBayes, TinyRidge, PDSparse])
-def test_protocol_equals_refitting_everything(base):
+def test_protocol_equals_refitting_everything(base, anew):
     X, Y = small()
-    P0, P, candidates, feasible = naive(X, Y, base, LAMS, q=3, folds=3, tolerance=3.0)
-    result = tune_lambda(
-        X, Y, base(), n_blocks=3, lams=LAMS, folds=3, tolerance=3.0, options=TrialOptions(fold_tol=None)
-    )
+    P0, P, candidates, feasible = naive(X, Y, base, LAMS, q=3, folds=3, tolerance=3.0, anew=anew)
+    options = TrialOptions(fold_tol=None, reassign=anew)
+    result = tune_lambda(X, Y, base(), n_blocks=3, lams=LAMS, folds=3, tolerance=3.0, options=options)
     assert_array_equal([fold.base for fold in result.folds], P0)
     assert_array_equal([fold.precision for fold in result.folds], P)  # bit-equal
     assert_array_equal([fold.candidates for fold in result.folds], candidates)
@@ -152,6 +163,7 @@ def test_protocol_equals_refitting_everything(base):
     assert result.saving["naive_trainings"] == 3 * 6
     if base.one_vs_all:
         assert result.saving["trainings"] < 3 * 6
+        assert anew == (result.saving["reused_pairs"] > 0)
 
 
 def test_one_training_serves_the_grid(monkeypatch):
@@ -159,7 +171,8 @@ def test_one_training_serves_the_grid(monkeypatch):
     calls = []
     train = evaluation.train_blocks
     monkeypatch.setattr(evaluation, "train_blocks", lambda *args, **kw: calls.append(1) or train(*args, **kw))
-    result = tune_lambda(X, Y, NaiveBayes(), n_blocks=3, lams=[0.1, 0.2, 0.5, 1.0], folds=2)
+    fixed = TrialOptions(reassign=False)
+    result = tune_lambda(X, Y, NaiveBayes(), n_blocks=3, lams=[0.1, 0.2, 0.5, 1.0], folds=2, options=fixed)
     assert len(calls) == 2
     assert result.saving["trainings"] == 4
     assert result.saving["naive_trainings"] == 10
@@ -207,16 +220,18 @@ def test_a_lambda_that_empties_a_block_trains_anew():
 def test_lambda_is_rescaled_from_folds_to_all_rows(monkeypatch):
     X, Y = small()
     seen = []
-    init = FixedBlocks.__init__
+    alternate = Partitioner._alternate
     monkeypatch.setattr(
-        FixedBlocks,
-        "__init__",
-        lambda self, split, q, lam: seen.append((split.X.shape[0], q, lam)) or init(self, split, q, lam),
+        Partitioner,
+        "_alternate",
+        lambda self, X, Y, start, lam, *rest, **more: (
+            seen.append((X.shape[0], lam)) or alternate(self, X, Y, start, lam, *rest, **more)
+        ),
     )
     result = tune_lambda(X, Y, NaiveBayes(), n_blocks=3, lams=[1.0, 2.0], folds=4)
-    assert seen == [(180, 3, pytest.approx(0.75))] * 4
+    assert seen == [(180, pytest.approx(0.75)), (180, pytest.approx(1.5))] * 4
     assert result.lams == (1.0, 2.0)
-    assert_allclose(result.lam_rel, np.array([1.0, 2.0]) * 3 / 240)
+    assert result.accuracy_driven.lam_rel == pytest.approx(result.accuracy_driven.lam * 3 / 240)
 
 
 def test_held_out_labels_are_not_looked_at():
@@ -238,8 +253,8 @@ def test_coupled_base_starts_warm():
     assert len(result.lams) <= 6
     assert result.saving["trainings"] == result.saving["naive_trainings"]
     assert result.saving["warm_trainings"] > 0
-    cold = [naive(X, Y, lambda: LEML(rank=6), result.lams, 3, 2, 2.0)[1]]
-    assert_allclose(result.mean_precision, np.mean(cold[0], axis=0), atol=6)
+    cold = naive(X, Y, lambda: LEML(rank=6), result.lams, 3, 2, 2.0)[1]
+    assert_allclose(result.mean_precision, np.mean(cold, axis=0), atol=6)
 
 
 def synthetic(n_features):
@@ -280,7 +295,7 @@ def test_the_final_fit_loses_what_tuning_promised(base):
         return np.array([100 * metrics.precision_at_k(test.Y, labels, k) for k in result.ks])
 
     whole = delivered(clone(base).fit(train.X, train.Y))
-    for choice in ("speed", "accuracy"):
+    for choice in ("least-loss", "accuracy"):
         loss = whole - delivered(fit_tuned(result, train.X, train.Y, choice, base=base))
         assert_allclose(loss, result.base_precision - result.choice(choice).precision, atol=2.0)
 
@@ -288,20 +303,98 @@ def test_the_final_fit_loses_what_tuning_promised(base):
 # ---- the whole ----
 def test_default_grid_and_fit_tuned():
     X, Y = small(400)
-    result = tune_lambda(X, Y, TinyRidge(), folds=3, tolerance=5.0, options=TrialOptions(max_rows=50))
+    options = TrialOptions(max_rows=50)
+    result = tune_lambda(X, Y, TinyRidge(), n_blocks=3, folds=3, tolerance=5.0, options=options)
     assert len(result.lams) == 12
-    assert_allclose(np.diff(np.log(result.lams)), np.log(result.lams[1] / result.lams[0]))
+    assert_allclose(np.diff(np.log(result.lams)), np.log(result.lams[1] / result.lams[0]), atol=1e-3)
     assert result.warning is None
     for choice, point in (("speed", result.speed_driven), ("accuracy", result.accuracy_driven)):
         model = fit_tuned(result, X, Y, choice, base=TinyRidge())
-        assert model.partition_.lam_ == pytest.approx(point.lam)
+        assert model.partition_.lam_ == point.lam
         assert model.weights == "per-block"
         assert model.model_.route == 1
-        start = Partitioner(n_blocks=result.n_blocks, lam=result.lams[0]).fit(X, Y)
-        assert_array_equal(model.partition_.assignment_, start.assignment_)
+        part = Partitioner(n_blocks=3, lam=point.assigned_at[0]).fit(X, Y)
+        for lam in point.assigned_at[1:]:
+            part = Partitioner(init=part.assignment_, lam=lam).fit(X, Y)
+        assert_array_equal(model.partition_.assignment_, part.assignment_)
     half = fit_tuned(result, X[:200], Y[:200], base=TinyRidge())
     assert half.partition_.lam_ == pytest.approx(result.speed_driven.lam / 2)
-    assert result.speed_driven.products <= result.accuracy_driven.products or result.warning
+    assert result.speed_driven.products <= result.accuracy_driven.products
+
+
+def test_lambdas_between_those_of_the_grid_are_feasible_too():
+    X, Y = small(400)
+    result = tune_lambda(X, Y, TinyRidge(), n_blocks=3, folds=3, tolerance=5.0)
+    step = result.lams.index(result.interval[1])
+    for point in result.refined:
+        assert result.lams[step] < point.lam < result.lams[step + 1]
+        assert point.assigned_at[: step + 1] == result.lams[: step + 1]
+        assert point.assigned_at[-1] == point.lam
+        assert point.loss <= 5.0
+    assert result.speed_driven.lam == max([result.interval[1], *(point.lam for point in result.refined)])
+    given = tune_lambda(X, Y, TinyRidge(), n_blocks=3, lams=result.lams, folds=3, tolerance=5.0)
+    assert given.refined == ()
+    assert given.interval == result.interval
+
+
+def test_a_fixed_assignment_is_that_of_the_smallest_lambda():
+    X, Y = small(400)
+    result = tune_lambda(X, Y, TinyRidge(), n_blocks=3, folds=2, tolerance=5.0, options=TrialOptions(reassign=False))
+    assert "fixed assignment" in result.explain()
+    model = fit_tuned(result, X, Y, base=TinyRidge())
+    start = Partitioner(n_blocks=3, lam=result.lams[0]).fit(X, Y)
+    assert_array_equal(model.partition_.assignment_, start.assignment_)
+    assert model.partition_.lam_ == result.speed_driven.lam > result.lams[0]
+
+
+# ---- pairs of a number of blocks and a lambda ----
+def test_the_joint_choice_is_at_least_as_good_as_a_plain_grid():
+    X, Y = small(480)
+    tolerance, options = 6.0, TrialOptions(fold_tol=None)
+    result = tune_lambda(X, Y, TinyRidge(), folds=3, tolerance=tolerance, options=options)
+    assert {trial.n_blocks for trial in result.scouted} >= {2, 4, 8}
+    assert any(trial.by_paper for trial in result.scouted)
+    best = np.inf
+    for q in (2, 4, 8, 15):
+        alone = tune_lambda(
+            X, Y, TinyRidge(), n_blocks=q, lams=result.lams, folds=3, tolerance=tolerance, options=options
+        )
+        if alone.speed_driven is not None:
+            best = min(best, alone.speed_driven.products)
+    assert result.speed_driven.products <= best
+    assert result.speed_driven.loss <= tolerance
+    assert result.accuracy_driven.loss is not None
+
+
+def test_the_papers_search_runs_at_the_lambda_it_is_used_with():
+    X, Y = small(480)
+    lams = (0.3, 2.0)
+    plan = plan_blocks(X, Y, n_blocks="paper", lams=lams)
+    assert len(plan.paths) == 1
+    for step, lam in enumerate(lams):
+        captured = {}
+        for q in range(2, 480 // 16 + 1):
+            blocks = Partitioner(q, lam, assign_at=lams[: step + 1]).fit(X, Y)
+            if blocks.n_blocks_ < q:
+                break
+            captured[q] = blocks.captured_
+        most = max(captured.values())
+        if len(captured) < 14:  # every number was tried, with the first of the seeds
+            assert plan.paper[step] == max(captured, key=captured.get)
+        assert most > 0
+    result = tune_lambda(X, Y, NaiveBayes(), n_blocks=plan, folds=2)
+    assert result.blocks == plan.paper
+
+
+def test_a_search_that_meets_no_dying_pair_says_so():
+    plan = BlockPlan((0.1, 0.2), ((4, 8),), (4, 8), (True, False))
+    assert "no pair that died at 1 of 2 lambdas" in plan.note()
+    assert BlockPlan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+    X, Y = small()
+    unbounded = Partitioner("paper", lam=0.01).fit(X, Y)
+    assert "no pair died up to 15 blocks" in unbounded.choice_["text"]
+    ended = Partitioner("paper", lam=8.0).fit(X, Y)
+    assert "no pair died" not in ended.choice_["text"]
 
 
 def test_fit_tuned_refuses_another_model():
@@ -311,7 +404,7 @@ def test_fit_tuned_refuses_another_model():
         fit_tuned(result, X, Y, base=TinyRidge())
     with pytest.raises(BlockXMCError, match="partitioner"):
         fit_tuned(result, X, Y, base=NaiveBayes(), partitioner=Partitioner(tie="small"))
-    with pytest.raises(BlockXMCError, match="'speed' or 'accuracy'"):
+    with pytest.raises(BlockXMCError, match="'speed', 'accuracy' or"):
         fit_tuned(result, X, Y, "both", base=NaiveBayes())
 
 

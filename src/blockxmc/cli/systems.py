@@ -44,6 +44,7 @@ class SystemOptions:
     weights: Any = "auto"
     route: str = "auto"
     parameters: tuple[str, ...] = ()
+    assign_at: str | None = None
 
     def given(self) -> list[str]:
         """The options that were typed and that only some systems have."""
@@ -53,6 +54,7 @@ class SystemOptions:
             "--lam": self.lam != "auto",
             "--paper": self.paper,
             "--route": self.route != "auto",
+            "--assign-at": self.assign_at is not None,
             "--weights": self.weights != "auto",
         }
         return [option for option, used in typed.items() if used]
@@ -63,6 +65,8 @@ def make_system(options: SystemOptions, **common: Any) -> XMCEstimator:
     _refuse_meaningless(options)
     estimator = _BUILDERS[options.system](options)
     estimator.set_params(**common)
+    if options.assign_at is not None:
+        estimator.set_params(partitioner__random_state=common.get("random_state", 0))
     return _with_parameters(estimator, options.parameters)
 
 
@@ -87,19 +91,31 @@ _OPTIONS_OF: dict[str, tuple[str, ...]] = {
 
 
 def _bp(options: SystemOptions) -> Any:
-    from blockxmc import BlockwiseClassifier
+    from blockxmc import BlockwiseClassifier, Partitioner
     from blockxmc.classifier import lean_dismec
 
     words = ("auto", "paper", "cost")
     blocks: Any = options.blocks if options.blocks in words else _number("--blocks", options.blocks, int)
     lam: Any = "auto" if options.lam == "auto" else _number("--lam", options.lam, float)
+    partitioner = None if options.assign_at is None else Partitioner(assign_at=_steps(options.assign_at, lam))
     if options.paper:
         blocks = "paper" if blocks == "auto" else blocks
-        return BlockwiseClassifier.paper(make_base(options.base or "dismec"), n_blocks=blocks, lam=lam)
+        learner = make_base(options.base or "dismec")
+        return BlockwiseClassifier.paper(learner, n_blocks=blocks, lam=lam, partitioner=partitioner)
     shared = options.base is None and options.weights in ("auto", "shared")
     learner = lean_dismec() if shared else make_base(options.base or "dismec")
     route: Any = "auto" if options.route == "auto" else _number("--route", options.route, blocks_or_share)
-    return BlockwiseClassifier(learner, n_blocks=blocks, lam=lam, weights=options.weights, route=route)
+    return BlockwiseClassifier(learner, partitioner, n_blocks=blocks, lam=lam, weights=options.weights, route=route)
+
+
+def _steps(text: str, lam: Any) -> list[float]:
+    """The lambdas of ``--assign-at``."""
+    if lam == "auto":
+        raise BlockXMCError("--assign-at needs a number as --lam")
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise BlockXMCError(f"--assign-at must be numbers separated by commas, got {text!r}") from None
 
 
 def _cbmlc(options: SystemOptions) -> Any:

@@ -30,6 +30,10 @@ def train(
     ] = None,
     blocks: Annotated[str, typer.Option("--blocks", help="auto, paper, cost or a number.")] = "auto",
     lam: Annotated[str, typer.Option("--lam", help="The paper's lambda, or auto.")] = "auto",
+    assign_at: Annotated[
+        str | None,
+        typer.Option("--assign-at", help="Lambdas up to --lam at which rows are assigned, in turn; see blockxmc tune."),
+    ] = None,
     weights: Annotated[str, typer.Option("--weights", help="auto, shared, per-block or global.")] = "auto",
     route: Annotated[str, typer.Option("--route", help="Blocks a row visits, or a share like 0.7, or auto.")] = "auto",
     paper: Annotated[bool, typer.Option("--paper", help="The paper's system, exactly.")] = False,
@@ -62,7 +66,7 @@ def train(
     json: Json = False,
 ) -> None:
     """Train a model on TRAIN and write it to a directory."""
-    options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()))
+    options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()), assign_at)
     text = TextSettings(
         ngrams, min_df, max_features, analyzer, stop_words, tuple(text_field or ()), label_field, label_separator
     )

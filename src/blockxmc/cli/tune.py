@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from blockxmc.cli._common import Json, Seed, Threads, read_rows, verbosity
-from blockxmc.cli._tune_results import show_budget, show_knobs, show_lambda
+from blockxmc.cli._tune_results import show_budget, show_knobs, show_lambda, show_within
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ WeightsKind = Annotated[
     typer.Option(
         "--weights",
         help="shared: a table of routes and prunings, trained once; per-block or global: lambda and blocks; auto: "
-        "per-block for a tolerance, and for a limit shared where the base allows it.",
+        "per-block for a tolerance, and for a limit whatever keeps to it best, no blocks included.",
     ),
 ]
 Route = Annotated[
@@ -74,6 +74,12 @@ Lams = Annotated[
     str | None,
     typer.Option("--lams", help="Lambdas to try, separated by commas.", show_default="from the data"),
 ]
+Assign = Annotated[
+    str,
+    typer.Option(
+        "--assign", help="anew: rows are assigned to blocks again at each lambda, as in the paper; once: faster."
+    ),
+]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw precision and speed-up over lambda to this PNG.")]
 Cache = Annotated[
     Path | None, typer.Option("--cache", help="Folder for finished work: an interrupted run goes on from it.")
@@ -96,6 +102,7 @@ def tune(
     bits: Bits = None,
     neighbors: NeighborCounts = None,
     lams: Lams = None,
+    assign: Assign = "anew",
     plot: Plot = None,
     cache: Cache = None,
     threads: Threads = None,
@@ -105,7 +112,7 @@ def tune(
     """Choose lambda within a tolerance, as the paper does, or what keeps to a limit of products, time, size or recall."""
     limits = {"--budget": budget, "--latency-us": latency_us, "--size-mb": size_mb, "--recall": recall}
     of_shared = {"--prune": prune, "--bits": bits, "--neighbors": neighbors}
-    of_lambda = {"--lams": lams, "--plot": plot, "--cache": cache}
+    of_lambda = {"--lams": lams, "--assign": None if assign == "anew" else assign, "--plot": plot, "--cache": cache}
     _run(
         Request(
             data=data,
@@ -138,7 +145,7 @@ class Request:
     folds: int
     limits: dict[str, float | None]
     of_shared: dict[str, str | None]  # --prune, --bits, --neighbors
-    of_lambda: dict[str, Any]  # --lams, --plot, --cache
+    of_lambda: dict[str, Any]  # --lams, --assign, --plot, --cache
     threads: int | None
     seed: int
     json: bool
@@ -173,13 +180,18 @@ def _run(request: Request) -> None:
 
     typed = checked_limits(request.limits)
     learner = None if request.base is None else make_base(request.base)
-    shared = _is_shared(request.weights, learner, list(typed))
+    knobs_asked = any(value is not None for value in request.of_shared.values())
+    shared = _is_shared(request.weights, learner, list(typed), knobs_asked)
+    jointly = request.weights == "auto" and bool(typed) and not shared
     _refuse_strangers(request, shared, bool(typed))
     # Typing errors in lists of numbers are told before the data are read.
     lams = request.numbers("--lams")
-    routes = request.numbers("--route", blocks_or_share if shared else int)
+    routes = request.numbers("--route", blocks_or_share if shared or jointly else int)
     grid = _knob_grid(request, routes) if shared else None
+    if request.of_lambda["--assign"] not in (None, "once"):
+        raise BlockXMCError(f"--assign must be anew or once, got {request.of_lambda['--assign']!r}")
     options = TrialOptions(
+        reassign=request.of_lambda["--assign"] is None,
         random_state=request.seed,
         n_jobs=request.threads,
         verbose=verbosity(),
@@ -191,6 +203,8 @@ def _run(request: Request) -> None:
     run = Run(dataset, learner, limits, n_blocks, options)
     if grid is not None:
         _tune_knobs(request, run, grid)
+    elif jointly:
+        _tune_within(request, run, routes)
     elif typed:
         _tune_budget(request, run, routes)
     else:
@@ -239,6 +253,27 @@ def _tune_budget(request: Request, run: Run, routes: list[int] | None) -> None:
     show_budget(result, request.command, request.json)
 
 
+def _tune_within(request: Request, run: Run, routes: list[float] | None) -> None:
+    from blockxmc.tuning import KnobGrid, tune_within
+
+    what: dict[str, Any] = {}
+    if routes is not None:
+        what["grid"] = KnobGrid(routes=routes)
+        whole = [int(route) for route in routes if route >= 1]
+        what["routes"] = whole or [1]
+    with _naming(request.limits):
+        result = tune_within(
+            run.dataset.X,
+            run.dataset.Y,
+            run.learner,
+            limits=run.limits,
+            n_blocks=run.n_blocks,
+            options=run.options,
+            **what,
+        )
+    show_within(result, request.command, request.json)
+
+
 def _tune_lambda(request: Request, run: Run, lams: list[float] | None) -> None:
     from blockxmc.tuning import tune_lambda
 
@@ -271,17 +306,18 @@ def _naming(typed: dict[str, float | None]) -> Iterator[None]:
         raise BlockXMCError(f"{asked}: {error}") from None
 
 
-def _is_shared(weights: str, learner: Any, limits: list[str]) -> bool:
-    """Whether the knobs of shared weights are tuned."""
+def _is_shared(weights: str, learner: Any, limits: list[str], knobs_asked: bool) -> bool:
+    """Whether the knobs of shared weights alone are tuned."""
     if weights not in _WEIGHTS:
         raise BlockXMCError(f"--weights must be auto, shared, per-block or global, got {weights!r}")
     possible = learner is None or learner.one_vs_all
     if weights == "shared" and not possible:
         raise BlockXMCError("--weights shared needs a one-vs-all base: dismec, ppd-sparse or naive-bayes")
-    shared = weights == "shared" or (weights == "auto" and bool(limits) and possible)
-    if "--size-mb" in limits and not shared:
+    shared = weights == "shared" or (weights == "auto" and bool(limits) and possible and knobs_asked)
+    apart = weights in ("per-block", "global")
+    if "--size-mb" in limits and (apart or not possible):
         raise BlockXMCError("--size-mb is a limit of shared weights: leave out --weights, or take another --base")
-    if not shared and len(limits) > 1:
+    if apart and len(limits) > 1:
         raise BlockXMCError(f"{' and '.join(limits)}: give exactly one of them, or --weights shared")
     if weights == "global" and not limits:
         raise BlockXMCError("--weights global is tuned within a limit: give --budget, --latency-us or --recall")
@@ -296,6 +332,10 @@ def _refuse_strangers(request: Request, shared: bool, limited: bool) -> None:
     if shared or limited:
         others = [option for option in request.of_lambda if option not in kept]
         strangers |= dict.fromkeys(others, "tuning lambda by --tolerance")
+    if request.route is not None and not (shared or limited):
+        raise BlockXMCError(
+            "--route belongs to shared weights and to limits: by --tolerance a row visits one block, as in the paper"
+        )
     for option, value in (request.of_shared | request.of_lambda).items():
         if value is not None and option in strangers:
             raise BlockXMCError(f"{option} belongs to {strangers[option]}: leave it out")

@@ -34,6 +34,7 @@ class Choice:
     n_blocks: int
     rule: str
     tried: list[dict[str, Any]]
+    unbounded: bool = False  # the paper's search ended at its limit, and not because a pair died
 
 
 def lam_at_floor(ranking: Ranking, objective: ObjectiveName, floor: float = FLOOR) -> float:
@@ -143,7 +144,10 @@ def paper_search(run: Callable[[int, int], Blocks], n_rows: int, n_positives: in
         good, q = q, q + 1 if q < 16 else min(q * 3 // 2, max(limit, q + 1))
     if best is None:
         best = 1, run(1, 0)
-    return best[1], Choice(best[0], "the paper's search: most captured while no pair is empty", tried)
+    rule, unbounded = "the paper's search: most captured while no pair is empty", 1 < limit < q
+    if unbounded:
+        rule += f"; no pair died up to {good} blocks, {PAPER_ROWS} rows each, where it ends"
+    return best[1], Choice(best[0], rule, tried, unbounded)
 
 
 def _or_none(run: Callable[[int, int], Blocks], q: int, attempt: int) -> Blocks | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, Literal, Self
 
@@ -48,6 +49,9 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         (blocks of equal size), k-means on the labels and then the rows to the labels, or a block per row.
     max_iter, tol : int, float
         Rounds at most (0: the start and its label step only), and the fall of f below which to stop.
+    assign_at : ascending lambdas, or None
+        The lambdas at which rows are assigned to blocks, one after the other: each from the assignment at the one before.
+        At a larger ``lam`` only the label clusters are cut. None: at ``lam`` alone.
 
     Attributes
     ----------
@@ -79,6 +83,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         random_state: int | np.random.RandomState | None = 0,
         n_jobs: int | None = None,
         verbose: int = 0,
+        assign_at: Sequence[float] | None = None,
     ) -> None:
         self.n_blocks = n_blocks
         self.lam = lam
@@ -90,6 +95,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.assign_at = assign_at
 
     def fit(self, X: Any, Y: Any) -> Self:
         """Partition the rows of X (n x d, sparse or dense) and the labels of Y (0-1 matrix or lists of names)."""
@@ -106,8 +112,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = int(X.shape[1])
         if not Y.nnz:
             raise BlockXMCError("no row has a label: there is nothing to partition")
-        seed = int(sklearn_random_state(self.random_state).randint(2**31 - 1))
-        threads = thread_count(self.n_jobs)
+        seed, threads = self._seed(), thread_count(self.n_jobs)
         lam = None if isinstance(self.lam, str) else float(self.lam)
         if isinstance(self.init, str) and self.n_blocks == "paper":
             if lam is None:  # the search compares numbers of blocks at one lambda: that of a single block
@@ -143,6 +148,8 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
             raise BlockXMCError(f"init must be kmeans, balanced, labels or a block per row, not {self.init!r}")
         if self.max_iter < 0:
             raise BlockXMCError(f"max_iter must be at least 0, not {self.max_iter}")
+        if self.assign_at is not None:
+            _check_steps(self.assign_at, lam)
 
     def _choose_blocks(
         self, X: sparse.csr_array, Y: sparse.csr_array, lam: float | None, seed: int, threads: int
@@ -169,9 +176,29 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         start = self._start(X, Y, q, seed, threads, reporter)
         if lam is None:
             lam = choice.lam_at_floor(Ranking.of(Y, start, q, threads=threads), self.objective)
+        steps = [lam] if self.assign_at is None else [float(at) for at in self.assign_at]
+        for at in steps:
+            blocks = self._alternate(X, Y, start, at, reporter)
+            start = blocks.assignment
+        return blocks if at == lam else self._alternate(X, Y, start, lam, reporter, max_iter=0)
+
+    def _alternate(
+        self,
+        X: sparse.csr_array,
+        Y: sparse.csr_array,
+        start: I32,
+        lam: float,
+        reporter: Reporter,
+        max_iter: int | None = None,
+    ) -> Blocks:
+        """The alternation at one lambda."""
+        rounds = self.max_iter if max_iter is None else max_iter
         rules = Rules(lam, self.objective, self.tie == "small")
-        with reporter.phase("partition", self.max_iter) as phase:
-            return Alternation(X, Y, start, rules, threads).run(self.max_iter, self.tol, phase)
+        with reporter.phase("partition", rounds) as phase:
+            return Alternation(X, Y, start, rules, thread_count(self.n_jobs)).run(rounds, self.tol, phase)
+
+    def _seed(self) -> int:
+        return int(sklearn_random_state(self.random_state).randint(2**31 - 1))
 
     def _start(
         self, X: sparse.csr_array, Y: sparse.csr_array, q: int, seed: int, threads: int, reporter: Reporter
@@ -229,6 +256,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         params["random_state"] = int(random_state) if isinstance(random_state, Integral) else None
         params["n_blocks"] = self.n_blocks if isinstance(self.n_blocks, str) else int(self.n_blocks)
         params["lam"] = self.lam if isinstance(self.lam, str) else float(self.lam)
+        params["assign_at"] = None if self.assign_at is None else [float(at) for at in self.assign_at]
         return {
             "params": params,
             "assignment": self.assignment_,
@@ -271,6 +299,13 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.target_tags.required = True
         return tags
+
+
+def _check_steps(assign_at: Any, lam: Any) -> None:
+    steps = np.asarray(assign_at)
+    rising = steps.ndim == 1 and steps.size > 0 and steps.dtype.kind in "iuf" and (np.diff(steps) > 0).all()
+    if isinstance(lam, str) or not rising or not 0 <= steps[0] <= steps[-1] <= lam:
+        raise BlockXMCError(f"assign_at must be rising lambdas from 0 to at most lam={lam}, not {assign_at!r}")
 
 
 def _given_start(init: Any, n_rows: int) -> I32:

@@ -54,14 +54,14 @@ def train_block(
     learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, rows: NDArray[np.intp], labels: Ids, job: Job
 ) -> Weights:
     """Weights of ``labels`` from ``rows``; the learner sees only the features that occur in these rows."""
+    if len(labels) == 0:
+        nothing = sparse.csr_array(np.zeros((0, 0), np.float32))
+        return LinearWeights(nothing, np.zeros(0, np.float32), features=np.zeros(0, np.int32))
     own = X[rows]
     features, columns = np.unique(own.indices, return_inverse=True)
     if features.size == 0:  # no row has a feature: learners want to see at least one
         features = np.zeros(1, features.dtype)
     own = sparse.csr_array((own.data, columns.astype(np.int32), own.indptr), shape=(rows.size, features.size))
-    if len(labels) == 0:
-        nothing = sparse.csr_array(np.zeros((0, 0), np.float32))
-        return LinearWeights(nothing, np.zeros(0, np.float32), features=np.zeros(0, np.int32))
     return learner._train(own, sparse.csr_array(Y[rows][:, labels]), job).on_features(features.astype(np.int32))
 
 

@@ -22,15 +22,16 @@ def fit_tuned(
     result: TuningResult | BudgetResult,
     X: Any,
     Y: Any,
-    choice: Literal["speed", "accuracy"] | str = "speed",
+    choice: Literal["speed", "accuracy", "least-loss"] | str = "speed",
     *,
     base: Any = None,
     partitioner: Partitioner | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> BlockwiseClassifier:
-    """Fit the model that was tuned: the same kind of assignment, weights and routing, on all rows.
+    """Fit the model that was tuned: the same way of assigning rows, the same weights and routing, on all rows.
 
+    The choice "speed" raises BlockXMCError where no lambda was feasible; "least-loss" is what comes nearest.
     ``base`` and ``partitioner`` must be those of the tuning run: a result holds only their descriptions.
 
     >>> from blockxmc import NaiveBayes
@@ -38,8 +39,8 @@ def fit_tuned(
     >>> from blockxmc.data import make_synthetic
     >>> train, _ = make_synthetic(n_train=300, n_test=10, n_features=60, n_labels=12, seed=0)
     >>> result = quick_lambda(train.X, train.Y, NaiveBayes(), n_blocks=2)
-    >>> model = fit_tuned(result, train.X, train.Y, base=NaiveBayes())
-    >>> abs(model.partition_.lam_ / result.speed_driven.lam - 1) < 1e-9
+    >>> model = fit_tuned(result, train.X, train.Y, "accuracy", base=NaiveBayes())
+    >>> model.partition_.lam_ == result.accuracy_driven.lam
     True
     """
     from blockxmc.classifier import BlockwiseClassifier  # here, since the classifier imports trial models
@@ -51,15 +52,12 @@ def fit_tuned(
             raise BlockXMCError(
                 f"the result was tuned with {what} {result.setting[what]}, not {mine}: pass the same {what}"
             )
-    if choice not in ("speed", "accuracy"):
-        raise BlockXMCError(f"choice must be 'speed' or 'accuracy', got {choice!r}")
     point, seed = result.choice(choice), result.setting["seed"]
-    scale = len(X) if isinstance(X, list) else X.shape[0]
+    rows = len(X) if isinstance(X, list) else X.shape[0]
+    share = rows / result.setting["n_rows"]  # lambda grows with the number of rows
     common: dict[str, Any] = {"n_jobs": n_jobs, "verbose": verbose, "random_state": seed}
-    start = clone(options).set_params(n_blocks=point.n_blocks, lam=point.assigned_at * scale / point.n_blocks, **common)
-    start.fit(X, Y)
-    fixed = clone(options).set_params(init=start.assignment_, max_iter=0, n_blocks="auto")
-    lam = point.lam_rel * scale / point.n_blocks
+    lam, steps = point.lam * share, [at * share for at in point.assigned_at]
+    partition = options.set_params(n_blocks=point.n_blocks, lam=lam, assign_at=steps, **common)
     weights: Any = point.weights
-    model = BlockwiseClassifier(learner, fixed, lam=lam, weights=weights, route=point.route, **common)
+    model = BlockwiseClassifier(learner, partition, weights=weights, route=point.route, **common)
     return model.fit(X, Y)

@@ -26,7 +26,7 @@ from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.shared.blocks import visiting
 from blockxmc.training.shared.settings import SETTINGS
 from blockxmc.training.trials.split import Split, measure_model, single_call_us
-from blockxmc.tuning.limits import UNITS, Limits, NoSettingError, in_words
+from blockxmc.tuning.limits import UNITS, Limits, NoSettingError, excess, in_words
 from blockxmc.tuning.problem import TOLERANCE, Problem, TrialOptions
 from blockxmc.tuning.result import points_text
 
@@ -123,7 +123,7 @@ class KnobsResult:
     limits: dict[str, float]
     tolerance: float
     ks: tuple[int, ...]
-    n_blocks: int
+    n_blocks: int  # at the start: some may have died
     negative_blocks: int  # a row is a negative in so many of the blocks it is routed to
     setting: dict[str, Any]
 
@@ -190,7 +190,10 @@ def tune_knobs(
     settings = tuple(_settings(model, problem.task.learner, split, grid))
     chosen = _choose(settings, limits.given, tolerance)
     setting = problem.describe() | {"weights": "shared", "held_out_rows": split.X_held_out.shape[0]}
-    counts = model.partition_.n_blocks_, min(SETTINGS.negative_blocks, model.partition_.n_blocks_)
+    counts = (
+        int(model.partition_.choice_["n_blocks"]["start"]),
+        min(SETTINGS.negative_blocks, model.partition_.n_blocks_),
+    )
     result = KnobsResult(settings, chosen, limits.given, float(tolerance), problem.task.ks, *counts, setting)
     problem.reporter.say(result.explain())
     return result
@@ -297,9 +300,9 @@ def pruned(weights: LinearWeights, level: float) -> LinearWeights:
 
 
 def _choose(settings: Sequence[Knobs], limits: dict[str, float], tolerance: float) -> Knobs:
-    within = [knobs for knobs in settings if all(_excess(knobs, *limit) <= 0 for limit in limits.items())]
+    within = [knobs for knobs in settings if all(excess(knobs, *limit) <= 0 for limit in limits.items())]
     if not within:
-        nearest = min(settings, key=lambda knobs: max(_excess(knobs, *limit) for limit in limits.items()))
+        nearest = min(settings, key=lambda knobs: max(excess(knobs, *limit) for limit in limits.items()))
         has = ", ".join(f"{getattr(nearest, name):.4g} {UNITS[name]}" for name in limits)
         raise NoSettingError(f"no setting has {in_words(limits)}: the nearest has {has} ({nearest.describe()})")
     if not limits:
@@ -308,12 +311,6 @@ def _choose(settings: Sequence[Knobs], limits: dict[str, float], tolerance: floa
     if set(limits) <= {"recall"}:
         return min(within, key=lambda knobs: (knobs.products, -float(np.mean(knobs.precision)), knobs.size_mb))
     return _best(within)
-
-
-def _excess(knobs: Knobs, name: str, limit: float) -> float:
-    """How far a setting is beyond a limit, as a share of the limit; 0 or less where it keeps to it."""
-    value = float(getattr(knobs, name))
-    return ((limit - value) if name == "recall" else (value - limit)) / limit
 
 
 def _best(settings: Sequence[Knobs]) -> Knobs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from blockxmc.errors import BlockXMCError
 
@@ -70,3 +71,14 @@ def in_words(limits: dict[str, float]) -> str:
     return " and ".join(
         f"{'at least' if name == 'recall' else 'at most'} {limit:g} {UNITS[name]}" for name, limit in limits.items()
     )
+
+
+def excess(setting: Any, name: str, limit: float) -> float:
+    """How far a setting is beyond a limit, as a share of the limit; 0 or less where it keeps to it.
+
+    >>> from types import SimpleNamespace
+    >>> excess(SimpleNamespace(products=330.0), "products", 300.0)
+    0.1
+    """
+    value = float(getattr(setting, name))
+    return ((limit - value) if name == "recall" else (value - limit)) / limit

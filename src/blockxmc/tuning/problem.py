@@ -42,6 +42,9 @@ class TrialOptions:
     - ``fold_tol``: a base with a solver tolerance is solved to this tolerance in trials, which moves precision less than
       another fold would; None: to its own tolerance; "auto": to 0.1 in ``tune_lambda`` and ``quick_lambda``, else to its
       own;
+    - ``reassign``: partition anew at each lambda, from the assignment at the lambda before, as the paper does; False: rows
+      are assigned once, at the smallest lambda, which is faster and loses precision where lambda is large
+      (``tune_lambda`` and ``quick_lambda``);
     - ``cache``: a folder for finished work, from which an interrupted run goes on (``tune_knobs`` keeps none);
     - ``n_jobs``: threads (None: all cores);
     - ``verbose``: 1 shows progress.
@@ -55,6 +58,7 @@ class TrialOptions:
     random_state: int | None = 0
     max_rows: int | None = MAX_ROWS
     fold_tol: float | Literal["auto"] | None = "auto"
+    reassign: bool = True
     cache: str | os.PathLike[str] | None = None
     n_jobs: int | None = None
     verbose: int = 0

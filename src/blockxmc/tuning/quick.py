@@ -24,15 +24,18 @@ def quick_lambda(
 ) -> TuningResult:
     """A cheap version of :func:`tune_lambda`: a sample of the rows, a fifth of it held out, the base trained there too.
 
-    Where there are many blocks, the sample has fewer, so that a block keeps its number of rows.
+    Where there are many blocks, the sample has fewer, so that a block keeps its number of rows. ``n_blocks="auto"`` is
+    "cost" here: one number, and no search over several.
 
     >>> from blockxmc import NaiveBayes
     >>> from blockxmc.data import make_synthetic
     >>> train, _ = make_synthetic(n_train=300, n_test=10, n_features=60, n_labels=12, seed=0)
     >>> result = quick_lambda(train.X, train.Y, NaiveBayes(), n_blocks=2)
-    >>> len(result.folds), result.saving["trainings"]
-    (1, 2.0)
+    >>> len(result.folds), len(result.lams)
+    (1, 12)
     """
     problem = Problem.of(X, Y, base, options, fold_tol=FOLD_TOL)
     parts = [sample_split(problem.n_rows, problem.task.seed, problem.options.max_rows)]
-    return tune_parts(problem, parts, n_blocks, None, tolerance, weights=weights, route=route)
+    return tune_parts(
+        problem, parts, "cost" if n_blocks == "auto" else n_blocks, None, tolerance, weights=weights, route=route
+    )

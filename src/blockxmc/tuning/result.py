@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blockxmc.errors import BlockXMCError
 from blockxmc.training.trials.selection import select
 from blockxmc.tuning.limits import in_words
 
@@ -23,7 +24,7 @@ class Point:
     n_blocks: int
     lam: float  # for the full data
     lam_rel: float  # lam * n_blocks / rows: the same for any number of rows
-    assigned_at: float  # the lam_rel at which rows were assigned to blocks
+    assigned_at: tuple[float, ...]  # the lambdas at which rows were assigned, one after the other, for the full data
     weights: str
     route: int
     precision: tuple[float, ...]  # one for each k
@@ -31,10 +32,35 @@ class Point:
     products: float
     recall: float  # candidate recall
     latency_us: float | None = None  # a single call on this machine, where it was measured
+    loss: float | None = None  # the largest loss of a P@k in any fold, where folds were compared with the base
 
     def describe(self) -> str:
         """The setting in words."""
         return f"{self.n_blocks} blocks, lam {self.lam:.4g}, {self.weights} weights, route {self.route}"
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The inverse of ``dataclasses.asdict``, also by way of JSON."""
+        return cls(**(values | {name: tuple(values[name]) for name in ("precision", "assigned_at")}))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A pair of a number of blocks and a lambda, judged by the first fold alone."""
+
+    n_blocks: int
+    lam: float
+    loss: float  # the largest over k, in points
+    precision: tuple[float, ...]
+    by_paper: bool  # the number of blocks is that of the paper's search at this lambda
+    candidates: float
+    products: float
+    recall: float
+
+    @property
+    def mean(self) -> float:
+        """Mean precision over k."""
+        return float(np.mean(self.precision))
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -62,50 +88,63 @@ class FoldRecord:
 
 @dataclass(frozen=True)
 class Tried:
-    """The lambdas that were tried (ascending), and what they share."""
+    """The lambdas that were tried (ascending, in the scale of the full data), the blocks at each, and what they share."""
 
-    lams: F64  # in the scale of the full data
-    lam_rel: F64  # lams * n_blocks / rows
-    n_blocks: int
-    n_labels: int
+    lams: tuple[float, ...]
+    blocks: tuple[int, ...]
     ks: tuple[int, ...]
+    reassign: bool  # rows are assigned anew at each lambda
+    n_rows: int
+    n_labels: int
 
-    def point(self, at: int, folds: list[dict[str, Any]], setting: dict[str, Any]) -> Point:
-        """The lambda at this position, with means over the folds."""
+    def point(
+        self, at: int, folds: list[dict[str, Any]], setting: dict[str, Any], loss: float, place: int | None = None
+    ) -> Point:
+        """The lambda at this position, with means over the folds, which have it at ``place`` if that differs."""
 
         def mean(name: str) -> Any:
-            return np.mean([fold[name][at] for fold in folds], axis=0)
+            return np.mean([fold[name][at if place is None else place] for fold in folds], axis=0)
 
         return Point(
-            n_blocks=self.n_blocks,
-            lam=float(self.lams[at]),
-            lam_rel=float(self.lam_rel[at]),
-            assigned_at=float(self.lam_rel[0]),
+            n_blocks=self.blocks[at],
+            lam=self.lams[at],
+            lam_rel=self.lams[at] * self.blocks[at] / self.n_rows,
+            assigned_at=self.lams[: at + 1] if self.reassign else self.lams[:1],
             weights=setting["weights"],
             route=setting["route"],
             precision=tuple(mean("precision").tolist()),
+            loss=loss,
             **{name: float(mean(name)) for name in ("candidates", "products", "recall")},
         )
 
 
 @dataclass(frozen=True)
 class TuningResult:
-    """The outcome of :func:`tune_lambda`. Precisions are in points (0..100), lambdas in the scale of the full data."""
+    """The outcome of :func:`tune_lambda`. Precisions are in points (0..100), lambdas in the scale of the full data.
+
+    Lambdas, blocks and folds are those of one path: of the speed-driven choice, or, where no lambda is feasible, of the
+    least loss. The accuracy-driven choice may have another number of blocks.
+    """
 
     lams: tuple[float, ...]
-    lam_rel: tuple[float, ...]  # lam * n_blocks / rows
-    n_blocks: int
+    blocks: tuple[int, ...]  # at each lambda
+    n_blocks: int  # of the speed-driven choice, or of the least loss
     n_labels: int
     ks: tuple[int, ...]
     tolerance: float
     folds: tuple[FoldRecord, ...]
     feasible: tuple[bool, ...]  # within the tolerance in every fold, for every k
     interval: tuple[float, float] | None  # from the smallest feasible lambda to the largest before a gap
-    speed_driven: Point
+    speed_driven: Point | None  # None: no lambda is feasible
+    least_loss: Point  # the smallest loss in the worst fold
     accuracy_driven: Point
     warning: str | None
-    saving: dict[str, float]  # trainings and seconds, of this run and of a naive one
     setting: dict[str, Any]  # what was evaluated: base, assignment, weights, route, data
+    saving: dict[str, float] = field(
+        default_factory=dict
+    )  # trainings, pairs and seconds, of this run and of a naive one
+    scouted: tuple[Trial, ...] = ()  # every pair of blocks and lambda that the first fold tried
+    refined: tuple[Point, ...] = ()  # feasible lambdas between those of the grid
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -115,39 +154,43 @@ class TuningResult:
         tried: Tried,
         *,
         tolerance: float,
-        saving: dict[str, float],
         setting: dict[str, Any],
         notes: tuple[str, ...] = (),
     ) -> TuningResult:
         """Choose by the paper's protocol. A fold is a dict of base (ks), precision (lambdas x ks), candidates,
         products and recall (lambdas)."""
         chosen = select([fold["base"] for fold in folds], [fold["precision"] for fold in folds], tolerance)
-        warning, interval = None, None
-        if chosen.run is None:
+        warning, interval, speed = None, None, None
+
+        def point(at: int) -> Point:
+            return tried.point(at, folds, setting, float(chosen.worst[at]))
+
+        if chosen.run is None or chosen.speed is None:
             warning = (
-                f"no lambda keeps every P@k within {tolerance:g} points of the base in all folds; the chosen lambda has "
-                f"the smallest loss in the worst fold, {chosen.worst[chosen.speed]:.2f} points"
+                f"no lambda keeps every P@k within {tolerance:g} points of the base in all folds: there is no speed-driven "
+                f"choice; the smallest loss in the worst fold is {chosen.worst[chosen.least]:.2f} points"
             )
         else:
-            interval = float(tried.lams[chosen.run[0]]), float(tried.lams[chosen.run[1]])
+            interval = tried.lams[chosen.run[0]], tried.lams[chosen.run[1]]
+            speed = point(chosen.speed)
         records = [
             FoldRecord.from_dict({**fold, "feasible": mask.tolist()})
             for fold, mask in zip(folds, chosen.by_fold, strict=True)
         ]
         return cls(
-            lams=tuple(tried.lams.tolist()),
-            lam_rel=tuple(tried.lam_rel.tolist()),
-            n_blocks=tried.n_blocks,
+            lams=tried.lams,
+            blocks=tried.blocks,
+            n_blocks=tried.blocks[chosen.least if chosen.speed is None else chosen.speed],
             n_labels=tried.n_labels,
             ks=tried.ks,
             tolerance=tolerance,
             folds=tuple(records),
             feasible=tuple(chosen.feasible),
             interval=interval,
-            speed_driven=tried.point(chosen.speed, folds, setting),
-            accuracy_driven=tried.point(chosen.accuracy, folds, setting),
+            speed_driven=speed,
+            least_loss=point(chosen.least),
+            accuracy_driven=point(chosen.accuracy),
             warning=warning,
-            saving=saving,
             setting=setting,
             notes=notes,
         )
@@ -189,9 +232,20 @@ class TuningResult:
     def _precision(self) -> F64:
         return np.array([fold.precision for fold in self.folds])
 
-    def choice(self, name: Literal["speed", "accuracy"] | str) -> Point:
-        """The speed-driven or the accuracy-driven choice."""
-        return {"speed": self.speed_driven, "accuracy": self.accuracy_driven}[name]
+    def choice(self, name: Literal["speed", "accuracy", "least-loss"] | str) -> Point:
+        """The speed-driven or the accuracy-driven choice, or the least loss; no feasible lambda raises BlockXMCError."""
+        if name == "speed" and self.speed_driven is None:
+            raise BlockXMCError(f"{self.warning}; take the choice 'accuracy' or 'least-loss'")
+        found = {"speed": self.speed_driven, "accuracy": self.accuracy_driven, "least-loss": self.least_loss}.get(name)
+        if found is None:
+            raise BlockXMCError(f"choice must be 'speed', 'accuracy' or 'least-loss', got {name!r}")
+        return found
+
+    @property
+    def choices(self) -> dict[str, Point]:
+        """The choices there are, by the names of tables."""
+        first = {"least loss": self.least_loss} if self.speed_driven is None else {"speed-driven": self.speed_driven}
+        return first | {"accuracy-driven": self.accuracy_driven}
 
     def explain(self) -> str:
         """What was chosen and why, in a few sentences."""
@@ -200,26 +254,45 @@ class TuningResult:
             first = f"Warning: {self.warning}."
         else:
             first = (
-                f"lambda from {self.interval[0]:.4g} to {self.interval[1]:.4g} keeps {self._named_ks()} within "
-                f"{self.tolerance:g} points of the base {where}."
+                f"With {self._named_blocks()}, lambda from {self.interval[0]:.4g} to {self.interval[1]:.4g} keeps "
+                f"{self._named_ks()} within {self.tolerance:g} points of the base {where}."
             )
-        second = (
-            f"Speed-driven: lam {self.speed_driven.lam:.4g} with {self._described(self.speed_driven)}; "
-            f"accuracy-driven: lam {self.accuracy_driven.lam:.4g} with {self._described(self.accuracy_driven)}; "
-            f"the base has {points_text(self.base_precision)}."
-        )
+        chosen = [f"{name}: {self._described(point)}" for name, point in self.choices.items()]
+        text = "; ".join(chosen)
+        second = f"{text[0].upper()}{text[1:]}; the base has {points_text(self.base_precision)}."
+        sentences = [first, second]
+        if self.scouted:
+            sentences.append(
+                f"One fold tried {len(self.scouted)} pairs of blocks and lambda "
+                f"({', '.join(map(str, sorted({trial.n_blocks for trial in self.scouted})))} blocks); "
+                "what could have the fewest products was tried in all folds."
+            )
+        sentences += [f"{note[0].upper()}{note[1:]}." for note in self.notes]
+        return " ".join([*sentences, self._costs()])
+
+    def _costs(self) -> str:
+        """What the path cost."""
         saving = self.saving
         warm = f", {saving['warm_trainings']:.0f} of them warm" if saving["warm_trainings"] else ""
-        third = (
+        reused = f"{saving['reused_pairs']:,.0f} of {saving['pairs']:,.0f} (block, label) pairs reused"
+        return (
             f"Evaluated: {self.setting['evaluated_base']}, {self.setting['assignment']}, {self.setting['weights']} "
-            f"weights, {self.n_blocks} blocks, of which a row visits {self.setting['route']}; "
-            f"{saving['trainings']:.0f} trainings{warm} ({saving['seconds']:.1f} s) "
-            f"instead of {saving['naive_trainings']:.0f} (an estimated {saving['naive_seconds_estimate']:.1f} s)."
+            f"weights, of {self._named_blocks()} a row visits {self.setting['route']}; {saving['trainings']:.0f} "
+            f"trainings{warm}, {reused}, {saving['seconds']:.1f} s and {saving['setup_seconds']:.1f} s for blocks and "
+            f"routers, instead of {saving['naive_trainings']:.0f} trainings (an estimated "
+            f"{saving['naive_seconds_estimate']:.1f} s)."
         )
-        return " ".join([first, second, third])
 
     def _described(self, point: Point) -> str:
-        return f"{points_text(point.precision)} at {point.candidates:.1f} of {self.n_labels:,} labels scored per row"
+        return (
+            f"{point.n_blocks} blocks, lam {point.lam:.4g} with {points_text(point.precision)} at {point.candidates:.1f} "
+            f"of {self.n_labels:,} labels scored per row"
+        )
+
+    def _named_blocks(self) -> str:
+        if len(set(self.blocks)) == 1:
+            return f"{self.blocks[0]} blocks"
+        return f"{min(self.blocks)} to {max(self.blocks)} blocks, by lambda"
 
     def _named_ks(self) -> str:
         return ", ".join(f"P@{k}" for k in self.ks)
@@ -232,12 +305,14 @@ class TuningResult:
     def from_dict(cls, values: dict[str, Any]) -> TuningResult:
         """The inverse of ``to_dict``, also by way of JSON."""
         fields = dict(values)
-        for name in ("lams", "lam_rel", "ks", "feasible", "notes"):
+        for name in ("lams", "blocks", "ks", "feasible", "notes"):
             fields[name] = tuple(fields[name])
+        fields["scouted"] = tuple(Trial.from_dict(trial) for trial in fields["scouted"])
+        fields["refined"] = tuple(Point.from_dict(point) for point in fields["refined"])
         fields["folds"] = tuple(FoldRecord.from_dict(fold) for fold in fields["folds"])
         fields["interval"] = None if fields["interval"] is None else tuple(fields["interval"])
-        for name in ("speed_driven", "accuracy_driven"):
-            fields[name] = Point.from_dict(fields[name])
+        for name in ("speed_driven", "least_loss", "accuracy_driven"):
+            fields[name] = None if fields[name] is None else Point.from_dict(fields[name])
         return cls(**fields)
 
 

@@ -71,13 +71,13 @@ class Scout:
     def point(self, lam: float, found: dict[str, Any], kind: str, route: int) -> Point:
         """A setting and what was found for it, in the scale of the full data."""
         train_rows = self.split.X.shape[0]
-        at = self.blocks.partition.lam_ * self.n_blocks / train_rows
+        at = self.blocks.partition.lam_ * self.n_rows / train_rows
         names = ("candidates", "products", "recall")
         return Point(
             n_blocks=self.n_blocks,
             lam=lam * self.n_rows / train_rows,
             lam_rel=lam * self.n_blocks / train_rows,
-            assigned_at=at,
+            assigned_at=(min(at, lam * self.n_rows / train_rows),),
             weights=kind,
             route=route,
             precision=tuple(found["precision"]),

@@ -22,6 +22,8 @@ GRID_CAPTURED = (0.98, 0.3)
 GRID_SPAN = 2.0
 # Where the first step of the path loses too much, the grid starts at this share of that step. Not measured.
 GRID_BELOW = 0.5
+# Significant digits of a lambda of the default grid.
+GRID_DIGITS = 4
 # Trials are solved to this tolerance. A tighter one takes up to twice as long and moves precision by a tenth of a point;
 # docs/results has no table of that.
 FOLD_TOL = 0.1
@@ -55,8 +57,10 @@ def lam_capturing(path: LambdaPath, share: float) -> float:
     return float(path.lam[np.flatnonzero(path.captured >= share * path.captured[0])[-1]])
 
 
-def default_grid(path: LambdaPath, size: int, low: float = 0.0) -> F64:
+def default_grid(path: LambdaPath, size: int, low: float = 0.0, scale: float = 1.0) -> F64:
     """``size`` lambdas in geometric steps over the part of the path where precision changes, from ``low`` if given.
+
+    ``scale`` turns lambdas of the path into those of other rows.
 
     >>> path = LambdaPath(np.array([0.0, 0.5, 1.0, 8.0]), np.array([1.0, 0.995, 0.9, 0.2]), np.array([9.0, 8.0, 5.0, 1.0]))
     >>> default_grid(path, 2).tolist()
@@ -66,7 +70,16 @@ def default_grid(path: LambdaPath, size: int, low: float = 0.0) -> F64:
     low = low or start
     if low == 0:  # the first step of the path loses too much: start just below it
         low = GRID_BELOW * (float(path.lam[1]) if path.lam.size > 1 else 1.0)
-    return np.geomspace(low, max(high, GRID_SPAN * low), size)
+    return rounded(scale * np.geomspace(low, max(high, GRID_SPAN * low), size))
+
+
+def rounded(lams: F64) -> F64:
+    """Lambdas with so few digits that a command line can name them exactly.
+
+    >>> rounded(np.array([0.123456, 7.0])).tolist()
+    [0.1235, 7.0]
+    """
+    return np.array([float(f"{lam:.{GRID_DIGITS}g}") for lam in lams])
 
 
 def blocks_of_sample(n_blocks: int, sample: int, n_rows: int) -> int:

@@ -97,7 +97,7 @@ def _largest_lambda(
             phase.update(done + 1)
         base = split.full_precision()
     chosen = select([base], [precision], TOLERANCE)
-    at = chosen.speed
+    at = chosen.least if chosen.speed is None else chosen.speed
     kept = f"loses {chosen.worst[at]:.2f} points of P@k at most"
     if chosen.run is None:
         kept += f" (no lambda loses less than {TOLERANCE:g})"

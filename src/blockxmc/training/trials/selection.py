@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 F64 = NDArray[np.float64]
 # Equal precisions may differ in their last bits: differences below this count as none.
-_SLACK = 1e-9
+SLACK = 1e-9
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class Selection:
     by_fold: NDArray[np.bool_]  # folds x lambdas: within the tolerance
     run: tuple[int, int] | None  # first and last position of the lambdas that are feasible in all folds
     worst: F64  # the largest loss over folds and ks at each lambda
-    speed: int  # the speed-driven choice
+    speed: int | None  # the speed-driven choice; None where no lambda is feasible
+    least: int  # the smallest loss in the worst fold
     accuracy: int  # the accuracy-driven choice
 
     @property
@@ -31,7 +32,7 @@ class Selection:
 def select(base: ArrayLike, precision: ArrayLike, tolerance: float) -> Selection:
     """Choose by the paper's rule, from folds x ks and folds x lambdas x ks.
 
-    Speed-driven: the largest feasible lambda before the first gap; where no lambda is feasible, the smallest loss.
+    Speed-driven: the largest feasible lambda before the first gap; None where no lambda is feasible.
     Accuracy-driven: the best mean precision.
 
     >>> chosen = select([[60.0]], [[[61.0], [59.0], [50.0]]], tolerance=2.0)
@@ -40,8 +41,8 @@ def select(base: ArrayLike, precision: ArrayLike, tolerance: float) -> Selection
     """
     by_fold, worst = feasible(base, precision, tolerance), largest_loss(base, precision)
     run = first_run(by_fold.all(axis=0))
-    speed = last_argmax(-worst) if run is None else run[1]
-    return Selection(by_fold, run, worst, speed, last_argmax(np.asarray(precision, np.float64).mean(axis=(0, 2))))
+    accuracy = last_argmax(np.asarray(precision, np.float64).mean(axis=(0, 2)))
+    return Selection(by_fold, run, worst, None if run is None else run[1], last_argmax(-worst), accuracy)
 
 
 def feasible(base: ArrayLike, precision: ArrayLike, tolerance: float) -> NDArray[np.bool_]:
@@ -53,7 +54,7 @@ def feasible(base: ArrayLike, precision: ArrayLike, tolerance: float) -> NDArray
     [[True, False]]
     """
     loss = np.asarray(base, np.float64)[:, None, :] - np.asarray(precision, np.float64)
-    return np.asarray((loss <= tolerance + _SLACK).all(axis=2))
+    return np.asarray((loss <= tolerance + SLACK).all(axis=2))
 
 
 def first_run(mask: ArrayLike) -> tuple[int, int] | None:
@@ -88,4 +89,4 @@ def last_argmax(values: ArrayLike) -> int:
     2
     """
     array = np.asarray(values, np.float64)
-    return int(np.flatnonzero(array >= array.max() - _SLACK)[-1])
+    return int(np.flatnonzero(array >= array.max() - SLACK)[-1])

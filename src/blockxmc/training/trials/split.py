@@ -174,7 +174,7 @@ class FixedBlocks:
         if kind in self._trained:
             at, known, weights = self._trained[kind]
             if how.nested(learner) and layout.intact and known.intact and at <= lam:
-                return _prefixes(weights, known.clusters, layout.clusters)
+                return prefixes(weights, known.clusters, layout.clusters)
         if kind == "per-block" and takes_warm_start(learner) and layout.intact and lam >= self.partition.lam_:
             known, weights = self._start
             return weights if lam == self.partition.lam_ else train_warm(self.split, layout, known, weights)
@@ -194,10 +194,13 @@ class FixedBlocks:
         """Precision (points) and work per row at ``lam`` on the held-out rows, and what finding out took."""
         split = self.split
         before = split.trainings, split.warm_trainings, split.seconds
-        return measure_model(split, self.serve(lam, kind, route)) | {
+        model = self.serve(lam, kind, route)
+        return measure_model(split, model) | {
             "trainings": split.trainings - before[0],
             "warm_trainings": split.warm_trainings - before[1],
             "seconds": split.seconds - before[2],
+            "pairs": 0 if model is None else sum(map(len, model.scorer.label_clusters)),
+            "reused_pairs": 0,
             "work": self._work(lam),
         }
 
@@ -250,7 +253,7 @@ def single_call_us(split: Split, model: RoutedModel) -> float:
     return _single_calls(calls, split.X_held_out, max(split.task.ks))["one_us"]
 
 
-def _prefixes(weights: list[Weights], known: Clusters, wanted: Clusters) -> list[Weights]:
+def prefixes(weights: list[Weights], known: Clusters, wanted: Clusters) -> list[Weights]:
     """Each block's weights for the wanted labels, all of which it has."""
     parts: list[Weights] = []
     for block, have, want in zip(weights, known, wanted, strict=True):

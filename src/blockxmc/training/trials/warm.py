@@ -34,7 +34,7 @@ def takes_warm_start(learner: Learner) -> bool:
 def warm_start(weights: Weights, kept: NDArray[np.intp], threads: int) -> tuple[F32, F32] | None:
     """Factors (W, H) of the kept labels, or None where the rank is no limit for them: ridge regression needs no start.
 
-    They are balanced, like the learner's own factors after each round.
+    They are balanced, like the learner's own factors after each round. A label that was not there (-1) starts from zero.
 
     >>> weights = LowRankWeights(np.ones((2, 1), np.float32), np.full((3, 1), 4, np.float32))
     >>> [abs(factor).round(3).ravel().tolist() for factor in warm_start(weights, np.array([0, 2]), threads=1)]
@@ -42,7 +42,7 @@ def warm_start(weights: Weights, kept: NDArray[np.intp], threads: int) -> tuple[
     """
     if not isinstance(weights, LowRankWeights) or weights.H.shape[1] >= kept.size:
         return None
-    H = weights.H[kept]
+    H = np.where(kept[:, None] >= 0, weights.H[kept], np.float32(0))
     with one_blas_thread():
         W, H, _ = balance(weights.W, H, gram(H, threads), threads)
     return W, H

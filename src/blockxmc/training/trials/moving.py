@@ -1,0 +1,185 @@
+"""One split of the rows, partitioned anew at each lambda: the paper's procedure.
+
+The walk goes from the smallest lambda to the largest, and each partition starts from the assignment at the lambda before.
+A block whose rows did not change keeps the weights of its labels, where the base trains labels independently. Where it
+trains them together and can begin from factors, a block that changed begins from those it had.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blockxmc.linear.weights import LowRankWeights, Weights
+from blockxmc.partition.walk import Walk
+from blockxmc.routing import Router
+from blockxmc.serving.routed import RoutedModel
+from blockxmc.serving.scorers import pack_scorer
+from blockxmc.training.per_block import train_block, train_blocks
+from blockxmc.training.trials.split import KINDS, Clusters, Layout, Split, measure_model, prefixes
+from blockxmc.training.trials.warm import WarmLearner, takes_warm_start
+
+NOTHING = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Weights of the blocks at one lambda, by the rows of each block."""
+
+    blocks: dict[bytes, tuple[NDArray[np.int64], Weights]]  # rows as bytes -> labels and weights
+    by_number: list[tuple[NDArray[np.int64], Weights]]
+
+
+class MovingBlocks:
+    """The blocks of one split along ascending lambdas (in the scale of the split)."""
+
+    def __init__(self, split: Split, n_blocks: int) -> None:
+        self.split, self.n_blocks = split, n_blocks
+        self.setup_seconds = 0.0
+        self._routed: tuple[NDArray[np.int32], Router] | None = None
+        self._trained: Trained | None = None
+
+    @cached_property
+    def _walk(self) -> Walk:
+        split = self.split
+        partitioner = split.task.unfitted(self.n_blocks, "auto")
+        if not isinstance(partitioner.init, str):
+            partitioner.set_params(init=np.asarray(partitioner.init)[split.train_rows], n_blocks="auto")
+        partitioner._check_params(split.X.shape[0])
+        return Walk(partitioner, split.X, split.Y, self.n_blocks)
+
+    def layout(self, steps: Sequence[float]) -> Layout | None:
+        """The blocks at the last of these lambdas, or None where no block has a label left."""
+        start = time.perf_counter()
+        blocks = self._walk.at(steps)
+        layout = None
+        if blocks is not None:
+            clusters = blocks.clusters.sorted_lists()
+            layout = Layout(blocks.assignment, clusters, self._router(blocks.assignment, len(clusters)), True)
+        self.setup_seconds += time.perf_counter() - start
+        return layout
+
+    def _router(self, assignment: NDArray[np.int32], n_blocks: int) -> Router:
+        """A router of this assignment; the last one where no row has moved since."""
+        if self._routed is None or not np.array_equal(self._routed[0], assignment):
+            task = self.split.task
+            options: Any = {"threads": task.threads, "reporter": task.reporter}
+            self._routed = assignment, Router().fit(self.split.X, assignment, n_blocks=n_blocks, **options)
+        return self._routed[1]
+
+    def measure(self, steps: Sequence[float], kind: str = "per-block", route: int = 1) -> dict[str, Any]:
+        """Precision (points) and work per row at the last lambda on the held-out rows, and what finding out took."""
+        split = self.split
+        before = split.trainings, split.warm_trainings, split.seconds
+        layout = self.layout(steps)
+        model, pairs, reused = None, 0, 0
+        if layout is not None:
+            weights, reused = self._weights(layout, kind)
+            pairs = sum(len(labels) for labels in layout.clusters)
+            sizes: Any = {"n_features": split.X.shape[1], "n_labels": split.Y.shape[1]}
+            scorer = pack_scorer(weights, layout.clusters, **sizes)
+            model = RoutedModel(layout.router.scorer, scorer, min(route, len(layout.clusters)))
+        return measure_model(split, model) | {
+            "trainings": split.trainings - before[0],
+            "warm_trainings": split.warm_trainings - before[1],
+            "seconds": split.seconds - before[2],
+            "pairs": pairs,
+            "reused_pairs": reused,
+        }
+
+    def _weights(self, layout: Layout, kind: str) -> tuple[list[Weights], int]:
+        """Weights of each block, and how many (block, label) pairs were not trained for them."""
+        if kind != "per-block":
+            before = self.split.trainings
+            weights = KINDS[kind].train(self.split, layout)
+            return weights, sum(map(len, layout.clusters)) * (before == self.split.trainings)
+        rows_of = rows_by_block(layout)
+        known = self._trained
+        if known is not None and self.split.task.learner.one_vs_all:
+            weights, reused = self._reusing(layout, rows_of, known)
+        elif known is not None and takes_warm_start(self.split.task.learner):
+            weights, reused = self._warm(layout, rows_of, known), 0
+        else:
+            weights, reused = KINDS[kind].train(self.split, layout), 0
+        by_number = list(zip(layout.clusters, weights, strict=True))
+        self._trained = Trained(
+            {rows.tobytes(): have for rows, have in zip(rows_of, by_number, strict=True)}, by_number
+        )
+        return weights, reused
+
+    def _reusing(self, layout: Layout, rows_of: list[Any], known: Trained) -> tuple[list[Weights], int]:
+        """Train the blocks whose rows changed, or that lack a label; a larger lambda only removes labels."""
+        kept: dict[int, Weights] = {}
+        wanted: Clusters = list(layout.clusters)
+        for block, rows in enumerate(rows_of):
+            have = known.blocks.get(rows.tobytes())
+            if have is not None and (_places(have[0], wanted[block]) >= 0).all():
+                kept[block] = prefixes([have[1]], [have[0]], [wanted[block]])[0]
+                wanted[block] = NOTHING
+        reused = sum(len(layout.clusters[block]) for block in kept)
+        if len(kept) == len(wanted):
+            return [kept[block] for block in range(len(wanted))], reused
+        task, split = self.split.task, self.split
+        with split.training():
+            fresh = train_blocks(
+                task.learner,
+                split.X,
+                split.Y,
+                layout.assignment,
+                wanted,
+                task.reporter,
+                threads=task.threads,
+                seed=task.seed,
+            )
+        return [kept.get(block, weights) for block, weights in enumerate(fresh)], reused
+
+    def _warm(self, layout: Layout, rows_of: list[Any], known: Trained) -> list[Weights]:
+        """Each block begins from the factors of the block with the same number, where there is one."""
+        task, split, trained = self.split.task, self.split, []
+        numbered = len(known.by_number) == len(layout.clusters)
+        with split.training(warm=True), task.reporter.phase("train blocks, warm", len(rows_of)) as phase:
+            for block, (rows, want) in enumerate(zip(rows_of, layout.clusters, strict=True)):
+                learner: Any = task.learner
+                if numbered:
+                    have, previous = known.by_number[block]
+                    moved = _on_rows(previous, split.X, rows)
+                    learner = WarmLearner(task.learner, moved, _places(have, want), task.threads)
+                job = task.learner._job(task.threads, phase, task.seed + block)
+                trained.append(train_block(learner, split.X, split.Y, rows, want, job))
+        return trained
+
+
+def rows_by_block(layout: Layout) -> list[NDArray[np.int32]]:
+    """Rows of each block, ascending."""
+    order = np.argsort(layout.assignment, kind="stable").astype(np.int32)
+    sizes = np.bincount(layout.assignment, minlength=len(layout.clusters))
+    return np.split(order, np.cumsum(sizes)[:-1])
+
+
+def _on_rows(weights: Weights, X: sparse.csr_array, rows: NDArray[np.int32]) -> Weights:
+    """Factors of a block on the features of the rows it has now; new features start from zero."""
+    if not isinstance(weights, LowRankWeights) or weights.features is None:
+        return weights
+    features = np.unique(X[rows].indices)
+    _, new, old = np.intersect1d(features, weights.features, assume_unique=True, return_indices=True)
+    W = np.zeros((max(features.size, 1), weights.W.shape[1]), np.float32)
+    W[new] = weights.W[old]
+    return LowRankWeights(W, weights.H)
+
+
+def _places(have: NDArray[np.int64], want: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Where each wanted label stands among those a block had; -1: it is new.
+
+    >>> _places(np.array([2, 5, 9]), np.array([5, 7])).tolist()
+    [1, -1]
+    """
+    places = np.searchsorted(have, want)
+    found = (places < have.size) & (have[np.minimum(places, have.size - 1)] == want)
+    return np.where(found, places, -1)

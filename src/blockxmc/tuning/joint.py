@@ -1,0 +1,198 @@
+"""The search over pairs of a number of blocks and a lambda.
+
+Every pair is tried in the first fold. A pair that loses too much there is infeasible, whatever other folds say, so the
+fewest products that a path (a number of blocks for each lambda) has there among feasible pairs bound what it can reach in
+all folds. Paths are completed in the order of these bounds, until the next bound is no better than what was reached.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from blockxmc._core.progress import Phase
+from blockxmc.training.trials.selection import SLACK
+from blockxmc.tuning.fold import COSTS, Fold
+from blockxmc.tuning.plan import BlockPlan
+from blockxmc.tuning.problem import Problem
+from blockxmc.tuning.result import Point, Trial, Tried, TuningResult
+
+# In the first fold a path ends at the lambda that loses this many times the tolerance. Not measured: precision hardly ever
+# recovers from there.
+_FAR = 3.0
+# Halvings of the step between the speed-driven lambda and the next one. Not measured.
+_HALVINGS = 2
+_MEASURED = ("precision", "candidates", "products", "recall")
+Path = tuple[int, ...]
+
+
+class Search:
+    """One run of the protocol over the paths of a plan."""
+
+    def __init__(
+        self, problem: Problem, folds: list[Fold], plan: BlockPlan, tolerance: float, setting: dict[str, Any]
+    ) -> None:
+        self.problem, self.folds, self.plan, self.tolerance, self.setting = problem, folds, plan, tolerance, setting
+        self.paths = list(dict.fromkeys(plan.paths))
+        self.scouted: dict[Path, list[Trial]] = {}
+        self._seen: set[tuple[int, int, tuple[float, ...]]] = set()
+        self.saving = dict.fromkeys(("naive_trainings", "naive_seconds_estimate", *COSTS), 0.0)
+
+    def run(self) -> TuningResult:
+        """Scout, complete the paths that may win, choose, and look between the lambdas."""
+        if len(self.paths) == 1:
+            done = {self.paths[0]: self._completed(self.paths[0])}
+        else:
+            self._scout()
+            done = self._race()
+        result = self._combined(done)
+        if self.plan.refine and result.speed_driven is not None:
+            result = self._refined(result)
+        saving = self.saving | {"reused_from_cache": float(sum(fold.book.reused for fold in self.folds))}
+        return replace(result, saving=saving)
+
+    def _steps(self, step: int) -> tuple[float, ...]:
+        return self.plan.lams[: step + 1]
+
+    # ---- one fold ----
+    def _scout(self) -> None:
+        first = self.folds[0]
+        with self.problem.reporter.phase("try pairs of blocks and lambda", len(self.paths)) as phase:
+            for done, path in enumerate(self.paths):
+                self.scouted[path] = self._tried(first, path)
+                phase.update(done + 1)
+
+    def _tried(self, fold: Fold, path: Path) -> list[Trial]:
+        trials = []
+        for step, q in enumerate(path):
+            found = self._found(0, q, self._steps(step))
+            loss = fold.loss(q, self._steps(step))
+            measured = {name: found[name] for name in ("candidates", "products", "recall")}
+            by_paper = path == self.plan.paper
+            trials.append(Trial(q, self.plan.lams[step], loss, tuple(found["precision"]), by_paper, **measured))
+            if loss > _FAR * max(self.tolerance, 1.0):
+                break
+        return trials
+
+    def _bound(self, path: Path) -> float:
+        kept = [trial.products for trial in self.scouted[path] if trial.loss <= self.tolerance + SLACK]
+        return min(kept, default=np.inf)
+
+    # ---- all folds ----
+    def _race(self) -> dict[Path, TuningResult]:
+        """Complete paths while their bound is better than what was reached; and the most precise path."""
+        done: dict[Path, TuningResult] = {}
+        reached = np.inf
+        for path in sorted(self.paths, key=self._bound):
+            if self._bound(path) >= reached:
+                break
+            done[path] = result = self._completed(path)
+            if result.speed_driven is not None:
+                reached = min(reached, result.speed_driven.products)
+        trials = {path: max(trial.mean for trial in self.scouted[path]) for path in self.paths}
+        precise = max(self.paths, key=lambda path: trials[path])
+        least = min(self.paths, key=lambda path: min(trial.loss for trial in self.scouted[path]))
+        for path in (precise, least):
+            if path not in done and (path == precise or reached == np.inf):
+                done[path] = self._completed(path)
+        return done
+
+    def _completed(self, path: Path) -> TuningResult:
+        """The protocol along one path, in every fold."""
+        records = []
+        for number, fold in enumerate(self.folds):
+            title = f"fold {number + 1}/{len(self.folds)}, {self._named(path)}"
+            with self.problem.reporter.phase(title, len(path) + 1) as phase:
+                records.append(self._record(number, fold, path, phase))
+        shape = {"n_rows": self.problem.n_rows, "n_labels": int(self.problem.Y.shape[1])}
+        tried = Tried(self.plan.lams, path, self.problem.task.ks, self.problem.options.reassign, **shape)
+        return TuningResult.decide(records, tried, tolerance=self.tolerance, setting=self.setting, notes=self._notes())
+
+    def _record(self, number: int, fold: Fold, path: Path, phase: Phase) -> dict[str, Any]:
+        found = []
+        for step, q in enumerate(path):
+            found.append(self._found(number, q, self._steps(step)))
+            phase.update(step + 1)
+        base = self._counted(number, 0, (), fold.base())
+        return {name: [entry[name] for entry in found] for name in _MEASURED} | {"base": base["precision"]}
+
+    def _found(self, number: int, q: int, steps: tuple[float, ...]) -> dict[str, Any]:
+        return self._counted(number, q, steps, self.folds[number].found(q, steps))
+
+    def _counted(self, number: int, q: int, steps: tuple[float, ...], entry: dict[str, Any]) -> dict[str, Any]:
+        """Add what a trial cost, once."""
+        if (number, q, steps) not in self._seen:
+            self._seen.add((number, q, steps))
+            for name in COSTS:
+                self.saving[name] += entry[name]
+            self.saving["naive_trainings"] += 1
+            trained = 1 - entry["reused_pairs"] / max(entry["pairs"], 1)
+            self.saving["naive_seconds_estimate"] += entry["setup_seconds"] + entry["seconds"] / max(trained, 0.01)
+        return entry
+
+    def _named(self, path: Path) -> str:
+        return "blocks by the paper's search" if path == self.plan.paper else f"{path[0]} blocks"
+
+    def _notes(self) -> tuple[str, ...]:
+        own = [note] if (note := self.plan.note()) else []
+        return (*own, *(note for fold in self.folds for note in fold.book.notes))
+
+    # ---- the choice ----
+    def _combined(self, done: dict[Path, TuningResult]) -> TuningResult:
+        """The path of the speed-driven choice, with the most precise choice of all paths."""
+        results = list(done.values())
+        fast = [result for result in results if result.speed_driven is not None]
+        chosen = min(fast, key=_cost) if fast else min(results, key=lambda result: _loss(result.least_loss))
+        least = min((result.least_loss for result in results), key=lambda point: (_loss(point), point.products))
+        precise = max(
+            (result.accuracy_driven for result in results),
+            key=lambda point: (np.mean(point.precision), -point.products),
+        )
+        trials = tuple(trial for path in self.paths for trial in self.scouted.get(path, []))
+        return replace(chosen, least_loss=least, accuracy_driven=precise, scouted=trials)
+
+    def _refined(self, result: TuningResult) -> TuningResult:
+        """Larger lambdas between the speed-driven one and the next of the grid, as far as they are feasible."""
+        point, tried = result.speed_driven, []
+        assert point is not None
+        step = self.plan.lams.index(point.lam)
+        if step + 1 == len(self.plan.lams):
+            return result
+        kept, low, high = self._steps(step), point.lam, self.plan.lams[step + 1]
+        for _ in range(_HALVINGS):
+            middle = float(f"{np.sqrt(low * high):.4g}")
+            if not low < middle < high:
+                break
+            better = self._judged(point.n_blocks, (*kept, middle))
+            if better is None or better.products > point.products:
+                high = middle
+            else:
+                kept, low, point = (*kept, middle), middle, better
+                tried.append(better)
+        return replace(result, speed_driven=point, refined=tuple(tried))
+
+    def _judged(self, q: int, steps: tuple[float, ...]) -> Point | None:
+        """The pair as a point, or None as soon as it loses too much in a fold."""
+        for number, fold in enumerate(self.folds):
+            self._found(number, q, steps)
+            if fold.loss(q, steps) > self.tolerance + SLACK:
+                return None
+        entries = [fold.found(q, steps) for fold in self.folds]
+        shape = {"n_rows": self.problem.n_rows, "n_labels": int(self.problem.Y.shape[1])}
+        blocks = (q,) * len(steps)
+        tried = Tried(steps, blocks, self.problem.task.ks, self.problem.options.reassign, **shape)
+        losses = [fold.loss(q, steps) for fold in self.folds]
+        folds = [{name: [entry[name]] for name in _MEASURED} for entry in entries]
+        return tried.point(len(steps) - 1, folds, self.setting, max(losses), place=0)
+
+
+def _loss(point: Point) -> float:
+    return np.inf if point.loss is None else point.loss
+
+
+def _cost(result: TuningResult) -> tuple[float, float]:
+    point = result.speed_driven
+    assert point is not None
+    return point.products, -float(np.mean(point.precision))
