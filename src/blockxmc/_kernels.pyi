@@ -114,6 +114,7 @@ def train_one_vs_all(
     member_indptr: I64 | None,
     member_indices: I32 | None,
     *,
+    costs: F32 | None = None,
     loss: str,
     C: float,
     tol: float,

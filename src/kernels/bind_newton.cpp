@@ -15,11 +15,20 @@ void check_subset(const RowLists &positives, const RowLists &members, int64_t n_
         for (int32_t row : positives[j]) require(has(j, row), "the positives of a label must be among its rows");
 }
 
+// Rows x 2: what a row counts as a positive, and as a negative.
+const Cost *checked_costs(const In2<float> &costs, int64_t n_rows) {
+    static_assert(sizeof(Cost) == 2 * sizeof(float));
+    require(static_cast<int64_t>(costs.shape(0)) == n_rows && costs.shape(1) == 2, "costs must be (rows, 2)");
+    const std::span<const float> all{costs.data(), costs.size()};
+    require(std::ranges::all_of(all, [](float cost) { return cost >= 0 && std::isfinite(cost); }), "costs must be 0 or more");
+    return reinterpret_cast<const Cost *>(costs.data());
+}
+
 nb::tuple train_one_vs_all(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data, int64_t n_features,
                            In1<int64_t> positive_indptr, In1<int32_t> positive_indices,
                            std::optional<In1<int64_t>> member_indptr, std::optional<In1<int32_t>> member_indices,
-                           const std::string &loss, double C, double tol, double bias, double prune, int threads,
-                           Out1<int64_t> progress) {
+                           std::optional<In2<float>> costs, const std::string &loss, double C, double tol, double bias,
+                           double prune, int threads, Out1<int64_t> progress) {
     require(loss == "squared_hinge" || loss == "logistic", "loss must be 'squared_hinge' or 'logistic'");
     require(C > 0 && std::isfinite(C) && tol > 0 && std::isfinite(bias) && prune >= 0, "C and tol must be positive, prune 0 or more");
     require(n_features < INT32_MAX, "n_features is out of range"); // the bias becomes one feature more
@@ -38,8 +47,9 @@ nb::tuple train_one_vs_all(In1<int64_t> indptr, In1<int32_t> indices, In1<float>
             members = RowLists{member_indptr->data(), member_indices->data()};
             check_subset(positives, *members, n_labels);
         }
+        const Cost *cost_of_rows = costs ? checked_costs(*costs, x.n_rows) : nullptr;
         const Objective objective{loss == "logistic" ? Loss::logistic : Loss::squared_hinge, C, tol};
-        OneVsAll problems(x, static_cast<float>(bias), objective, static_cast<float>(prune));
+        OneVsAll problems(x, static_cast<float>(bias), objective, static_cast<float>(prune), cost_of_rows);
         out = problems.train(n_labels, positives, members, threads, watch);
     }
     return nb::make_tuple(to_numpy(std::move(out.indptr)), to_numpy(std::move(out.indices)), to_numpy(std::move(out.data)),
@@ -67,7 +77,7 @@ void bind_newton(nb::module_ &m) {
     m.def("train_one_vs_all", &train_one_vs_all, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
           nb::arg("data").noconvert(), nb::arg("n_features"), nb::arg("positive_indptr").noconvert(),
           nb::arg("positive_indices").noconvert(), nb::arg("member_indptr").noconvert().none(),
-          nb::arg("member_indices").noconvert().none(), nb::kw_only(), nb::arg("loss"), nb::arg("C"), nb::arg("tol"),
+          nb::arg("member_indices").noconvert().none(), nb::kw_only(), nb::arg("costs").noconvert().none() = nb::none(), nb::arg("loss"), nb::arg("C"), nb::arg("tol"),
           nb::arg("bias"), nb::arg("prune"), nb::arg("threads"), nb::arg("progress").noconvert());
     m.def("rows_of_labels", &rows_of_labels, nb::arg("block_indptr").noconvert(), nb::arg("block_rows").noconvert(),
           nb::arg("n_rows"), nb::arg("label_indptr").noconvert(), nb::arg("label_blocks").noconvert(),

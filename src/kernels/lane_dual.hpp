@@ -142,13 +142,13 @@ struct SpanVector {
 };
 
 // Derivatives of the loss in the active rows, and their sums.
-BLOCKXMC_CLONES static void active_derivatives(Loss loss, float C, const LaneMask *positive, const std::vector<ActiveRow> &active,
-                                               const Lanes *z, Lanes *first, Lanes *second, Lanes &first_sum,
+BLOCKXMC_CLONES static void active_derivatives(const Rows &rows, Loss loss, float C, const LaneMask *positive,
+                                               const std::vector<ActiveRow> &active, const Lanes *z, Lanes *first, Lanes *second, Lanes &first_sum,
                                                Lanes &second_sum) {
     first_sum = second_sum = Lanes{};
     for (size_t a = 0; a < active.size(); ++a) {
         const auto [i, lanes] = active[a];
-        loss_derivatives(loss, C, positive[i], lanes, z[i].v, first[a].v, second[a].v);
+        loss_derivatives(loss, rows.cost(i, C), positive[i], lanes, z[i].v, first[a].v, second[a].v);
         first_sum.v += first[a].v;
         second_sum.v += second[a].v;
     }

@@ -48,16 +48,17 @@ BLOCKXMC_INLINE void exp_of_nonpositive(const FloatLanes &argument, FloatLanes &
     out = p * scale;
 }
 
-// First and second derivative of C * loss with respect to z = w.x, in the lanes of `wanted` (0 elsewhere).
-BLOCKXMC_INLINE void loss_derivatives(Loss loss, float C, LaneMask positive, LaneMask wanted, const FloatLanes &z,
+// First and second derivative of cost * loss with respect to z = w.x, in the lanes of `wanted` (0 elsewhere).
+BLOCKXMC_INLINE void loss_derivatives(Loss loss, Cost cost, LaneMask positive, LaneMask wanted, const FloatLanes &z,
                                    FloatLanes &first, FloatLanes &second) {
     const FloatLanes zero = {};
+    const FloatLanes C = lanes_of(positive) ? zero + cost.positive : zero + cost.negative;
     const FloatLanes sign = lanes_of(positive) ? zero + 1.0f : zero - 1.0f;
     const FloatLanes margin = sign * z;
     if (loss == Loss::squared_hinge) {
         const IntLanes active = lanes_of(wanted) & (margin < 1.0f);
         first = active ? -2.0f * C * sign * (1.0f - margin) : zero;
-        second = active ? zero + 2.0f * C : zero;
+        second = active ? 2.0f * C : zero;
     } else {
         FloatLanes e;
         exp_of_nonpositive(margin > 0.0f ? -margin : margin, e);
@@ -71,15 +72,15 @@ BLOCKXMC_INLINE void loss_derivatives(Loss loss, float C, LaneMask positive, Lan
 
 // Derivative of the loss along the direction at both ends of the step, sum_i loss'(z_i + t zs_i) zs_i at t = 0 and t = 1,
 // and the rows on which it depends in between: a hinge that is flat at both ends is flat all the way.
-BLOCKXMC_CLONES static void slopes_at_ends(int64_t n, Loss loss, float C, const LaneMask *positive, const LaneMask *wanted,
-                                              const Lanes *z, const Lanes *zs, LaneSums &at_start, LaneSums &at_end,
-                                              std::vector<int32_t> &in_play) {
+BLOCKXMC_CLONES static void slopes_at_ends(const Rows &rows, Loss loss, float C, const LaneMask *positive,
+                                              const LaneMask *wanted, const Lanes *z, const Lanes *zs, LaneSums &at_start,
+                                              LaneSums &at_end, std::vector<int32_t> &in_play) {
     in_play.clear();
     FloatSums start, end;
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = 0; i < rows.x.n_rows; ++i) {
         FloatLanes here, there, curvature;
-        loss_derivatives(loss, C, positive[i], wanted[i], z[i].v, here, curvature);
-        loss_derivatives(loss, C, positive[i], wanted[i], z[i].v + zs[i].v, there, curvature);
+        loss_derivatives(loss, rows.cost(i, C), positive[i], wanted[i], z[i].v, here, curvature);
+        loss_derivatives(loss, rows.cost(i, C), positive[i], wanted[i], z[i].v + zs[i].v, there, curvature);
         if (!any_lane((here != 0.0f) | (there != 0.0f))) continue;
         in_play.push_back(static_cast<int32_t>(i));
         start.add(here * zs[i].v);
@@ -90,13 +91,13 @@ BLOCKXMC_CLONES static void slopes_at_ends(int64_t n, Loss loss, float C, const 
 }
 
 // The same derivative at any t, given the rows in play.
-BLOCKXMC_CLONES static void slopes_between(const std::vector<int32_t> &in_play, Loss loss, float C, const LaneMask *positive,
-                                              const LaneMask *wanted, const Lanes *z, const Lanes &t, const Lanes *zs,
-                                              LaneSums &out) {
+BLOCKXMC_CLONES static void slopes_between(const Rows &rows, const std::vector<int32_t> &in_play, Loss loss, float C,
+                                              const LaneMask *positive, const LaneMask *wanted, const Lanes *z, const Lanes &t,
+                                              const Lanes *zs, LaneSums &out) {
     FloatSums sum;
     for (int32_t i : in_play) {
         FloatLanes first, second;
-        loss_derivatives(loss, C, positive[i], wanted[i], z[i].v + t.v * zs[i].v, first, second);
+        loss_derivatives(loss, rows.cost(i, C), positive[i], wanted[i], z[i].v + t.v * zs[i].v, first, second);
         sum.add(first * zs[i].v);
     }
     sum.finish(out);
@@ -181,7 +182,7 @@ class LaneLine {
                        const LaneSums &ss) {
         const float C = static_cast<float>(objective_.C);
         LaneSums at_start, slope;
-        slopes_at_ends(rows_.x.n_rows, objective_.loss, C, positive, wanted, z.data(), step.data(), at_start, slope, in_play_);
+        slopes_at_ends(rows_, objective_.loss, C, positive, wanted, z.data(), step.data(), at_start, slope, in_play_);
         StepSearch search[kLanes];
         for (int lane = 0; lane < kLanes; ++lane)
             if (open >> lane & 1) search[lane] = StepSearch(ws[lane] + at_start[lane]);
@@ -195,7 +196,7 @@ class LaneLine {
                 searching |= search[lane].searching();
             }
             if (!searching) break;
-            slopes_between(in_play_, objective_.loss, C, positive, wanted, z.data(), t, step.data(), slope);
+            slopes_between(rows_, in_play_, objective_.loss, C, positive, wanted, z.data(), t, step.data(), slope);
         }
         return t;
     }

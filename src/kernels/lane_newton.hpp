@@ -57,7 +57,7 @@ BLOCKXMC_CLONES static void lane_gradient(const Rows &rows, Loss loss, float C, 
     FloatLanes slope_sum = {}, curve_sum = {};
     for (const auto [i, lanes] : active) {
         FloatLanes first, second;
-        loss_derivatives(loss, C, positive[i], lanes, z[i].v, first, second);
+        loss_derivatives(loss, rows.cost(i, C), positive[i], lanes, z[i].v, first, second);
         curvature[i].v = second;
         slope_sum += first;
         curve_sum += second;
@@ -128,7 +128,10 @@ class LaneNewton {
     LaneNewton(const Rows &rows, const Columns &columns, const Objective &objective, const MeanRow &mean)
         : rows_(rows), columns_(columns), objective_(objective), mean_(mean), line_(rows, columns, objective), local_(rows), gradient_(rows.n_features()),
           diagonal_(gradient_.size()), residual_(gradient_.size()), conjugate_(gradient_.size()), product_(gradient_.size()),
-          curvature_(rows.x.n_rows), wanted_(rows.x.n_rows) {}
+          curvature_(rows.x.n_rows), wanted_(rows.x.n_rows) {
+        for (int64_t i = 0; rows.costs && i < rows.x.n_rows; ++i)
+            largest_cost_ = std::max({largest_cost_, rows.costs[i].positive, rows.costs[i].negative});
+    }
 
     // positive[i] has the bit of each lane for which row i is a positive, member[i] that of each lane trained on row i
     // (all_rows: every lane is trained on every row). The weights are then in weights().
@@ -213,7 +216,7 @@ class LaneNewton {
         }
         Plane plane(objective_.C, pp, pc, cc);
         plane.minimise([&](const Lanes &u, const Lanes &v, PlaneSums &sums) {
-            plane_sums(n, positive, member, line_.z.data(), along_v.data(), u, v, sums);
+            plane_sums(rows_, positive, member, line_.z.data(), along_v.data(), u, v, sums);
         });
         for (int64_t f = 0; f < d; ++f) line_.w[f].v = line_.w[f].v * plane.u.v + (biased ? 0.0f : mean_.mean[f]) * plane.v.v;
         if (biased) line_.w[d] = plane.v;
@@ -224,7 +227,7 @@ class LaneNewton {
     LaneMask directions_together(LaneMask open) {
         if (static_cast<int64_t>(active_.size()) < width()) {
             columns_of_active_.take(rows_, columns_, active_);
-            const float steepest = objective_.loss == Loss::squared_hinge ? 2 * C() : C() / 4;
+            const float steepest = largest_cost_ * (objective_.loss == Loss::squared_hinge ? 2 * C() : C() / 4);
             if (kDiagonalShare * steepest * columns_of_active_.largest_square() < kEven) return directions_in_span(open);
         }
         curvature_.resize(rows_.x.n_rows);
@@ -254,7 +257,7 @@ class LaneNewton {
     bool direction_alone(int lane, double squared) {
         local_.clear();
         for (const ActiveRow &active : active_)
-            if (active.lanes >> lane & 1) local_.add_row(active.row, positive_[active.row] >> lane & 1 ? 1.0f : -1.0f);
+            if (active.lanes >> lane & 1) local_.add_row(active.row, positive_[active.row] >> lane & 1);
         std::vector<float> &w = local_.weights();
         const std::span<const int32_t> features = local_.features();
         for (size_t f = 0; f < w.size(); ++f) w[f] = line_.w[features[f]][lane];
@@ -271,7 +274,7 @@ class LaneNewton {
         const size_t n = active_.size();
         for (LaneVector *v : {&slope_, &curvature_, &gz_, &weighted_, &image_}) v->resize(n);
         Lanes slopes, curves;
-        active_derivatives(objective_.loss, C(), positive_, active_, line_.z.data(), slope_.data(), curvature_.data(), slopes, curves);
+        active_derivatives(rows_, objective_.loss, C(), positive_, active_, line_.z.data(), slope_.data(), curvature_.data(), slopes, curves);
         gradient_ = line_.w;
         columns_of_active_.add_rows(slope_.data(), gradient_.data(), gz_.data());
         LaneSums squared; // without the bias
@@ -381,6 +384,7 @@ class LaneNewton {
     std::vector<ActiveRow> active_;
     const LaneMask *positive_ = nullptr;
     LaneSums positives_, target_;
+    float largest_cost_ = 1;
 };
 
 } // namespace blockxmc

@@ -32,9 +32,11 @@ struct PlaneSums {
     LaneSums f, u, v, uu, uv, vv;
 };
 
-BLOCKXMC_CLONES static void plane_sums(int64_t n, const LaneMask *positive, const LaneMask *wanted, const Lanes *along_u,
-                                          const float *along_v, const Lanes &u, const Lanes &v, PlaneSums &out) {
+BLOCKXMC_CLONES static void plane_sums(const Rows &rows, const LaneMask *positive, const LaneMask *wanted,
+                                          const Lanes *along_u, const float *along_v, const Lanes &u, const Lanes &v,
+                                          PlaneSums &out) {
     constexpr int64_t kRun = 16;
+    const int64_t n = rows.x.n_rows;
     const FloatLanes zero = {};
     out = PlaneSums{};
     for (int64_t start = 0; start < n; start += kRun) {
@@ -45,13 +47,15 @@ BLOCKXMC_CLONES static void plane_sums(int64_t n, const LaneMask *positive, cons
             const FloatLanes sign = lanes_of(positive[i]) ? zero + 1.0f : zero - 1.0f;
             const FloatLanes miss = 1.0f - sign * (u.v * zu + v.v * zv);
             const IntLanes inside = (miss > 0.0f) & lanes_of(wanted[i]);
+            const Cost cost = rows.cost(i);
+            const FloatLanes counts = lanes_of(positive[i]) ? zero + cost.positive : zero + cost.negative;
             const FloatLanes e = inside ? miss : zero, su = inside ? zu : zero, sv = inside ? zv : zero;
-            f += e * e;
-            gu -= sign * e * zu;
-            gv -= sign * e * zv;
-            uu += su * su;
-            uv += su * sv;
-            vv += sv * sv;
+            f += counts * e * e;
+            gu -= counts * sign * e * zu;
+            gv -= counts * sign * e * zv;
+            uu += counts * su * su;
+            uv += counts * su * sv;
+            vv += counts * sv * sv;
         }
         for (int lane = 0; lane < kLanes; ++lane) {
             out.f[lane] += f[lane];

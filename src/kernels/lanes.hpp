@@ -55,10 +55,18 @@ struct FloatSums {
     }
 };
 
-// The shared rows: X plus, where bias != 0, one more feature (number n_cols) whose value is `bias` in every row.
+// What the loss of a row counts where it is a positive of a label, and where it is not.
+struct Cost {
+    float positive, negative;
+};
+
+// The shared rows: X plus, where bias != 0, one more feature (number n_cols) whose value is `bias` in every row; `costs` has
+// one number per row, or none where each counts 1.
 struct Rows {
     CsrView x;
     float bias;
+    const Cost *costs = nullptr;
+    Cost cost(int64_t i, float C = 1) const { return costs ? Cost{C * costs[i].positive, C * costs[i].negative} : Cost{C, C}; }
     int64_t n_features() const { return x.n_cols + (bias != 0 ? 1 : 0); }
 };
 

@@ -26,10 +26,11 @@ class LocalSvm {
         features_.clear();
         start_.assign(1, 0);
         sign_.clear();
+        cost_.clear();
         w_.clear();
     }
 
-    void add_row(int64_t i, float sign) {
+    void add_row(int64_t i, bool positive) {
         const int64_t begin = rows_.x.indptr[i], size = rows_.x.indptr[i + 1] - begin;
         const size_t first = start_.back(), end = first + size + (rows_.bias != 0);
         if (end > entries_.size()) entries_.resize(2 * end);
@@ -37,7 +38,8 @@ class LocalSvm {
         for (int64_t k = 0; k < size; ++k) entry[k] = {features_.number(rows_.x.indices[begin + k]), rows_.x.data[begin + k]};
         if (rows_.bias != 0) entry[size] = {features_.number(static_cast<int32_t>(rows_.x.n_cols)), rows_.bias};
         start_.push_back(static_cast<int64_t>(end));
-        sign_.push_back(sign);
+        sign_.push_back(positive ? 1.0f : -1.0f);
+        cost_.push_back(positive ? rows_.cost(i).positive : rows_.cost(i).negative);
     }
 
     // The features of the rows, in the local numbering that weights() shares.
@@ -132,13 +134,13 @@ class LocalSvm {
         double f = 0, gu = 0, gv = 0, uu = 0, uv = 0, vv = 0;
         for (int64_t i = 0; i < n_rows(); ++i) {
             const float miss = 1.0f - sign_[i] * (u * z_[i] + shift), inside = miss > 0 ? 1.0f : 0.0f;
-            const double e = inside * miss, slope = sign_[i] * e, su = inside * z_[i];
-            f += e * e;
+            const double e = inside * miss, slope = cost_[i] * sign_[i] * e, su = cost_[i] * inside * z_[i];
+            f += cost_[i] * e * e;
             gu -= slope * z_[i];
             gv -= slope;
-            uu += su * su;
+            uu += su * z_[i];
             uv += su;
-            vv += inside;
+            vv += cost_[i] * inside;
         }
         const double b = rows_.bias;
         out.f[0] = f;
@@ -163,11 +165,11 @@ class LocalSvm {
         for (int64_t i = 0; i < n_rows(); ++i) {
             if (sign_[i] * z_[i] >= 1.0f) continue;
             active_.push_back(static_cast<int32_t>(i));
-            const float slope = -2.0f * C * (sign_[i] - z_[i]);
+            const float slope = -2.0f * C * cost_[i] * (sign_[i] - z_[i]);
             for (int64_t k = start_[i]; k < start_[i + 1]; ++k) {
                 const Weight e = entries_[k];
                 gradient_[e.feature] += slope * e.value;
-                inverse_[e.feature] += e.value * e.value;
+                inverse_[e.feature] += cost_[i] * e.value * e.value;
             }
         }
         for (float &m : inverse_) m = 1.0f / (1.0f + kDiagonalShare * 2.0f * C * m);
@@ -193,7 +195,7 @@ class LocalSvm {
             image_ = conjugate_;
             for (size_t a = 0; a < active_.size(); ++a) {
                 products_[a] = product(active_[a], conjugate_);
-                scatter(active_[a], twice_C * products_[a], image_);
+                scatter(active_[a], twice_C * cost_[active_[a]] * products_[a], image_);
             }
             const double curve = dot(conjugate_, image_);
             if (!(curve > 0)) break;
@@ -223,7 +225,7 @@ class LocalSvm {
             double slope = 0;
             for (int64_t i = 0; i < n_rows(); ++i) {
                 const float miss = 1.0f - sign_[i] * (z_[i] + t * step_[i]);
-                if (miss > 0) slope -= static_cast<double>(sign_[i] * step_[i]) * miss;
+                if (miss > 0) slope -= static_cast<double>(cost_[i] * sign_[i] * step_[i]) * miss;
             }
             search.tell(ws + t * ss + 2 * C * slope);
         }
@@ -236,7 +238,7 @@ class LocalSvm {
     std::vector<int32_t> active_;
     std::vector<int64_t> start_{0};
     std::vector<Weight> entries_; // .feature is local here; those before start_.back() are in use
-    std::vector<float> sign_, z_, step_;                                              // per row
+    std::vector<float> sign_, cost_, z_, step_;                                       // per row
     std::vector<float> products_;                                                     // per active row
     std::vector<float> w_, gradient_, inverse_, direction_, residual_, conjugate_, image_; // per local feature
 };

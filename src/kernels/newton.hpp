@@ -32,7 +32,8 @@ struct SparseWeights {
 
 class OneVsAll {
   public:
-    OneVsAll(const CsrView &x, float bias, const Objective &objective, float prune)
+    // `costs`: what the loss of each row counts; nullptr: 1.
+    OneVsAll(const CsrView &x, float bias, const Objective &objective, float prune, const Cost *costs = nullptr)
         : objective_(objective), prune_(prune), n_features_(x.n_cols), columns_(x.nnz()) {
         std::vector<int32_t> number(x.n_cols, -1);
         for (int64_t k = 0; k < x.nnz(); ++k) number[x.indices[k]] = 0;
@@ -42,7 +43,7 @@ class OneVsAll {
                 original_.push_back(static_cast<int32_t>(f));
             }
         for (int64_t k = 0; k < x.nnz(); ++k) columns_[k] = number[x.indices[k]];
-        rows_ = {{x.indptr, columns_.data(), x.data, x.n_rows, static_cast<int64_t>(original_.size())}, bias};
+        rows_ = {{x.indptr, columns_.data(), x.data, x.n_rows, static_cast<int64_t>(original_.size())}, bias, costs};
     }
 
     // positives[j]: rows of label j; members (optional): rows label j is trained on, a superset of its positives.
@@ -155,7 +156,7 @@ class OneVsAll {
         for (int32_t i : member) {
             const bool is_positive = p < positive.size() && positive[p] == i;
             p += is_positive;
-            local.add_row(i, is_positive ? 1.0f : -1.0f);
+            local.add_row(i, is_positive);
         }
         const double at_zero = local.gradient_at_zero(objective_.C);
         const double target = objective_.target(at_zero, static_cast<int64_t>(p), local.n_rows());

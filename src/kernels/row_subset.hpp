@@ -22,17 +22,19 @@ class RowSubset {
         columns_.clear();
         values_.clear();
         indptr_.assign(1, 0);
+        costs_.clear();
         for (int32_t i : rows) {
             for (int64_t k = all_.x.indptr[i]; k < all_.x.indptr[i + 1]; ++k) columns_.push_back(features_.number(all_.x.indices[k]));
             values_.insert(values_.end(), all_.x.data + all_.x.indptr[i], all_.x.data + all_.x.indptr[i + 1]);
             indptr_.push_back(static_cast<int64_t>(columns_.size()));
+            if (all_.costs) costs_.push_back(all_.costs[i]);
         }
     }
 
     Rows rows() const {
         return {{indptr_.data(), columns_.data(), values_.data(), static_cast<int64_t>(indptr_.size()) - 1,
                  static_cast<int64_t>(features_.size())},
-                all_.bias};
+                all_.bias, all_.costs ? costs_.data() : nullptr};
     }
 
     // The feature of all rows behind a feature of these; the bias comes last in both.
@@ -46,6 +48,7 @@ class RowSubset {
     std::vector<int32_t> columns_;
     std::vector<float> values_;
     std::vector<int64_t> indptr_{0};
+    std::vector<Cost> costs_;
 };
 
 } // namespace blockxmc

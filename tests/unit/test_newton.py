@@ -28,9 +28,9 @@ def make_text(n, d, q, seed, density=0.05):
     return X, Y
 
 
-def train(X, Y, loss="squared_hinge", C=1.0, tol=1e-6, bias=1.0, prune=0.0, threads=1, rows=None):
+def train(X, Y, loss="squared_hinge", C=1.0, tol=1e-6, bias=1.0, prune=0.0, threads=1, **of_rows):
     with Reporter().phase("test") as phase:
-        return train_one_vs_all(OneVsAll(loss, C, tol, bias, prune), X, Y, threads=threads, phase=phase, rows=rows)
+        return train_one_vs_all(OneVsAll(loss, C, tol, bias, prune), X, Y, threads=threads, phase=phase, **of_rows)
 
 
 def objective(w, X, s, loss, C):
@@ -232,3 +232,38 @@ def test_progress_counts_labels_and_the_stop_flag_stops():
             progress=progress,
         )
         assert progress[0] == (0 if stop else 50)
+
+
+@pytest.mark.parametrize("restricted", [False, True])
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+def test_rows_count_as_much_as_they_cost(loss, restricted):
+    # LIBLINEAR takes one weight per row and class: what a row costs as a positive, or as a negative.
+    rng = np.random.default_rng(4)
+    X = as_csr(rng.random((80, 12)) * (rng.random((80, 12)) < 0.5))
+    Y = as_indicator((rng.random((80, 20)) < 0.2).astype(np.float32))
+    costs = (0.1 + 3 * rng.random((80, 2))).astype(np.float32)
+    rows = None
+    if restricted:  # few rows of each label: solved alone or on their union
+        kept = (Y.toarray().T > 0) | (rng.random((20, 80)) < 0.2)
+        rows = sparse.csr_array(kept.astype(np.float32))
+    found = train(X, Y, loss, rows=rows, costs=costs)
+    for label in range(20):
+        own = np.arange(80) if rows is None else rows[[label]].indices
+        y = Y.toarray()[own, label] > 0
+        if y.all() or not y.any():
+            continue
+        weight = np.where(y, costs[own, 0], costs[own, 1]).astype(np.float64)
+        if loss == "logistic":
+            theirs = LogisticRegression(C=1.0, tol=1e-8, solver="liblinear", intercept_scaling=1.0, max_iter=1000)
+        else:
+            theirs = LinearSVC(C=1.0, tol=1e-8, dual=False, intercept_scaling=1.0, max_iter=10000)
+        theirs.fit(X[own].astype(np.float64), y, sample_weight=weight)
+        np.testing.assert_allclose(found.coef.toarray()[:, label], theirs.coef_[0], atol=2e-3)
+        np.testing.assert_allclose(found.bias[label], theirs.intercept_[0], atol=2e-3)
+
+
+def test_broken_costs_are_refused():
+    X, Y = as_csr(np.eye(3)), as_indicator(np.eye(3))
+    for costs in (np.ones((2, 2)), np.ones((3, 1)), np.full((3, 2), -1.0), np.full((3, 2), np.nan)):
+        with pytest.raises(ValueError, match="costs must be"):
+            train(X, Y, costs=np.float32(costs))

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.linear.one_vs_all import OneVsAll, train_one_vs_all, typical_length
-from blockxmc.linear.weights import LinearWeights
+from blockxmc.linear.weights import F32, LinearWeights
 
 
 class DiSMEC(Learner):
@@ -37,6 +37,7 @@ class DiSMEC(Learner):
     """
 
     one_vs_all: ClassVar[bool] = True
+    takes_costs: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -62,9 +63,18 @@ class DiSMEC(Learner):
         OneVsAll("squared_hinge", self.C, self.tol, self.bias, self.prune)
 
     def _train(
-        self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, rows: sparse.csr_array | None = None
+        self,
+        X: sparse.csr_array,
+        Y: sparse.csr_array,
+        job: Job,
+        rows: sparse.csr_array | None = None,
+        costs: F32 | None = None,
     ) -> LinearWeights:
-        """Weights of all labels; ``rows`` (labels x n, a pattern) restricts each label to some of the rows."""
+        """Weights of all labels.
+
+        ``rows`` (labels x n, a pattern) restricts each label to some of the rows; ``costs`` (n x 2) says what a row counts
+        as a positive, and as a negative.
+        """
         length = typical_length(X) if self.unit_rows else 1.0
         problem = OneVsAll(
             "squared_hinge",
@@ -73,4 +83,4 @@ class DiSMEC(Learner):
             bias=None if self.bias is None else self.bias * length,
             prune=self.prune / length,
         )
-        return train_one_vs_all(problem, X, Y, threads=job.threads, phase=job.phase, rows=rows)
+        return train_one_vs_all(problem, X, Y, threads=job.threads, phase=job.phase, rows=rows, costs=costs)

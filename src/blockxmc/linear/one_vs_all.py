@@ -13,7 +13,7 @@ from blockxmc import _kernels
 from blockxmc._core.matrix import csr_args, csr_of, pattern_args
 from blockxmc._core.progress import Phase, watched
 from blockxmc.errors import BlockXMCError
-from blockxmc.linear.weights import LinearWeights
+from blockxmc.linear.weights import F32, LinearWeights
 
 Loss = Literal["squared_hinge", "logistic"]
 
@@ -65,10 +65,12 @@ def train_one_vs_all(
     threads: int,
     phase: Phase,
     rows: sparse.csr_array | None = None,
+    costs: F32 | None = None,
 ) -> LinearWeights:
     """Solve the problem for every column of Y.
 
-    ``rows`` (labels x n, a pattern) restricts each label to some of the rows, its positives among them.
+    ``rows`` (labels x n, a pattern) restricts each label to some of the rows, its positives among them. ``costs`` (n x 2)
+    says what the loss of a row counts where the row is a positive of the label, and where it is not.
     """
     positives = sparse.csc_array(Y)
     positives.sort_indices()
@@ -83,6 +85,7 @@ def train_one_vs_all(
         np.ascontiguousarray(positives.indices, np.int32),
         *members,
         phase=phase,
+        costs=costs,
         loss=problem.loss,
         C=float(problem.C),
         tol=float(problem.tol),

@@ -21,7 +21,7 @@ from blockxmc._core.progress import Reporter, Shifted
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.sklearn_adapter import OpaqueWeights, constants
 from blockxmc.linear.vectors import LabelVectors
-from blockxmc.linear.weights import Ids, LinearWeights
+from blockxmc.linear.weights import F32, Ids, LinearWeights
 from blockxmc.serving.scorer import Scorer
 from blockxmc.serving.scorers import pack_scorer, pack_shared_scorer
 from blockxmc.training.shared.blocks import frequent_labels, holds, home_blocks
@@ -46,20 +46,31 @@ class LabelTrainer:
 
     def train(self, Y: sparse.csr_array, visits: sparse.csr_array, title: str) -> tuple[SharedWeights, float]:
         """Weights of all columns of Y, and the share of all (row, label) pairs that taught them."""
-        return self._train(sparse.csr_array(Y.T), visits, self._blocks_of_labels(Y.shape[1]), title)
+        return self._train(sparse.csr_array(Y.T), visits, self._blocks_of_labels(Y.shape[1]), title, self._costs(Y))
 
     def train_some(
         self, Y: sparse.csr_array, visits: sparse.csr_array, labels: NDArray[np.intp], title: str
     ) -> SharedWeights:
         """Weights of some labels, in this order."""
         blocks = take_rows(self._blocks_of_labels(Y.shape[1]), labels)
-        return self._train(take_rows(sparse.csr_array(Y.T), labels), visits, blocks, title)[0]
+        return self._train(take_rows(sparse.csr_array(Y.T), labels), visits, blocks, title, self._costs(Y))[0]
+
+    def _costs(self, Y: sparse.csr_array) -> dict[str, F32]:
+        """What rows count, for a learner that can be told."""
+        if not (self.learner.takes_costs and self.settings.shared_positive):
+            return {}
+        return {"costs": shared_costs(Y, self.settings.shared_positive)}
 
     def _blocks_of_labels(self, n_labels: int) -> sparse.csr_array:
         return sparse.csr_array(holds(self.label_clusters, n_labels).T)
 
     def _train(
-        self, positives: sparse.csr_array, visits: sparse.csr_array, blocks: sparse.csr_array, title: str
+        self,
+        positives: sparse.csr_array,
+        visits: sparse.csr_array,
+        blocks: sparse.csr_array,
+        title: str,
+        costs: dict[str, F32],
     ) -> tuple[SharedWeights, float]:
         """``positives`` and ``blocks`` have a row per label: its rows, and the blocks that hold it."""
         n_labels = positives.shape[0]
@@ -76,9 +87,22 @@ class LabelTrainer:
                 done = Shifted(phase, sum(part.n_labels for part in parts))
                 job = self.learner._job(self.threads, done, self.seed)
                 targets = sparse.csr_array(own.T)
-                parts.append(self.learner._train(self.X, targets, job, rows=rows))  # type: ignore[call-arg]
+                parts.append(self.learner._train(self.X, targets, job, rows=rows, **costs))  # type: ignore[call-arg]
             weights = _joined(parts, order)
         return weights, pairs / max(self.X.shape[0] * n_labels, 1)
+
+
+def shared_costs(Y: sparse.csr_array, power: float) -> F32:
+    """Rows x 2: a row with m labels counts ``m ** -power`` as a positive, 1 on average over all positives; 1 as a negative.
+
+    A row that has many labels says less about each of them.
+
+    >>> shared_costs(sparse.csr_array(np.array([[1, 0], [1, 1]])), 1.0).tolist()
+    [[1.5, 1.0], [0.75, 1.0]]
+    """
+    m = np.maximum(np.diff(Y.indptr), 1).astype(np.float64)
+    counts = m**-power
+    return np.column_stack([counts * (m.sum() / (m @ counts)), np.ones(m.size)]).astype(np.float32)
 
 
 def replaced(weights: SharedWeights, labels: NDArray[np.intp], new: SharedWeights) -> SharedWeights:

@@ -47,6 +47,8 @@ class Settings:
     # Fewer than serving visits: a third one gains 0.1 to 0.2 points for 15 to 30 % more training (ablation: "labels learn
     # from").
     negative_blocks: int = 2
+    # A row with m labels counts m to the power of minus this as a positive of each (ablation: "a row's labels share").
+    shared_positive: float = 0.5
     # (label, row) pairs listed at a time while labels are trained: a quarter of a gigabyte; results do not depend on it.
     pairs_at_a_time: int = 2**26
     # Parts of a label's centroid, at unit length, that are smaller than this count only where the label has a weight anyway
