@@ -62,6 +62,7 @@ def naive(truth, ranked, m, k, weight):
         f"P@{k}": mean([sum(hits) / k for _, hits, _ in rows]),
         f"R@{k}": mean([sum(hits) / len(true) for true, hits, _ in some]),
         f"nDCG@{k}": mean([dcg(hits) / ideal(true) for true, hits, _ in some]),
+        f"F1@{k}": mean([2 * sum(hits) / (len(row) + len(true)) for true, hits, row in some]),
         f"coverage@{k}": len({label for true, _, row in rows for label in row if label in true}) / m,
         f"PSP@{k}": psp[0] / psp[1] if psp[1] else 0.0,
         f"PSnDCG@{k}": psndcg[0] / psndcg[1] if psndcg[1] else 0.0,
@@ -104,7 +105,7 @@ def test_bounds_and_monotonicity(case):
     truth, ranked, m, _, weight = case
     Y, labels = arrays(truth, ranked, m)
     report = metrics.evaluate(Y, labels, range(1, m + 2), weight)
-    for name in ("P", "R", "nDCG", "coverage", "PSP", "PSnDCG"):
+    for name in ("P", "R", "nDCG", "F1", "coverage", "PSP", "PSnDCG"):
         values = np.array([report[f"{name}@{k}"] for k in range(1, m + 2)])
         assert (values >= 0).all()
         assert (values <= 1 + 1e-12).all()

@@ -12,6 +12,7 @@ from sklearn.metrics import f1_score
 
 from blockxmc import BlockwiseClassifier, _kernels, load, metrics
 from blockxmc.errors import BlockXMCError
+from blockxmc.serving import weighed
 from blockxmc.serving.calibration import RANK_KNOTS, Calibration
 from blockxmc.training.shared.calibration import UNCALIBRATED, best_cut, fit_calibration
 
@@ -155,3 +156,29 @@ def test_chances_of_classes_add_up(n_classes):
     p = clf.predict_proba(X)
     assert_allclose(p.sum(axis=1), 1.0)
     assert_array_equal(clf.classes_[p.argmax(axis=1)], clf.predict(X))
+
+
+@pytest.mark.parametrize("few", [1, 64])
+def test_ranking_by_propensity_is_that_of_the_expected_gain(monkeypatch, few):
+    monkeypatch.setattr(weighed, "FEW_LABELS", few)
+    clf, X, Y = split_blocky()
+    sets, p = clf.predict(X), clf.predict_proba(X).toarray()
+    before = clf.predict_topk(X, 5)[0]
+    worth = metrics.inverse_propensity_from_counts(clf.label_counts_, clf.n_train_rows_)
+    gain = np.where(p > 0, p * worth.astype(np.float32), 0)
+    labels, scores = clf.set_params(rank_by="propensity").predict_topk(X, 5)
+    expected = -np.sort(-gain, axis=1)[:, :5]
+    assert_allclose(np.maximum(scores, 0), expected, atol=1e-6)
+    there = labels >= 0
+    assert_allclose(gain[np.nonzero(there)[0], labels[there]], scores[there], atol=1e-6)
+    assert metrics.psp_at_k(Y, labels, 5, worth) >= metrics.psp_at_k(Y, before, 5, worth)
+    assert_allclose(clf.decision_function(X).toarray(), gain, atol=1e-6)
+    assert_array_equal(clf.predict(X).toarray(), sets.toarray())
+    assert_array_equal(clf.predict_proba(X).toarray(), p)
+    at = slice(X.indptr[7], X.indptr[8])
+    assert_array_equal(clf.predict_one(X.indices[at], X.data[at], 5)[0], labels[7])
+    with pytest.raises(BlockXMCError, match="rank_by must be"):
+        clf.set_params(rank_by="rarity").predict_topk(X)
+    paper = BlockwiseClassifier.paper(n_blocks=2, lam=0.1, rank_by="propensity").fit(X[:50], Y[:50])
+    with pytest.raises(BlockXMCError, match="needs probabilities"):
+        paper.predict_topk(X)

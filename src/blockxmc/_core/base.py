@@ -139,13 +139,17 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self.classes_[np.where(best < 0, int(self.label_counts_.argmax()), best)]
         return self.targets_.decode(self._label_sets(X))
 
+    def _likeliest(self, X: sparse.csr_array, k: int) -> TopK:
+        """The labels among which a threshold cuts, with the scores that it is compared with."""
+        return self._topk(X, k)
+
     def _label_sets(self, X: sparse.csr_array) -> sparse.csr_array:
         """The labels of each row as a 0-1 matrix: those whose scores exceed the threshold."""
         shape = (X.shape[0], self.targets_.n_labels)
         found = [(np.zeros(0, np.intp), np.zeros(0, np.int64))]
         rows, k = np.arange(X.shape[0]), min(FEW_LABELS, shape[1])
         while rows.size and k:
-            labels, scores = self._topk(X if rows.size == X.shape[0] else take_rows(X, rows), k)
+            labels, scores = self._likeliest(X if rows.size == X.shape[0] else take_rows(X, rows), k)
             keep = (labels >= 0) & (scores > self._threshold)
             done = ~keep[:, -1] if k < shape[1] else np.ones(rows.size, bool)
             at, _ = np.nonzero(keep & done[:, None])

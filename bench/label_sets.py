@@ -1,0 +1,178 @@
+"""What probabilities, label sets and rankings by propensity are worth on test rows; F1 beside other systems.
+
+    python bench/label_sets.py DATA_DIR... [--small 6000] [--most 40000] [--out docs/results]
+    python bench/label_sets.py DATA_DIR --peers [--omikuji PYTHON]
+
+Every set is trained on `--small` random rows and on all (at most `--most`); its test rows (at most 6,000) judge. With
+`--peers`, the mean F1 per row of the default, of omikuji (Bonsai, three trees) and of scikit-learn's one-vs-rest logistic
+regression, both cut at the global threshold that is best for a tenth of the training rows, which they have not seen.
+Lines of results are kept in label_sets.json; a line that is there is not computed again. Writes label_sets.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.preprocessing import normalize
+
+from blockxmc import BlockwiseClassifier, metrics
+from blockxmc._core.matrix import take_rows
+from blockxmc.data import Dataset, read_data_dir, write_xc
+from blockxmc.metrics.report import suggestions
+from blockxmc.training.shared.calibration import best_cut
+
+JUDGES = 6000
+
+
+def read(folder, most, rng):
+    train, test = read_data_dir(folder)
+    rows = rng.permutation(train.X.shape[0])[:most]
+    judges = rng.permutation(test.X.shape[0])[:JUDGES]
+    return *part(train, rows), *part(test, judges)
+
+
+def part(data, rows):
+    rows = np.sort(rows)
+    return sparse.csr_array(normalize(take_rows(data.X, rows))), take_rows(data.Y, rows)
+
+
+def measure(X, Y, new_X, new_Y):
+    start = time.process_time()
+    clf = BlockwiseClassifier(n_jobs=1).fit(X, Y)
+    seconds = time.process_time() - start
+    right, p = suggestions(clf, Dataset(X=new_X, Y=new_Y))
+    chances = clf.predict_proba(new_X)
+    worth = metrics.inverse_propensity_from_counts(clf.label_counts_, clf.n_train_rows_)
+    answers = {name: clf.set_params(rank_by=name).predict_topk(new_X, 5)[0] for name in ("probability", "propensity")}
+    return {
+        "rows": X.shape[0],
+        "cpu_seconds": seconds,
+        "calibration_error": metrics.calibration_error(right, p),
+        "sum_of_5": float(p.sum() / max(right.sum(), 1)),
+        "sum_of_all": float(chances.sum() / max(new_Y.multiply(chances > 0).sum(), 1)),
+        "f1": metrics.f1_samples(new_Y, clf.predict(new_X)),
+        "f1_promised": clf.cost_.get("expected_F1", 0.0),
+        **{f"P@{k} {name}": metrics.precision_at_k(new_Y, a, k) for name, a in answers.items() for k in (1, 5)},
+        **{f"PSP@5 {name}": metrics.psp_at_k(new_Y, a, 5, worth) for name, a in answers.items()},
+    }
+
+
+# ---- peers ----
+def cut_f1(answers, Y, new_answers, new_Y):
+    """Mean F1 of new rows, cut at the threshold that is best for the rows Y; answers are labels and scores, best first."""
+    labels, scores = answers
+    hits = metrics.ranking.Ranking.of(Y, labels, labels.shape[1]).hits
+    cut = best_cut(np.where(labels >= 0, scores, 0.0).astype(np.float64), hits, np.diff(Y.indptr))
+    labels, scores = new_answers
+    rows, at = np.nonzero((labels >= 0) & (scores > cut.threshold))
+    chosen = sparse.csr_array((np.ones(rows.size), (rows, labels[rows, at])), shape=new_Y.shape)
+    return {"f1": metrics.f1_samples(new_Y, chosen), "threshold": cut.threshold}
+
+
+def omikuji_answers(python, X, Y, rows):
+    with tempfile.TemporaryDirectory() as folder:
+        write_xc(Path(folder, "train.txt"), X, Y)
+        np.savez(Path(folder, "rows.npz"), indptr=rows.indptr, indices=rows.indices, data=rows.data)
+        worker = Path(__file__).parent / "peer_workers" / "scores_omikuji.py"
+        files = [str(Path(folder, name)) for name in ("train.txt", "rows.npz", "out.npz")]
+        subprocess.run([python, str(worker), *files, "1"], check=True)
+        found = np.load(files[2])
+        return found["labels"], found["scores"]
+
+
+def logistic_answers(X, Y, rows, top=100):
+    model = OneVsRestClassifier(LogisticRegression(solver="liblinear", C=10.0)).fit(X, Y)
+    found = []
+    for start in range(0, rows.shape[0], 500):
+        p = model.predict_proba(rows[start : start + 500])
+        labels = np.argsort(-p, axis=1, kind="stable")[:, :top]
+        found.append((labels, np.take_along_axis(p, labels, 1)))
+    return np.concatenate([labels for labels, _ in found]), np.concatenate([scores for _, scores in found])
+
+
+def peer(system, python, X, Y, new_X, new_Y):
+    if system == "blockxmc":
+        clf = BlockwiseClassifier(n_jobs=1).fit(X, Y)
+        return {"f1": metrics.f1_samples(new_Y, clf.predict(new_X)), "threshold": clf.f1_threshold_}
+    some = np.arange(X.shape[0]) % 10 == 0
+    tuning_X, tuning_Y = X[some], Y[some]
+    shown = np.flatnonzero(np.bincount(Y[~some].indices, minlength=Y.shape[1]))  # others cannot be learnt
+    shown_Y = sparse.csr_array(Y[~some][:, shown])
+    both = sparse.vstack([tuning_X, new_X], format="csr")
+    if system == "omikuji":
+        labels, scores = omikuji_answers(python, X[~some], shown_Y, both)
+    else:
+        labels, scores = logistic_answers(X[~some], shown_Y, both)
+    labels = np.where(labels >= 0, shown[np.maximum(labels, 0)], -1)
+    n = tuning_X.shape[0]
+    return cut_f1((labels[:n], scores[:n]), tuning_Y, (labels[n:], scores[n:]), new_Y)
+
+
+# ---- results ----
+def table(kept):
+    lines = ["# Probabilities, label sets and rankings by propensity", ""]
+    lines += [
+        "Measured by `bench/label_sets.py` on test rows (at most 6,000 of a set). Calibration error: of the first five"
+    ]
+    lines += ["suggestions of each row. Sums: probabilities over hits, of the first five and of all candidates.", ""]
+    lines += ["| data | training rows | calibration error | sum of 5 | sum of all | F1 | F1 promised |"]
+    lines += ["|---|---:|---:|---:|---:|---:|---:|"]
+    sets = {name: row for name, row in kept.items() if "calibration_error" in row}
+    for name, row in sets.items():
+        numbers = [f"{row['calibration_error']:.3f}", *(f"{row[key]:.2f}" for key in ("sum_of_5", "sum_of_all"))]
+        numbers += [f"{100 * row[key]:.1f}" for key in ("f1", "f1_promised")]
+        lines.append(f"| {name.split()[0]} | {row['rows']:,} | {' | '.join(numbers)} |")
+    lines += ["", "`rank_by`: by probability, and by probability times inverse propensity.", ""]
+    lines += ["| data | training rows | P@1 | P@5 | PSP@5 | P@1 propensity | P@5 propensity | PSP@5 propensity |"]
+    lines += ["|---|---:|---:|---:|---:|---:|---:|---:|"]
+    for name, row in sets.items():
+        keys = [f"{metric} {by}" for by in ("probability", "propensity") for metric in ("P@1", "P@5", "PSP@5")]
+        lines.append(f"| {name.split()[0]} | {row['rows']:,} | {' | '.join(f'{100 * row[key]:.1f}' for key in keys)} |")
+    peers = {name: row for name, row in kept.items() if "calibration_error" not in row}
+    if peers:
+        lines += [
+            "",
+            "Mean F1 per row. The peers are trained on nine tenths of the training rows; the last tenth tunes their",
+        ]
+        lines += ["threshold.", "", "| data and system | F1 | threshold |", "|---|---:|---:|"]
+        lines += [f"| {name} | {100 * row['f1']:.1f} | {row['threshold']:.3f} |" for name, row in peers.items()]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--small", type=int, default=6000)
+    parser.add_argument("--most", type=int, default=40_000)
+    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--omikuji", help="a Python that has omikuji")
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    options = parser.parse_args()
+    file = options.out / "label_sets.json"
+    for folder in options.folders:
+        systems = ["blockxmc", "one-vs-rest logistic regression", *(["omikuji"] if options.omikuji else [])]
+        for what in systems if options.peers else (options.small, options.most):
+            kept = json.loads(file.read_text()) if file.exists() else {}
+            name = f"{folder.name} {what}"
+            if name in kept:
+                continue
+            most = options.most if options.peers else what
+            data = read(folder, most, np.random.default_rng(0))
+            result = peer(what, options.omikuji, *data) if options.peers else measure(*data)
+            kept = (json.loads(file.read_text()) if file.exists() else {}) | {name: result}
+            print(name, {key: round(value, 4) for key, value in result.items()}, flush=True)
+            file.write_text(json.dumps(kept, indent=1) + "\n")
+            file.with_suffix(".md").write_text(table(kept))
+
+
+if __name__ == "__main__":
+    main()

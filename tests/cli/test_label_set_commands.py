@@ -1,0 +1,99 @@
+"""evaluate and explain on the command line."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from cli_parts import run
+from helpers import blocky
+
+from blockxmc.cli import main
+from blockxmc.data import write_xc
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    where = tmp_path_factory.mktemp("data")
+    X, Y = blocky(n=500)
+    Y = Y.tolil()
+    Y[480:] = 0  # rows without labels
+    write_xc(where / "train.txt", X[:400], Y[:400].tocsr())
+    write_xc(where / "test.txt", X[400:], Y[400:].tocsr())
+    rows = [("Cats purr and sleep", ["cat"]), ("dogs bark and run", ["dog"]), ("cats and dogs play", ["cat", "dog"])]
+    text = "".join(json.dumps({"text": words, "labels": labels}) + "\n" for words, labels in rows * 6)
+    (where / "text.jsonl").write_text(text)
+    for data, name, more in (("train.txt", "model", ["--blocks", "3"]), ("text.jsonl", "words", [])):
+        with pytest.raises(SystemExit):
+            main(["train", str(where / data), "--model", str(where / name), *more])
+    return where
+
+
+def test_rows_without_labels_count_alike_in_all_that_stands_side_by_side(capsys, folder):
+    code, out, _ = run(capsys, "evaluate", folder / "model", folder / "test.txt", "--json", "--at", "1,4")
+    result = json.loads(out)
+    assert (code, result["rows"], result["rows_without_labels"]) == (0, 100, 20)
+    assert {"P@4", "F1@4", "F1", "F1_micro", "F1_macro", "calibration_error"} <= set(result)
+    assert "P@3" not in result
+    code, out, _ = run(capsys, "evaluate", folder / "model", folder / "test.txt", "--at", "1,4")
+    numbers = {cells[0]: cells[1:] for cells in (re.split("  +", line.strip()) for line in out.splitlines())}
+    assert code == 0
+    assert float(numbers["P"][0]) == pytest.approx(float(numbers["nDCG"][0]), abs=0.01)  # at 1 they are the same thing
+    assert float(numbers["P, all rows"][0]) == pytest.approx(result["P@1"], abs=0.01)
+    assert float(numbers["P"][0]) == pytest.approx(result["P@1"] / 0.8, abs=0.01)
+    assert "20 rows have no labels" in out
+
+
+def test_propensity_and_figure(capsys, folder, tmp_path):
+    pytest.importorskip("matplotlib")
+    figure = tmp_path / "reliability.png"
+    first, second = (
+        json.loads(run(capsys, "evaluate", folder / "model", folder / "test.txt", "--json", *more)[1])
+        for more in (["--plot", figure], ["--propensity", "0.6,2.6"])
+    )
+    assert figure.stat().st_size > 10_000
+    assert (second["propensity_a"], second["propensity_b"]) == (0.6, 2.6)
+    assert first["PSP@5"] != second["PSP@5"]
+
+
+@pytest.mark.parametrize("bad", [["--at", "0"], ["--at", "1,x"], ["--propensity", "1"], ["--propensity", "a,b"]])
+def test_bad_options_are_one_line(capsys, folder, bad):
+    code, _, err = run(capsys, "evaluate", folder / "model", folder / "test.txt", *bad)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert bad[0] in err
+
+
+def test_a_text_is_explained_by_its_words(capsys, folder):
+    code, out, _ = run(capsys, "explain", folder / "words", "Cats purr loudly", "--json", "--top-k", 1)
+    [why] = json.loads(out)["labels"]
+    assert (code, why["name"], why["rank"]) == (0, "cat", 1)
+    assert {part["name"] for part in why["features"]} == {"cats", "purr"}
+    parts = [part["part"] for part in why["features"]]
+    assert sum(parts) + why["constant"] + sum(why["terms"].values()) == pytest.approx(why["score"], abs=1e-4)
+    code, out, _ = run(capsys, "explain", folder / "words", "Cats purr loudly", "--label", "dog", "--top-k", 1)
+    assert code == 0
+    assert "dog (label 1): scored low: rank 2 of 2" in out
+
+
+def test_rows_of_a_file_are_explained(capsys, folder):
+    code, out, _ = run(capsys, "explain", folder / "model", folder / "test.txt", "--label", 3, "--json")
+    found = json.loads(out)
+    assert (code, len(found)) == (0, 100)
+    assert all(row["labels"][0]["label"] == 3 for row in found)
+
+
+def test_what_cannot_be_explained_is_one_line(capsys, folder):
+    for args in (["words", "cats", "--label", "bird"], ["model", "no such file"], ["model", folder / "text.jsonl"]):
+        code, _, err = run(capsys, "explain", folder / args[0], *args[1:])
+        assert (code, len(err.splitlines())) == (2, 1), err
+
+
+def test_words_are_highlighted_on_a_terminal():
+    from blockxmc.cli.explain import _highlighted
+    from blockxmc.serving.explanations import Explanation, Feature
+
+    parts = [Feature(0, "cats", 1.0, 0.5), Feature(1, "play well", 1.0, -0.2), Feature(2, "ca", 1.0, 0.1)]
+    why = Explanation(0, "cat", "", 1, 1, 0.4, 0.5, 0.0, parts, {}, [], [])
+    spans = [(span.start, span.end, str(span.style)) for span in _highlighted("Cats play well", why).spans]
+    assert spans == [(0, 4, "bold green"), (5, 14, "red")]
+    assert np.isfinite(why.score)
