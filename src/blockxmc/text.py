@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from blockxmc._core import saving
 from blockxmc._core.base import TopK, XMCEstimator
 from blockxmc.classifier import BlockwiseClassifier
+from blockxmc.data.dataset import Dataset
 from blockxmc.data.text import as_texts, clean_rows, from_texts
 from blockxmc.data.tfidf import TextOptions, TextVectorizer
 from blockxmc.errors import BlockXMCError
@@ -87,17 +88,31 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         Names are stripped, and empty ones left out, as in files. The columns of a matrix are named by ``label_names``, or
         by the columns of a DataFrame, or numbered. Further options go to the classifier's ``fit``.
         """
+        classifier = self._new_classifier()
+        vectorizer = self._new_vectorizer()
+        dataset = _dataset(texts, labels, vectorizer, label_names, classifier)
+        self.classifier_ = fit_dataset(classifier, dataset, **fit_options)
+        self.vectorizer_ = vectorizer
+        return self
+
+    def estimate(self, texts: Any, labels: Any, *, label_names: Any = None) -> dict[str, float]:
+        """What ``fit`` will take, beside counting words, which this does: see the classifier's ``estimate``."""
+        classifier = self._new_classifier()
+        dataset = _dataset(texts, labels, self._new_vectorizer(), label_names, classifier)
+        if not isinstance(classifier, BlockwiseClassifier):
+            raise BlockXMCError(f"there is no estimate for {type(classifier).__name__}: use BlockwiseClassifier")
+        return classifier.estimate(dataset.X, dataset.Y)
+
+    def _new_classifier(self) -> XMCEstimator:
         classifier = BlockwiseClassifier() if self.classifier is None else clone(self.classifier)
         if not isinstance(classifier, XMCEstimator):
             name = type(classifier).__name__
             raise BlockXMCError(f"classifier must be one of this library: use BlockwiseClassifier(base={name}(...))")
+        return classifier
+
+    def _new_vectorizer(self) -> TextVectorizer:
         options = {name: value for name, value in self.get_params(deep=False).items() if name != "classifier"}
-        vectorizer = TextVectorizer(TextOptions(**options))
-        run: dict[str, Any] = {"n_jobs": classifier.n_jobs, "verbose": classifier.verbose}
-        dataset = from_texts(texts, labels, vectorizer, label_names, **run)
-        self.classifier_ = fit_dataset(classifier, dataset, **fit_options)
-        self.vectorizer_ = vectorizer
-        return self
+        return TextVectorizer(TextOptions(**options))
 
     def update(self, texts: Any, labels: Any, **options: Any) -> Self:
         """Learn from new texts and labels without training everything again: see the classifier's ``update``."""
@@ -106,13 +121,11 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return self
 
     # ---- answers ----
-    def suggest(
-        self, texts: Any, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None
-    ) -> list[Suggestion] | list[list[Suggestion]]:
+    def suggest(self, texts: Any, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None) -> Any:
         """At most k labels of each text, best first, with their scores; for one text, its list.
 
-        ``threshold`` leaves out labels with a lower score: a number, or ``"f1"`` for the one that ``fit`` found best for
-        label sets. ``allow`` and ``deny`` say which labels may be suggested.
+        With a ``threshold``, labels whose score exceeds it are suggested: a number, or ``"f1"`` for the one that gave
+        held-out rows the best label sets. ``allow`` and ``deny`` say which labels may be suggested.
         """
         check_is_fitted(self)
         least = least_score(self.classifier_, threshold)
@@ -120,15 +133,15 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         ids, scores = self.predict_topk(listed, k, allow=allow, deny=deny)
         names = self.classes_
         rows = [
-            [Suggestion(names[j], float(s)) for j, s in zip(*row, strict=True) if j >= 0 and s >= least]
+            [Suggestion(names[j], float(s)) for j, s in zip(*row, strict=True) if j >= 0 and s > least]
             for row in zip(ids, scores, strict=True)
         ]
         return rows[0] if one else rows
 
-    def predict(self, texts: Any, **options: Any) -> Any:
+    def predict(self, texts: Any) -> Any:
         """The label set of each text, as a list of names; for one text, its list."""
         X, one = self._features(texts)
-        rows = self.classifier_.predict(X, **options) if X.shape[0] else []
+        rows = self.classifier_.predict(X) if X.shape[0] else []
         return rows[0] if one else rows
 
     def predict_topk(self, texts: Any, k: int = 5, allow: Any = None, deny: Any = None) -> TopK:
@@ -149,8 +162,10 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return self.classifier_.decision_function(self._features(texts)[0])
 
     def explain(self, text: str, label: Any = None, k: int = 5) -> Any:
-        """Why a text has its labels: see the classifier's ``explain``; features are words."""
-        return self.classifier_.explain(self._features(text)[0], label=label, k=k)
+        """Why a text has its labels, in its words: see the classifier's ``explain``."""
+        row, _ = self._features(text)
+        names = self.vectorizer_.feature_names
+        return self.classifier_.explain(row, label=label, k=k, feature_names=names)
 
     def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:
         """Precision at 1."""
@@ -191,11 +206,17 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
 
 
 def least_score(classifier: XMCEstimator, threshold: Any) -> float:
-    """The score that a label needs: a number as it is, ``"f1"`` the classifier's own, None any."""
+    """What the score of a label must exceed: a number as it is, ``"f1"`` the classifier's own, None nothing."""
     if threshold is None:
         return -np.inf
     if threshold == "f1":
-        return float(classifier._threshold)
+        return float(getattr(classifier, "f1_threshold_", classifier._threshold))
     if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.number)):
         raise BlockXMCError(f'threshold must be None, a number or "f1", got {threshold!r}')
     return float(threshold)
+
+
+def _dataset(
+    texts: Any, labels: Any, vectorizer: TextVectorizer, label_names: Any, classifier: XMCEstimator
+) -> Dataset:
+    return from_texts(texts, labels, vectorizer, label_names, n_jobs=classifier.n_jobs, verbose=classifier.verbose)

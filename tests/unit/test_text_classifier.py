@@ -71,7 +71,7 @@ def test_one_text_is_answered_like_one_of_a_list(model):
 def test_a_threshold_leaves_out_what_scores_lower(model):
     every = model.suggest("cats purr", k=3)
     cut = every[1].score
-    assert model.suggest("cats purr", k=3, threshold=cut) == [s for s in every if s.score >= cut]
+    assert model.suggest("cats purr", k=3, threshold=cut) == [s for s in every if s.score > cut]
     assert [s.label for s in model.suggest("cats purr", k=3, threshold="f1")] == model.predict("cats purr")
     with pytest.raises(BlockXMCError, match="threshold must be"):
         model.suggest("cats purr", threshold="high")

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from blockxmc._core import saving
 from blockxmc._core.allowed import Mask, allowed_labels, best_allowed
 from blockxmc._core.matrix import as_csr, check_values, dense_scores, is_ready, row_parts, take_rows
-from blockxmc._core.memory import check_training_memory
+from blockxmc._core.memory import check_memory_limit, check_training_memory
 from blockxmc._core.params import check_random_state
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
 from blockxmc._core.stored import require
@@ -80,12 +80,13 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
 
     # ---- what users call ----
-    def fit(self, X: Any, Y: Any) -> Self:
+    def fit(self, X: Any, Y: Any, *, max_memory_gb: float | None = None) -> Self:
         """Learn from X (n x d, sparse or dense) and Y: a 0-1 matrix, lists of labels, or one class per row.
 
         A sparse matrix, a 2-d array or a DataFrame is a 0-1 matrix; a list (or Series) of lists or sets holds the labels
         of each row, as text or whole numbers; a list, Series or 1-d array of text or numbers holds one class per row.
-        A plain list of equally long lists of 0 and 1 is refused where it may be either of the first two.
+        A plain list of equally long lists of 0 and 1 is refused where it may be either of the first two. A training that
+        would take more memory than ``max_memory_gb`` is refused before it begins.
         """
         check_random_state(self.random_state)
         X = self._checked(X, reset=True)
@@ -93,6 +94,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if X.shape[0] != Y01.shape[0]:
             raise BlockXMCError(f"X has {X.shape[0]} rows but Y has {Y01.shape[0]}: the numbers of samples must agree")
         check_training_memory(X, Y01)
+        check_memory_limit(X, Y01, max_memory_gb)
         self.targets_ = targets
         self.classes_ = np.arange(targets.n_labels) if targets.names is None else targets.names
         self.label_counts_ = np.bincount(Y01.indices, minlength=targets.n_labels).astype(np.int64)

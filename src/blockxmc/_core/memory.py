@@ -7,8 +7,11 @@ file of two lines can claim two billion of each.
 from __future__ import annotations
 
 import os
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from scipy import sparse
 
 from blockxmc.errors import BlockXMCError, DataFormatError
@@ -19,6 +22,9 @@ FREE_LABELS = 1 << 20
 COLUMNS_PER_ENTRY = 100
 # Peak bytes of a training, measured: an unused label costs most, because every row teaches it to say no.
 BYTES_PER_FEATURE, BYTES_PER_LABEL, BYTES_PER_UNUSED_LABEL = 100, 1000, 4000
+# Bytes that a training takes beside the data, per stored feature value, per positive, per row, per feature and per label:
+# fitted to the peaks of trainings of nine sets, within a ninth of the peak of each (bench/estimate.py).
+BYTES_PER_VALUE, BYTES_PER_POSITIVE, BYTES_PER_ROW, BYTES_PER_WIDTH, BYTES_PER_NAME = 57, 628, 320, 2280, 5740
 # Bytes that a training may take; None: what is free.
 MAX_MEMORY: int | None = None
 
@@ -62,6 +68,58 @@ def check_training_memory(X: sparse.csr_array, Y: sparse.csr_array) -> None:
         f"{n_features:,} features and {n_labels:,} labels need about {gigabytes(needed)} of memory for training, and"
         f" {gigabytes(free)} are free; {used}: leave unused ones out, or train on a larger machine"
     )
+
+
+def check_memory_limit(X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: Any) -> None:
+    """Refuse a training that would need more than a limit, with what would fit into it.
+
+    >>> rows = sparse.csr_array([[1.0, 2.0], [1.0, 0.0]])
+    >>> check_memory_limit(rows, rows, 100)
+    >>> check_memory_limit(rows, rows, 1e-9)
+    Traceback (most recent call last):
+        ...
+    blockxmc.errors.BlockXMCError: training would take about ... GB of memory, more than the 1e-09 allowed; ...
+    """
+    if max_memory_gb is None:
+        return
+    if not isinstance(max_memory_gb, Real) or not float(max_memory_gb) > 0:
+        raise BlockXMCError(f"max_memory_gb must be a positive number, got {max_memory_gb!r}")
+    room = float(max_memory_gb) * 1e9 - used_memory()
+    needed = expected_bytes(X.shape[0], X.shape[1], Y.shape[1], X.nnz, Y.nnz)
+    if needed > room:
+        total = (needed + used_memory()) / 1e9
+        raise BlockXMCError(
+            f"training would take about {total:,.2f} GB of memory, more than the {max_memory_gb:g} allowed;"
+            f" {_what_would_fit(X, Y, room)}"
+        )
+
+
+def expected_bytes(n_rows: int, n_features: int, n_labels: int, n_values: int, n_positives: int) -> int:
+    """About how much memory the default training takes beside its data."""
+    features = n_values * BYTES_PER_VALUE + n_features * BYTES_PER_WIDTH
+    return features + n_positives * BYTES_PER_POSITIVE + n_rows * BYTES_PER_ROW + n_labels * BYTES_PER_NAME
+
+
+def _what_would_fit(X: sparse.csr_array, Y: sparse.csr_array, room: float) -> str:
+    """The largest number of features, the most frequent ones, with which the training would fit; else of rows."""
+    values = np.cumsum(np.sort(np.bincount(X.indices, minlength=X.shape[1]))[::-1])
+    rest = expected_bytes(X.shape[0], 0, Y.shape[1], 0, Y.nnz)
+    needed = rest + values * BYTES_PER_VALUE + np.arange(1, values.size + 1) * BYTES_PER_WIDTH
+    fitting = int(np.searchsorted(needed, room, side="right"))
+    if fitting:
+        return f"with the {fitting:,} most frequent features it would fit (max_features={fitting}, or a higher min_df)"
+    share = room / expected_bytes(*X.shape, Y.shape[1], X.nnz, Y.nnz)
+    if share > 0:
+        return f"about {int(share * X.shape[0]):,} of the {X.shape[0]:,} rows would fit; or leave rare labels out"
+    return f"this process takes {gigabytes(used_memory())} before it begins"
+
+
+def used_memory() -> int:
+    """Bytes that this process holds in memory; 0 where that is unknown."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def training_bytes(n_features: int, n_labels: int, n_positives: int) -> int:

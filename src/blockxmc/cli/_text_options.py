@@ -12,6 +12,8 @@ from blockxmc.errors import BlockXMCError
 if TYPE_CHECKING:
     from blockxmc.data.corpus import Fields
 
+MOST_NGRAM = 100  # as in data/tfidf.py, which is not imported for --help
+
 TextField = Annotated[
     list[str] | None,
     typer.Option("--text-field", help="JSON, CSV: field with text, if not text; more of them are joined."),
@@ -22,12 +24,24 @@ LabelField = Annotated[
 LabelSeparator = Annotated[
     str | None, typer.Option("--label-separator", help="What stands between labels in one string, like ; or |.")
 ]
+Ngrams = Annotated[
+    int | None, typer.Option("--ngrams", min=1, max=MOST_NGRAM, help="Texts: up to so many words are a feature.")
+]
+MinDf = Annotated[
+    int | None,
+    typer.Option("--min-df", min=1, help="Texts: a word must occur in so many.", show_default="2, or 1 of few"),
+]
+MaxFeatures = Annotated[
+    int | None, typer.Option("--max-features", min=1, help="Texts: keep so many of the most frequent words.")
+]
+Analyzer = Annotated[str | None, typer.Option("--analyzer", help="Texts: word, char or char_wb.", show_default="word")]
+StopWords = Annotated[
+    str | None, typer.Option("--stop-words", help="Texts: english, or a file with a word a line, to leave out.")
+]
 IdField = Annotated[
     str | None,
     typer.Option("--id-field", help="JSON, CSV: field with a row's id, which comes back.", show_default="id"),
 ]
-
-MOST_NGRAM = 100  # as in data/tfidf.py, which is not imported for --help
 
 
 @dataclass(frozen=True)

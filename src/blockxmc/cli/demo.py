@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,14 @@ SENTENCES = (
     "Perl module to parse and validate XML documents and web pages",
 )
 
+YOUR_OWN_DATA = r"""
+Your own data: a file with the columns text and labels (labels separated by semicolons). Paste these lines to try it:
+
+printf 'text,labels\nPurring cats sleep,Cats;Animals\nDogs bark at cats,Dogs;Animals\nRoses bloom,Plants\n' > mine.csv
+{program} train mine.csv --model mine-model
+echo "cats that purr" | {program} predict mine-model -
+"""
+
 
 def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for the figure.")] = Path("demo-output"),
@@ -26,7 +35,7 @@ def demo(
     json: Json = False,
 ) -> None:
     """Train BP and the full classifier on the bundled data: a table, a figure, and labels for three sentences."""
-    from blockxmc import BlockwiseClassifier, DiSMEC
+    from blockxmc import BlockwiseClassifier, DiSMEC, TextClassifier
     from blockxmc._core.progress import reporter_for
     from blockxmc.data import load_demo
 
@@ -44,8 +53,9 @@ def demo(
     for name, estimator in systems.items():
         reporter.say(f"\n{name}")
         results[name] = _train_and_measure(estimator, train, test)
-    best = systems["BP, default"]
-    sentences = _label_sentences(best, train)
+    assert train.vectorizer is not None
+    best = TextClassifier.from_parts(systems["BP, default"], train.vectorizer)
+    sentences = [[text, ", ".join(s.label for s in best.suggest(text))] for text in SENTENCES]
     figure = _draw(systems["BP, as in the paper"], train, out)
     if json:
         print_json({"systems": results, "sentences": sentences, "figure": figure})
@@ -63,8 +73,11 @@ def demo(
     print_table(title, ["", *results], rows)
     for text, labels in sentences:
         print(f"{text}\n    -> {labels}")
+    if hasattr(best.classifier_, "explain"):
+        print(f"\nWhy the first one?\n{best.explain(SENTENCES[0], k=1)[0]}")
     missing = "No figure: install the extra `plots` to draw the blocks"
     print(f"\nFigure of the blocks (BP as in the paper): {figure}" if figure else missing)
+    print(YOUR_OWN_DATA.format(program=_program()))
 
 
 def _train_and_measure(estimator: Any, train: Dataset, test: Dataset) -> dict[str, Any]:
@@ -77,13 +90,10 @@ def _train_and_measure(estimator: Any, train: Dataset, test: Dataset) -> dict[st
     return measure(estimator, test) | {"train_seconds": seconds}
 
 
-def _label_sentences(model: Any, train: Dataset) -> list[list[str]]:
-    assert train.vectorizer is not None
-    labels, _ = model.predict_topk(train.vectorizer.transform(list(SENTENCES)), 5)
-    names = model.label_names_
-    return [
-        [text, ", ".join(str(names[j]) for j in row if j >= 0)] for text, row in zip(SENTENCES, labels, strict=True)
-    ]
+def _program() -> str:
+    """How this program was called, for lines that can be pasted."""
+    name = Path(sys.argv[0]).name
+    return sys.argv[0] if name == "blockxmc" else "python -m blockxmc"
 
 
 def _draw(model: Any, train: Dataset, out: Path) -> str | None:

@@ -43,7 +43,7 @@ def predict(
         str | None, typer.Option("--format", help="xc, jsonl or tsv; jsonl for models with label names.")
     ] = None,
     threshold: Annotated[
-        str | None, typer.Option("--threshold", help="Leave out labels that score lower: a number, or f1.")
+        str | None, typer.Option("--threshold", help="Only labels that score higher: a number, or f1.")
     ] = None,
     allow: Annotated[Path | None, typer.Option("--allow", help="File with the labels that may be answered.")] = None,
     deny: Annotated[Path | None, typer.Option("--deny", help="File with labels that may not.")] = None,
@@ -92,7 +92,7 @@ def _question(
 
     def best(X: Any) -> TopK:
         labels, scores = classifier.predict_topk(X, k, **limits)
-        labels[scores < least] = -1
+        labels[scores <= least] = -1
         return labels, scores
 
     return best

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from blockxmc.cli._common import Json, Seed, Threads, on_features, print_json, print_table, read_rows, verbosity
-from blockxmc.cli._text_options import MOST_NGRAM, LabelField, LabelSeparator, TextField, TextSettings
+from blockxmc.cli._text_options import (
+    Analyzer,
+    LabelField,
+    LabelSeparator,
+    MaxFeatures,
+    MinDf,
+    Ngrams,
+    StopWords,
+    TextField,
+    TextSettings,
+)
 from blockxmc.cli.systems import SystemOptions, make_system
 from blockxmc.errors import BlockXMCError
 
@@ -41,25 +51,17 @@ def train(
         list[str] | None, typer.Option("--param", help="Any other parameter, as NAME=VALUE, e.g. base__C=2.")
     ] = None,
     label_names: Annotated[Path | None, typer.Option("--label-names", help="File with one label name a line.")] = None,
-    ngrams: Annotated[
-        int | None, typer.Option("--ngrams", min=1, max=MOST_NGRAM, help="Texts: up to so many words are a feature.")
-    ] = None,
-    min_df: Annotated[
-        int | None,
-        typer.Option("--min-df", min=1, help="Texts: a word must occur in so many.", show_default="2, or 1 of few"),
-    ] = None,
-    max_features: Annotated[
-        int | None, typer.Option("--max-features", min=1, help="Texts: keep so many of the most frequent words.")
-    ] = None,
-    analyzer: Annotated[
-        str | None, typer.Option("--analyzer", help="Texts: word, char or char_wb.", show_default="word")
-    ] = None,
-    stop_words: Annotated[
-        str | None, typer.Option("--stop-words", help="Texts: english, or a file with a word a line, to leave out.")
-    ] = None,
+    ngrams: Ngrams = None,
+    min_df: MinDf = None,
+    max_features: MaxFeatures = None,
+    analyzer: Analyzer = None,
+    stop_words: StopWords = None,
     text_field: TextField = None,
     label_field: LabelField = None,
     label_separator: LabelSeparator = None,
+    max_memory: Annotated[
+        float | None, typer.Option("--max-memory", help="Gigabytes; a training that would take more is refused.")
+    ] = None,
     threads: Threads = None,
     seed: Seed = 0,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print everything that was measured.")] = False,
@@ -70,7 +72,7 @@ def train(
     text = TextSettings(
         ngrams, min_df, max_features, analyzer, stop_words, tuple(text_field or ()), label_field, label_separator
     )
-    plan = _Plan(data, model, label_names, options, text, threads, seed)
+    plan = _Plan(data, model, label_names, options, text, max_memory, threads, seed)
     result = plan.carry_out()
     if json:
         print_json(result)
@@ -89,6 +91,7 @@ class _Plan:
     label_names: Path | None
     options: SystemOptions
     text: TextSettings
+    max_memory: float | None
     threads: int | None
     seed: int
 
@@ -121,7 +124,7 @@ class _Plan:
             raise BlockXMCError(f"--label-names is for numbered labels; {source} names its own")
         model = TextClassifier(classifier, **self.text.parameters())
         corpus = read_corpus(source, verbose=verbosity(), fields=self.text.fields())
-        return partial(model.fit, corpus.texts, corpus.labels)
+        return partial(model.fit, corpus.texts, corpus.labels, max_memory_gb=self.max_memory)
 
     def _fit_features(self, source: PathLike, classifier: Any) -> Callable[[], Any]:
         """How to train on features, read already."""
@@ -130,7 +133,7 @@ class _Plan:
 
         self.text.refuse_for(source)
         names = None if self.label_names is None else read_names(self.label_names)
-        return partial(fit_dataset, classifier, read_rows(source, label_names=names))
+        return partial(fit_dataset, classifier, read_rows(source, label_names=names), max_memory_gb=self.max_memory)
 
     def _result(self, estimator: Any) -> dict[str, Any]:
         result: dict[str, Any] = {

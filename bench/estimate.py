@@ -1,0 +1,70 @@
+"""What ``estimate`` expects beside what a training takes, set by set.
+
+    python bench/estimate.py DIR... [--threads 1]
+
+Each set is trained in a process of its own. Times are wall time, calibration and training alike.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from blockxmc import BlockwiseClassifier
+from blockxmc._core.memory import used_memory
+from blockxmc.data import read_data_dir
+
+
+def measured(folder, threads):
+    """Expected and measured numbers of one set."""
+    train, _ = read_data_dir(folder)
+    clf = BlockwiseClassifier(n_jobs=threads)
+    clf.estimate(train.X[:10], train.Y[:10])  # calibrates
+    expected = clf.estimate(train.X, train.Y)
+    peak, stop = [0], threading.Event()
+
+    def watch():
+        while not stop.wait(0.02):
+            peak[0] = max(peak[0], used_memory())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    wall, cpu = time.perf_counter(), time.process_time()
+    clf.fit(train.X, train.Y)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    stop.set()
+    watcher.join()
+    with tempfile.TemporaryDirectory() as place:
+        clf.save(Path(place) / "model")
+        size = sum(file.stat().st_size for file in (Path(place) / "model").iterdir()) / 1e6
+    found = {"peak_memory_gb": peak[0] / 1e9, "model_mb": size, "candidates": clf.cost_["candidates"]}
+    return {"expected": expected, "found": found | {"train_seconds": wall, "cpu": cpu}}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(measured(args.folders[0], args.threads)))
+        return
+    keys = {"train_seconds": "seconds", "peak_memory_gb": "peak GB", "model_mb": "model MB", "candidates": "candidates"}
+    print(f"{'set':18}" + "".join(f"{title + ': expected / found (ratio)':>38}" for title in keys.values()))
+    for folder in args.folders:
+        command = [sys.executable, __file__, folder, "--threads", str(args.threads), "--one"]
+        done = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        cells = []
+        for key in keys:
+            want, have = done["expected"][key], done["found"][key]
+            cells.append(f"{want:,.2f} / {have:,.2f} ({want / have:.2f})")
+        print(f"{Path(folder).name:18}" + "".join(f"{cell:>38}" for cell in cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()

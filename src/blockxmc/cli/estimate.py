@@ -1,0 +1,67 @@
+"""blockxmc estimate: what a training will take, before it begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from blockxmc.cli._common import Json, Threads, print_json, print_table, read_rows, verbosity
+from blockxmc.cli._text_options import (
+    Analyzer,
+    LabelField,
+    LabelSeparator,
+    MaxFeatures,
+    MinDf,
+    Ngrams,
+    StopWords,
+    TextField,
+    TextSettings,
+)
+
+
+def estimate(
+    data: Annotated[Path, typer.Argument(metavar="TRAIN", help="Data as for train.")],
+    ngrams: Ngrams = None,
+    min_df: MinDf = None,
+    max_features: MaxFeatures = None,
+    analyzer: Analyzer = None,
+    stop_words: StopWords = None,
+    text_field: TextField = None,
+    label_field: LabelField = None,
+    label_separator: LabelSeparator = None,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Say how long training on TRAIN would take, how much memory, and how large the model would be."""
+    from blockxmc import BlockwiseClassifier, TextClassifier
+    from blockxmc._core.progress import reporter_for
+    from blockxmc.data._source import once
+    from blockxmc.data.corpus import TEXT_FORMATS, read_corpus
+    from blockxmc.data.folder import data_format
+
+    fields = (tuple(text_field or ()), label_field, label_separator)
+    text = TextSettings(ngrams, min_df, max_features, analyzer, stop_words, *fields)
+    classifier = BlockwiseClassifier(n_jobs=threads, verbose=verbosity())
+    source = once(data)
+    found: dict[str, Any]
+    with reporter_for(verbosity()).phase("estimate"):
+        if data_format(source) in TEXT_FORMATS:
+            model = TextClassifier(classifier, **text.parameters())
+            corpus = read_corpus(source, fields=text.fields())
+            found = model.estimate(corpus.texts, corpus.labels)
+        else:
+            text.refuse_for(source)
+            dataset = read_rows(source)
+            found = classifier.estimate(dataset.X, dataset.Y)
+    if json:
+        print_json(found)
+        return
+    rows = [
+        ["training time", f"{found['train_seconds']:,.0f} s" if found["train_seconds"] >= 10 else "less than 10 s"],
+        ["memory at the peak", f"{found['peak_memory_gb']:,.2f} GB"],
+        ["model size", f"{found['model_mb']:,.1f} MB"],
+        ["labels scored per row", f"{found['candidates']:,.0f}"],
+    ]
+    print_table("", [f"expected: {data}", ""], rows)

@@ -1,0 +1,73 @@
+"""What a training will take, before it begins: from the sizes of the data, and from how fast this machine is."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+
+import numpy as np
+from scipy import sparse
+
+from blockxmc._core.memory import expected_bytes, used_memory
+from blockxmc.learners.dismec import DiSMEC
+
+# The formulas below are fitted to trainings of the default on nine sets, whose CPU time was measured on the machine that
+# CALIBRATION_SECONDS come from; bench/estimate.py compares them with trainings.
+# Seconds per positive and feature of a row; per row and natural logarithm of the number of labels.
+SECONDS_PER_POSITIVE, SECONDS_PER_ROW = 5.8e-7, 2.33e-5
+# Where there is one block: seconds per stored value and label.
+SECONDS_PER_PRODUCT = 1.5e-8
+# Candidates per label of a row and square root of the number of labels; blocks of more than a third of the labels give way
+# to one block.
+CANDIDATES, MOST_CANDIDATES = 2.1, 1 / 3
+# Bytes of a model per row, feature and label.
+MODEL_BYTES_PER_ROW, MODEL_BYTES_PER_FEATURE, MODEL_BYTES_PER_LABEL = 140, 460, 530
+# What `calibration` takes on one thread of the machine on which the formulas were fitted.
+CALIBRATION_SECONDS = 0.077
+CALIBRATION_ROWS = 3000
+CALIBRATION_PATIENCE = 1.5
+
+
+def estimate(X: sparse.csr_array, Y: sparse.csr_array, *, threads: int, n_partitions: int = 1) -> dict[str, float]:
+    """Expected seconds, memory of the process, size of the model and candidates of a default training."""
+    (n_rows, n_features), n_labels = X.shape, Y.shape[1]
+    per_row = Y.nnz / max(1, n_rows)
+    candidates = CANDIDATES * per_row * math.sqrt(n_labels)
+    if candidates > MOST_CANDIDATES * n_labels:
+        candidates, seconds, kept = float(n_labels), SECONDS_PER_PRODUCT * X.nnz * n_labels, 0
+    else:
+        seconds = SECONDS_PER_POSITIVE * per_row * X.nnz + SECONDS_PER_ROW * n_rows * math.log(max(2, n_labels))
+        kept = n_rows  # as neighbors
+    size = MODEL_BYTES_PER_ROW * kept + MODEL_BYTES_PER_FEATURE * n_features + MODEL_BYTES_PER_LABEL * n_labels
+    needed = expected_bytes(n_rows, n_features, n_labels, X.nnz, Y.nnz) + (n_partitions - 1) * size
+    return {
+        "train_seconds": n_partitions * seconds * calibration(threads) / CALIBRATION_SECONDS,
+        "peak_memory_gb": (used_memory() + needed) / 1e9,
+        "model_mb": n_partitions * size / 1e6,
+        "candidates": n_partitions * candidates,
+    }
+
+
+@functools.cache
+def calibration(threads: int) -> float:
+    """Seconds of a small training of labels with so many threads: the median of those that 1.5 seconds have room for."""
+    rng = np.random.default_rng(0)
+    X, Y = _random_rows(rng, 4000, 60), _random_rows(rng, 100, 3)
+    Y.data[:] = 1
+    learner = DiSMEC(C=0.5, prune=0.1, tol=0.05, unit_rows=True, n_jobs=threads)
+    began, taken = time.perf_counter(), []
+    while time.perf_counter() - began < CALIBRATION_PATIENCE:
+        start = time.perf_counter()
+        learner.fit(X, Y)
+        taken.append(time.perf_counter() - start)
+    return float(np.median(taken))
+
+
+def _random_rows(rng: np.random.Generator, n_columns: int, per_row: int) -> sparse.csr_array:
+    indptr = np.arange(CALIBRATION_ROWS + 1) * per_row
+    columns = rng.integers(0, n_columns, indptr[-1])
+    values = rng.random(columns.size, dtype=np.float32)
+    rows = sparse.csr_array((values, columns, indptr), shape=(CALIBRATION_ROWS, n_columns))
+    rows.sum_duplicates()
+    return rows
