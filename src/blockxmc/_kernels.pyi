@@ -10,6 +10,8 @@ I64 = NDArray[np.int64]
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
+sources: str  # digest of the sources that the module was built from
+
 # --- parse ---
 
 class XcParser:
