@@ -25,7 +25,7 @@ def write_folder(where, name="tiny", seed=0):
 class Tuner:
     """Counts what is asked of it; lambdas of the two choices are given."""
 
-    speed: float = 0.5
+    speed: float | None = 0.5  # None: no lambda is feasible
     accuracy: float = 0.1
     tuned: list = field(default_factory=list)
     quickly_tuned: list = field(default_factory=list)
@@ -46,7 +46,7 @@ class Tuner:
             return answer(Y, options["folds"])
 
         def quick_lambda(X, Y, base, **options):
-            tuner.quickly_tuned.append((type(base).__name__, options["n_blocks"]))
+            tuner.quickly_tuned.append((type(base).__name__, options["n_blocks"].paper))
             return answer(Y, 1)
 
         def answer(Y, folds):
@@ -55,26 +55,31 @@ class Tuner:
                 "precision": [[59.0, 39.0, 29.5], [58.5, 38.0, 28.0]],
                 "candidates": [10.0, 5.0],
             }
-            lams = {"speed_driven": tuner.speed, "accuracy_driven": tuner.accuracy}
-            chosen = {name: {"lam": lam, "precision": [58.5, 38.0, 28.0]} for name, lam in lams.items()}
+            lams = {"speed_driven": tuner.speed, "accuracy_driven": tuner.accuracy, "least_loss": 0.1}
+            measured = {"precision": [58.5, 38.0, 28.0], "recall": 0.9, "loss": 1.5}
+            chosen = {name: None if lam is None else {"lam": lam} | measured for name, lam in lams.items()}
+            pair = {"n_blocks": 2, "lam": 0.5, "loss": 1.5, "products": 7.0, "candidates": 5.0, "by_paper": True}
             return TuningResult(
                 lams=[0.1, 0.5],
+                blocks=[2, 2],
+                scouted=[pair, pair | {"n_blocks": 4, "products": 6.0, "by_paper": False}],
                 n_blocks=2,
                 n_labels=Y.shape[1],
                 folds=[fold] * folds,
-                interval=[0.1, 0.5],
+                interval=None if tuner.speed is None else [0.1, 0.5],
                 **chosen,
             )
 
         def fit_tuned(result, X, Y, choice, base, n_jobs):
             tuner.fitted.append((type(base).__name__, choice))
-            lam = result[f"{choice}_driven"]["lam"]
+            lam = result["least_loss" if choice == "least-loss" else f"{choice}_driven"]["lam"]
             return BlockwiseClassifier(base, n_blocks=2, lam=lam, n_jobs=n_jobs).fit(X, Y)
 
         module = ModuleType("blockxmc.tuning")
         module.__path__ = blockxmc.tuning.__path__  # its modules can still be imported
         module.TuningResult, module.tune_lambda, module.fit_tuned = TuningResult, tune_lambda, fit_tuned
         module.quick_lambda, module.TrialOptions = quick_lambda, blockxmc.tuning.TrialOptions
+        module.plan_blocks, module.BlockPlan = blockxmc.tuning.plan_blocks, blockxmc.tuning.BlockPlan
         monkeypatch.setitem(sys.modules, "blockxmc.tuning", module)
         return self
 

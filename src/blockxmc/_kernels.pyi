@@ -11,6 +11,8 @@ F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+sources: str  # digest of the sources that the module was built from
+
 # --- parse ---
 
 class XcParser:

@@ -11,6 +11,11 @@ NB_MODULE(_kernels, m) {
     // A model in a global is still alive when the interpreter exits; a warning about it would only alarm users.
     nb::set_leak_warnings(false);
     m.doc() = "Compiled loops of blockxmc: plain arrays in, plain arrays out.";
+#ifdef BLOCKXMC_SOURCES
+    m.attr("sources") = BLOCKXMC_SOURCES;
+#else
+    m.attr("sources") = "";
+#endif
     blockxmc::bind_parse(m);
     blockxmc::bind_partition(m);
     blockxmc::bind_newton(m);

@@ -45,11 +45,14 @@ def test_failed_cells_are_named(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("table-nothing", "FOLDER"), "unknown experiment 'table-nothing': choose one of table-data"),
+        (("table-nothing", "FOLDER"), "unknown experiment 'table-nothing': choose one of verdicts, table-data"),
         (("table-data", "MISSING"), "not a folder"),
         (("table-data", "EMPTY"), "empty"),
         (("table-data", "FOLDER", "--bases", "svm"), "--bases must name some of dismec"),
         (("table-data", "FOLDER", "--bases", ","), "--bases must name some of dismec"),
+        (("table-data", "FOLDER", "--max-train-rows", "tiny"), "--max-train-rows wants NAME=N"),
+        (("table-data",), "give at least one DATA_DIR"),
+        (("all", "--check"), "not a folder; --check looks"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(capsys, tmp_path, arguments, message):
@@ -62,3 +65,19 @@ def test_bad_input_is_one_line_and_code_2(capsys, tmp_path, arguments, message):
     assert err.startswith("error: ")
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+def test_cells_first_and_pages_later(capsys, tmp_path):
+    folder, out = write_folder(tmp_path), tmp_path / "out"
+    code, text, _ = run(capsys, "experiment", "table-data", folder, "--out", out, "--cells-only")
+    assert code == 0
+    assert text.endswith(f"Cells: {out / 'cells'}\n")
+    assert not (out / "report.md").exists()
+    assert run(capsys, "experiment", "table-data", folder, "--out", out)[0] == 0
+    code, text, _ = run(capsys, "experiment", "all", "--out", out, "--check")
+    assert code == 0
+    assert "table-data: fresh" in text
+    page = out / "table-data.json"
+    page.write_text(page.read_text().replace('"tiny/data": "', '"tiny/data": "0'))
+    code, text, _ = run(capsys, "experiment", "all", "--out", out, "--check", "--json")
+    assert json.loads(text)["stale"] == {"table-data": ["tiny/data"]}

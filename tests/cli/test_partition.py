@@ -1,10 +1,14 @@
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import blocky
 
 import blockxmc.data
 from blockxmc.cli import main
+from blockxmc.routing import Router
 
 
 @pytest.fixture
@@ -88,3 +92,59 @@ def test_bad_options_are_one_line_and_leave_nothing(train, tmp_path, capsys, opt
     assert message in error
     assert "Traceback" not in error
     assert [path.name for path in tmp_path.iterdir()] == ["train.txt"]
+
+
+def test_router_and_test_rows_are_exported(train, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run(train, "--out", out, "--blocks", 2, "--lam", 0.1, "--export", "--test", train, "--threads", 1) == 0
+    whole = blockxmc.data.read_dataset(train)
+    lines = (out / "router.txt").read_text().splitlines()
+    weights, bias = np.zeros((whole.n_features, len(lines))), np.zeros(len(lines))
+    for block, line in enumerate(lines):
+        first, *pairs = line.split()
+        bias[block] = float(first)
+        for pair in pairs:
+            feature, weight = pair.split(":")
+            weights[int(feature), block] = float(weight)
+    blocks = np.loadtxt(out / "test_assignment.txt", dtype=int)
+    np.testing.assert_array_equal(blocks, (whole.X @ weights + bias).argmax(axis=1))
+    router = Router().fit(whole.X, np.loadtxt(out / "assignment.txt", dtype=int), n_blocks=2)
+    np.testing.assert_array_equal(blocks, router.blocks(whole.X, 1)[:, 0])
+    for block in (0, 1):
+        rows = np.loadtxt(out / f"test-{block}.rows.txt", dtype=int)
+        labels = np.loadtxt(out / f"block-{block}.labels.txt", dtype=int)
+        part = blockxmc.data.read_dataset(out / f"test-{block}.txt")
+        np.testing.assert_array_equal(rows, np.flatnonzero(blocks == block))
+        np.testing.assert_array_equal(part.Y.toarray(), whole.Y[rows][:, labels].toarray())
+    assert run(train, "--out", out, "--blocks", 1, "--export", "--test", train) == 0
+    assert (out / "router.txt").read_text() == "0.0\n"
+    assert run(train, "--out", out, "--test", train) == 2
+    assert "--test goes with --export" in capsys.readouterr().err
+
+
+def test_text_is_exported_by_the_words_of_the_training_rows(tmp_path):
+    texts = [("red apple sweet", "fruit"), ("green apple", "fruit"), ("fast car", "car"), ("red fast car", "car")] * 5
+    lines = [json.dumps({"text": text, "labels": [label]}) for text, label in texts]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    (tmp_path / "test.jsonl").write_text('{"text": "sweet unknown apple", "labels": ["fruit"]}\n')
+    options = ("--blocks", 2, "--lam", 0.1, "--export", "--test", tmp_path / "test.jsonl")
+    assert run(tmp_path / "train.jsonl", "--out", tmp_path / "out", *options) == 0
+    assert len((tmp_path / "out" / "test_assignment.txt").read_text().split()) == 1
+
+
+@pytest.mark.filterwarnings("ignore:Label not")  # a label that every row of a block has
+def test_the_example_with_a_foreign_classifier_runs(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "other-programs.md").read_text()
+    command = re.search(r"blockxmc (partition .*)", page)[1].split()
+    code = re.search(r"```python\n(.*?)```", page, re.S)[1]
+    X, Y = blocky(n=400)
+    monkeypatch.chdir(tmp_path)
+    blockxmc.data.write_xc(tmp_path / "train.txt", X[:300], Y[:300])
+    blockxmc.data.write_xc(tmp_path / "test.txt", X[300:], Y[300:])
+    assert run(*command[1:]) == 0
+    known = {}
+    exec(compile(code, "other-programs.md", "exec"), known)
+    first = known["first"]
+    assert sorted(first) == list(range(100))
+    right = np.mean([Y[300 + row, label] > 0 for row, label in first.items()])
+    assert right > 0.6

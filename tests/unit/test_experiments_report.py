@@ -74,7 +74,11 @@ def test_every_number_names_its_raw_row_and_raw_rows_are_inside(page):
     assert 'title="bibtex/full/leml: P@1 = 62.0; published 62.54"' in page
     block = re.search(r'<script type="application/json" id="cells">(.*?)</script>', page, re.S)
     cells = json.loads(block[1])["cells"]
-    assert set(re.findall(r'data-cell="([^"]+)"', page)) <= set(cells) | {"bibtex/fastxml", "bibtex/lf/dismec"}
+    assert set(re.findall(r'data-cell="([^"]+)"', page)) <= set(cells) | {
+        "bibtex/fastxml",
+        "bibtex/lf/dismec",
+        "bibtex/bp-default",
+    }
     assert cells["bibtex/full/leml"]["row"]["P@1"] == 62.0
     assert "hits" not in cells["bibtex/full/leml"]["row"]
     assert cells["bibtex/lpsr/naive-bayes"]["row"]["comment"] == "</script><b>x"

@@ -4,8 +4,10 @@ import pytest
 from experiment_parts import Tuner, write_folder
 
 import blockxmc.training.dataset
+from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
-from blockxmc.experiments import EXPERIMENTS, Settings, cells, run
+from blockxmc.experiments import EXPERIMENTS, Settings, cells, freshness, run
+from blockxmc.experiments.freshness import check_pages
 from blockxmc.experiments.runner import APART
 from blockxmc.experiments.store import Store
 
@@ -38,7 +40,8 @@ def test_all_trains_every_model_once_and_a_second_run_trains_none(tmp_path, tune
     assert sorted(tuner.tuned) == ["DiSMEC", "LEML"]
     assert sorted(tuner.fitted) == [(base, choice) for base in ("DiSMEC", "LEML") for choice in ("accuracy", "speed")]
     clusters = ["CBMLC"] * 2
-    assert sorted(trained) == sorted(["DiSMEC", "LEML", *clusters, "FastXML", "LPSR", "LabelFilters"])
+    others = ["BlockwiseClassifier", "FastXML", "LPSR", "LabelFilters"]
+    assert sorted(trained) == sorted(["DiSMEC", "LEML", *clusters, *others])
     for name, experiment in EXPERIMENTS.items():
         if name in APART:
             assert not (tmp_path / "out" / f"{name}.json").exists()
@@ -70,7 +73,8 @@ def test_every_system_is_trained_as_it_comes(tmp_path, tuner, trained):
     bases = ["DiSMEC", "LEML", "NaiveBayes", "PDSparse", "PPDSparse"]
     assert sorted(tuner.fitted) == [(base, "accuracy") for base in bases]
     assert sorted(base for base, _ in tuner.quickly_tuned) == bases
-    assert len({blocks for _, blocks in tuner.quickly_tuned}) == 1
+    plans = {len(paper): paper for _, paper in tuner.quickly_tuned}
+    assert plans[6] == plans[12][::2]  # bases that train labels together take every second lambda
     assert tuner.tuned == []
     others = ["BlockwiseClassifier", "FastXML", "LPSR", "LabelFilters"]
     assert sorted(trained) == sorted([*bases, *["CBMLC"] * 5, *others])
@@ -80,7 +84,7 @@ def test_published_systems_are_trained_as_others_ran_them(tmp_path, trained):
     results = run("table-published", [write_folder(tmp_path)], tmp_path / "out", QUICK)
     assert not [cell for cell, content in results.contents.items() if "error" in content]
     as_they_come = ["DiSMEC", "FastXML", "LEML", "NaiveBayes", "PDSparse"]
-    assert sorted(trained) == sorted([*as_they_come, "FastXML", "LPSR", "LPSR", "PDSparse"])
+    assert sorted(trained) == sorted([*as_they_come, "FastXML", "LEML", "LPSR", "LPSR", "PDSparse"])
 
 
 def test_a_stopped_run_goes_on_where_it_was(tmp_path, tuner, trained, monkeypatch):
@@ -231,12 +235,78 @@ def test_rivals_are_counted_on_the_rows_they_score(tmp_path):
 
 
 def test_with_the_real_tuner(tmp_path):
-    settings = Settings(bases=("dismec",), folds=2, blocks=2, threads=1)
+    settings = Settings(bases=("dismec",), folds=2, blocks=2, tolerance=20, threads=1)
     results = run("figure-lambda", [write_folder(tmp_path)], tmp_path / "out", settings)
     row = results.contents["tiny/tune/dismec"]["row"]
     assert len(row["folds"]) == 2
     bench = cells.Bench({"tiny": tmp_path / "tiny"}, settings, Store(tmp_path / "out" / "cells"))
     model = bench.row(cells.Cell("tiny", "bp-speed", "dismec"))
-    assert model["lam"] == pytest.approx(row["speed_driven"]["lam"])
+    assert row["speed_driven"] is not None
+    assert (model["lam"], model["feasible"]) == (row["speed_driven"]["lam"], True)
     assert model["P@1"] > 0
     assert (tmp_path / "out" / "figure-lambda.svg").exists()
+
+
+def test_what_is_infeasible_is_called_none_and_the_least_loss_is_shown(tmp_path, monkeypatch):
+    tuner = Tuner(speed=None).install(monkeypatch)
+    settings = Settings(bases=("dismec",), folds=2, threads=1)
+    results = run("all", [write_folder(tmp_path)], tmp_path / "out", settings)
+    assert tuner.fitted == [("DiSMEC", "accuracy")]  # the least loss has the same lambda here
+    assert results.contents["tiny/bp-speed/dismec"]["row"]["feasible"] is False
+    table = (tmp_path / "out" / "table-precision.md").read_text()
+    assert "| BP DiSMEC (speed-driven: none; least loss) |" in table
+    assert "BP DiSMEC (speed-driven) |" not in table
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert "speed-driven BP is none for DiSMEC (the least loss: at most" in report
+    assert "pays for" not in report
+    assert report.index("## The paper's claims") < report.index("## What to conclude")
+    assert "none within the tolerance, least loss" in report
+    assert "tiny | DiSMEC" not in (tmp_path / "out" / "figure-alps.md").read_text()
+
+
+def test_cells_of_other_code_are_not_reused_and_their_pages_are_stale(tmp_path, trained, monkeypatch):
+    folder, out, settings = write_folder(tmp_path), tmp_path / "out", Settings(bases=("dismec",), threads=1)
+    run("table-data", [folder], out, settings)
+    assert check_pages(out) == {"table-data": []}
+    bench = cells.Bench({"tiny": folder}, settings, Store(out / "cells"))
+    bench.row(cells.Cell("tiny", "full", "dismec"))
+    assert trained == ["DiSMEC"]
+    for module in (cells, freshness):
+        monkeypatch.setattr(module, "code_digest", lambda kind: f"other code of {kind}")
+    assert check_pages(out) == {"table-data": ["tiny/data"]}
+    bench = cells.Bench({"tiny": folder}, settings, Store(out / "cells"))
+    bench.row(cells.Cell("tiny", "full", "dismec"))
+    assert trained == ["DiSMEC"] * 2
+    with pytest.raises(BlockXMCError, match="no page of an experiment"):
+        check_pages(folder)
+
+
+def test_processes_side_by_side_make_the_same_cells(tmp_path):
+    folder, settings = write_folder(tmp_path), Settings(bases=("naive-bayes",), folds=2, blocks=2, threads=1)
+    alone = run("table-recall", [folder], tmp_path / "one", settings, draw=False)
+    assert not (tmp_path / "one" / "report.md").exists()
+    side = run("table-recall", [folder], tmp_path / "two", settings, jobs=2)
+    assert list(side.contents) == list(alone.contents)
+    for cell, content in alone.contents.items():
+        for key, value in content["row"].items():
+            if "seconds" not in key and "_us" not in key and key not in ("saving", "explain"):
+                assert side.contents[cell]["row"][key] == value, (cell, key)
+
+
+def test_a_sample_of_the_training_rows_is_stated_and_cells_can_be_left_out(tmp_path, trained):
+    folder = write_folder(tmp_path)
+    settings = Settings(bases=("dismec",), threads=1, max_train_rows=(("tiny", 90),), skip=("tiny/*/dismec",))
+    results = run("table-recall", [folder], tmp_path / "out", settings)
+    assert trained == []
+    assert "trained on a random 90 of 180 rows" in (tmp_path / "out" / "report.md").read_text()
+    assert "| DiSMEC | left out |" in (tmp_path / "out" / "table-recall.md").read_text()
+    assert results.contents["tiny/data"]["row"]["train_rows"] == 90
+
+
+def test_time_left_counts_cells_by_their_weight(tmp_path, tuner):
+    said = []
+    reporter = Reporter()
+    reporter.say = said.append
+    run("table-recall", [write_folder(tmp_path)], tmp_path / "out", QUICK, reporter)
+    assert said[-1].endswith("; about 0 minutes left")
+    assert all("minutes left" in line for line in said if "/full/" in line)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from blockxmc.cli._common import Json, Seed, Threads, print_json, verbosity
+from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
     from blockxmc.experiments import Settings
@@ -17,24 +18,46 @@ def experiment(
     name: Annotated[
         str,
         typer.Argument(
-            help="table-data, table-precision, table-time, table-router, table-recall, figure-blocks, "
-            "figure-lambda, figure-q, figure-alps, or all of these; beside them table-systems (the whole library) and "
-            "table-published (systems as others ran them)."
+            help="verdicts (on the paper's claims), table-data, table-precision, table-time, table-router, table-recall, "
+            "figure-blocks, figure-lambda, figure-q, figure-alps, or all of these; beside them table-systems (the whole "
+            "library) and table-published (systems as others ran them); everything: all pages at once."
         ),
     ],
-    data: Annotated[list[Path], typer.Argument(metavar="DATA_DIR...", help="Folders with a training and a test set.")],
     out: Annotated[
         Path, typer.Option("--out", help="Folder for the results; a stopped run goes on from what it holds.")
     ],
+    data: Annotated[
+        list[Path] | None, typer.Argument(metavar="DATA_DIR...", help="Folders with a training and a test set.")
+    ] = None,
     bases: Annotated[str, typer.Option("--bases", help="Base classifiers, with commas.")] = "dismec,pd-sparse,leml",
     folds: Annotated[int, typer.Option("--folds", min=2, help="Folds of the cross-validation.")] = 5,
     tolerance: Annotated[float, typer.Option("--tolerance", min=0.0, help="Points of P@k that speed may cost.")] = 2.0,
-    blocks: Annotated[str, typer.Option("--blocks", help="Blocks of BP: auto, paper, cost or a number.")] = "paper",
+    blocks: Annotated[
+        str,
+        typer.Option(
+            "--blocks",
+            help="Blocks of BP. paper: its search at each lambda; auto: 2, 4, 8, 16 and 32 at each lambda, too, and the "
+            "best pair; cost or a number: the same along lambda.",
+        ),
+    ] = "auto",
     raw: Annotated[bool, typer.Option("--raw", help="Take rows as they are, not scaled to unit length.")] = False,
     max_test_rows: Annotated[
         int | None, typer.Option("--max-test-rows", min=1, help="Score a random part of larger test sets, marked †.")
     ] = None,
+    max_train_rows: Annotated[
+        list[str] | None,
+        typer.Option("--max-train-rows", help="NAME=N: train on a random N rows of data set NAME, and say so."),
+    ] = None,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option("--skip", help="Cells to leave out, as DATA/SYSTEM/BASE with wildcards, e.g. 'yso*/*/leml'."),
+    ] = None,
     rank: Annotated[int, typer.Option("--rank", min=1, help="Rank of LEML.")] = 500,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes that compute side by side.")] = 1,
+    cells_only: Annotated[
+        bool, typer.Option("--cells-only", help="Compute, and draw nothing: the same command without it draws later.")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only say which pages in --out other code has made.")] = False,
     threads: Threads = None,
     seed: Seed = 0,
     json: Json = False,
@@ -42,6 +65,11 @@ def experiment(
     """Make the paper's tables and figures from data folders: CSV, JSON, Markdown, PNG, SVG and report.html."""
     from blockxmc.experiments import Settings
 
+    if check:
+        _check(out, json)
+        return
+    if not data:
+        raise BlockXMCError("give at least one DATA_DIR: a folder with a training and a test set")
     settings = Settings(
         bases=tuple(dict.fromkeys(base.strip() for base in bases.split(",") if base.strip())),
         folds=folds,
@@ -49,31 +77,53 @@ def experiment(
         blocks=int(blocks) if blocks.isdecimal() else blocks,
         normalise=not raw,
         max_test_rows=max_test_rows,
+        max_train_rows=tuple(_named_number(text) for text in max_train_rows or ()),
+        skip=tuple(skip or ()),
         rank=rank,
         threads=threads,
         seed=seed,
     )
-    _run(name, data, out, settings, json)
+    _run(name, data, out, settings, json, jobs=jobs, draw=not cells_only)
 
 
-def _run(name: str, data: list[Path], out: Path, settings: Settings, as_json: bool) -> None:
+def _named_number(text: str) -> tuple[str, int]:
+    name, equals, number = text.partition("=")
+    if not (name and equals and number.isdecimal() and int(number) > 0):
+        raise BlockXMCError(f"--max-train-rows wants NAME=N, a data set and a number of rows, got {text!r}")
+    return name, int(number)
+
+
+def _check(out: Path, as_json: bool) -> None:
+    from blockxmc.experiments.freshness import check_pages
+
+    pages = check_pages(out)
+    stale = {page: cells for page, cells in pages.items() if cells}
+    if as_json:
+        print_json({"pages": list(pages), "stale": stale})
+        return
+    for page, cells in pages.items():
+        print(f"{page}: {f'stale, {len(cells)} of its cells were made by other code' if cells else 'fresh'}")
+    print(f"{len(stale)} of {len(pages)} pages are stale")
+
+
+def _run(name: str, data: list[Path], out: Path, settings: Settings, as_json: bool, *, jobs: int, draw: bool) -> None:
     """Make what is asked for, then print its conclusions and what failed."""
     from blockxmc._core.progress import reporter_for
     from blockxmc.experiments import run
     from blockxmc.experiments.conclusions import conclude
 
-    results = run(name, data, out, settings, reporter_for(verbosity()))
+    results = run(name, data, out, settings, reporter_for(verbosity()), jobs=jobs, draw=draw)
     said = {folder: conclude(results, folder) for folder in results.data}
     failed = {cell: content["error"] for cell, content in results.contents.items() if "error" in content}
-    report = out / "report.html"
+    place = out / ("report.html" if draw else "cells")
     if as_json:
         rows = {cell: content.get("row") for cell, content in results.contents.items()}
-        told = {"report": str(report), "conclusions": said, "failed": failed}
+        told = {"report" if draw else "cells_folder": str(place), "conclusions": said, "failed": failed}
         print_json(told | {"settings": settings.to_dict(), "cells": rows})
         return
     for text in said.values():
         if text:
             print(f"{text}\n")
     for cell, error in failed.items():
-        print(f"{cell} failed: {error}")
-    print(f"Report: {report}")
+        print(f"{cell}: {error}" if error == "left out" else f"{cell} failed: {error}")
+    print(f"{'Report' if draw else 'Cells'}: {place}")

@@ -8,11 +8,13 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Seed, Threads, read_rows, verbosity
+from blockxmc.cli._common import Seed, Threads, read_for, read_rows, verbosity
+from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
     from blockxmc._core.progress import Phase
@@ -33,23 +35,32 @@ def partition(
     max_iter: Annotated[int, typer.Option(help="Rounds at most; 0 keeps the start.")] = 100,
     seed: Seed = 0,
     threads: Threads = None,
-    export: Annotated[bool, typer.Option("--export", help="Also write one XC file per block.")] = False,
+    export: Annotated[bool, typer.Option("--export", help="Also write one XC file per block, and the router.")] = False,
+    test: Annotated[
+        Path | None, typer.Option("--test", help="With --export: test rows, written by the block they are routed to.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Divide rows and labels into blocks and write them to a folder.
 
     Written are assignment.txt (the block of each row), label_clusters.txt (the label ids of each block, a line each) and
-    summary.json; with --export also block-N.txt (the rows of block N in their order, its labels numbered from 0) and
-    block-N.labels.txt (the label id behind each of these numbers).
+    summary.json; with --export also block-N.txt (the rows of block N in their order, its labels numbered from 0),
+    block-N.labels.txt (the label id behind each of these numbers) and router.txt (a line per block: its bias, then
+    feature:weight pairs; a row belongs to the block with the largest sum). With --test also test_assignment.txt,
+    test-N.txt (test rows of block N, labels numbered as in block-N.txt) and test-N.rows.txt (their row numbers).
     """
+    if test is not None and not export:
+        raise BlockXMCError("--test goes with --export: it writes test rows for other programs")
     options = {"objective": objective, "tie": tie, "init": init, "max_iter": max_iter}
     options |= {"n_blocks": _number_or_word(blocks, int), "lam": _number_or_word(lam, float)}
     options |= {"random_state": seed, "n_jobs": threads, "verbose": 1}
-    summary = _partition(train, out, options, export)
+    summary = _partition(train, out, options, export, test)
     print(json.dumps(summary, indent=2) if as_json else f"{summary['choice']['text']}\nwritten to {out}")
 
 
-def _partition(train: Path, out: Path, options: dict[str, Any], export: bool) -> dict[str, Any]:
+def _partition(
+    train: Path, out: Path, options: dict[str, Any], export: bool, test: Path | None = None
+) -> dict[str, Any]:
     """Partition TRAIN into the folder OUT; returns the summary written there."""
     from blockxmc._core.matrix import check_values
     from blockxmc._core.memory import check_training_memory
@@ -60,6 +71,7 @@ def _partition(train: Path, out: Path, options: dict[str, Any], export: bool) ->
     data = read_rows(train, n_jobs=options["n_jobs"])
     check_values(data.X)
     check_training_memory(data.X, data.Y)
+    held_out = None if test is None else _read_test(test, data)
     partitioner.fit(data.X, data.Y)
     summary = _summary(partitioner)
 
@@ -67,6 +79,7 @@ def _partition(train: Path, out: Path, options: dict[str, Any], export: bool) ->
         _write_partition(folder, partitioner, summary)
         if export:
             _export_blocks(folder, partitioner, data)
+            _export_router(folder, partitioner, data, held_out)
 
     _write_folder(out, write)
     return summary
@@ -126,9 +139,46 @@ def _write_blocks(folder: Path, p: Partitioner, data: Any, phase: Phase) -> None
         (folder / f"block-{block}.labels.txt").write_text("".join(f"{label}\n" for label in labels.tolist()))
 
 
-def _check_replaceable(out: Path) -> None:
-    from blockxmc.errors import BlockXMCError
+def _read_test(test: Path, train: Any) -> Any:
+    """Test rows in the features and labels of the training rows."""
+    known: Any = SimpleNamespace(
+        label_names_=train.label_names,
+        vectorizer_=train.vectorizer,
+        n_features_in_=train.n_features,
+        targets_=SimpleNamespace(n_labels=train.n_labels),
+    )
+    return read_for(known, test, require_labels=False)
 
+
+def _export_router(folder: Path, p: Partitioner, data: Any, test: Any) -> None:
+    """The router as text, and the test rows by the block it sends them to."""
+    import numpy as np
+
+    from blockxmc._core.progress import reporter_for, thread_count
+    from blockxmc.data import write_xc
+    from blockxmc.routing import Router
+
+    threads = thread_count(p.n_jobs)
+    weights = Router().weights(data.X, p.assignment_, p.n_blocks_, threads, reporter_for(verbosity()))
+    columns = weights.coef.tocsc()
+    columns.sort_indices()
+    lines = []
+    for block in range(p.n_blocks_):
+        inside = slice(columns.indptr[block], columns.indptr[block + 1])
+        pairs = zip(columns.indices[inside].tolist(), columns.data[inside].tolist(), strict=True)
+        lines.append(" ".join([repr(float(weights.bias[block])), *(f"{f}:{w!r}" for f, w in pairs)]) + "\n")
+    (folder / "router.txt").write_text("".join(lines))
+    if test is None:
+        return
+    blocks = Router.from_weights(weights).blocks(test.X, 1, threads=threads)[:, 0]
+    (folder / "test_assignment.txt").write_text("".join(f"{block}\n" for block in blocks.tolist()))
+    for block, labels in enumerate(p.label_clusters_):
+        rows = np.flatnonzero(blocks == block)
+        write_xc(folder / f"test-{block}.txt", test.X[rows], test.Y[rows][:, labels])
+        (folder / f"test-{block}.rows.txt").write_text("".join(f"{row}\n" for row in rows.tolist()))
+
+
+def _check_replaceable(out: Path) -> None:
     if not out.exists():
         return
     if not out.is_dir():

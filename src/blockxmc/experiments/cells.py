@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from blockxmc.experiments import partitions, systems
+from blockxmc.experiments.code import code_digest
 from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
 from blockxmc.experiments.stopwatch import Spent
 from blockxmc.experiments.store import Store
@@ -36,7 +38,20 @@ TITLES = {
     "published": "{base} as published",
 }
 # Titles of the systems that are run as their authors ran them.
-_PUBLISHED = {"pd-sparse": "PD-Sparse", "fastxml": "FastXML", "lpsr": "LPSR-NB"}
+_PUBLISHED = {"leml": "LEML", "pd-sparse": "PD-Sparse", "fastxml": "FastXML", "lpsr": "LPSR-NB"}
+
+
+# What is said of a cell that the settings leave out.
+LEFT_OUT = "left out"
+# Cells that a cell needs, besides that of the data: their kinds, with the same base or (plan) without one.
+NEEDS = {
+    "tune": ("plan",),
+    "quick": ("plan",),
+    "bp-accuracy": ("tune",),
+    "bp-speed": ("tune", "bp-accuracy"),
+    "cbmlc": ("tune",),
+    "bp-quick": ("quick",),
+}
 
 
 @dataclass(frozen=True)
@@ -57,6 +72,12 @@ class Cell:
         return "/".join(part for part in (self.data, self.system, self.base) if part)
 
     @property
+    def needs(self) -> list[Cell]:
+        """The cells that must be finished before this one."""
+        own = [Cell(self.data, kind, "" if kind == "plan" else self.base) for kind in NEEDS.get(self.system, ())]
+        return own if self.system == "data" else [Cell(self.data, "data"), *own]
+
+    @property
     def title(self) -> str:
         """The name of the system in tables."""
         return TITLES[self.system].format(base=(BASE_TITLES | _PUBLISHED).get(self.base, self.base))
@@ -73,7 +94,7 @@ class Bench:
         self.folders, self.settings, self.store = folders, settings, store
         self._loaded: tuple[str, Pair, Pair] | None = None
         self._known: dict[Cell, dict[str, Any]] = {}
-        self.n_test_rows = 0  # of the data set in memory, scored or not
+        self.n_test_rows = self.n_train_rows = 0  # of the data set in memory, used or not
 
     def content(self, cell: Cell) -> dict[str, Any]:
         """What is stored of a cell: its ``row``, or ``error`` and ``traceback``; computed now where that is needed.
@@ -81,8 +102,10 @@ class Bench:
         A cell that failed in an earlier run is tried again, once per run.
         """
         if cell not in self._known:
+            if any(fnmatch(cell.id, pattern) for pattern in self.settings.skip):
+                return {"cell": cell.id, "error": LEFT_OUT}
             try:
-                setting = self._setting(cell)
+                setting = self.setting(cell)
             except CellFailedError as error:
                 return {"cell": cell.id, "error": str(error)}
             stored = self.store.get(cell.id, setting)
@@ -92,6 +115,14 @@ class Bench:
                 assert stored is not None
             self._known[cell] = stored
         return self._known[cell]
+
+    def is_stored(self, cell: Cell) -> bool:
+        """Whether a cell was finished by an earlier run, or by this one."""
+        try:
+            stored = self._known.get(cell) or self.store.get(cell.id, self.setting(cell))
+        except CellFailedError:
+            return False
+        return stored is not None and "error" not in stored
 
     def row(self, cell: Cell) -> dict[str, Any]:
         """The raw numbers of a cell that must not have failed."""
@@ -118,32 +149,37 @@ class Bench:
         from blockxmc.data import read_data_dir
 
         train, test = read_data_dir(self.folders[data])
-        self.n_test_rows, limit = test.n_rows, self.settings.max_test_rows
+        self.n_test_rows, self.n_train_rows = test.n_rows, train.n_rows
+        limit, most = self.settings.max_test_rows, dict(self.settings.max_train_rows).get(data)
         if limit is not None and test.n_rows > limit:
-            rng = np.random.default_rng(self.settings.seed)
-            unseen = test.unseen_labels
-            test = replace(test.rows(np.sort(rng.choice(test.n_rows, limit, replace=False))), unseen_labels=unseen)
+            test = replace(test.rows(self._some(test.n_rows, limit)), unseen_labels=test.unseen_labels)
+        if most is not None and train.n_rows > most:
+            train = train.rows(self._some(train.n_rows, most))
         return train, test
 
-    def _setting(self, cell: Cell) -> dict[str, Any]:
+    def _some(self, n_rows: int, count: int) -> Any:
+        return np.sort(np.random.default_rng(self.settings.seed).choice(n_rows, count, replace=False))
+
+    def setting(self, cell: Cell) -> dict[str, Any]:
         """All that the numbers of a cell depend on. Options without influence are left out, so that runs share cells."""
         chosen = self.settings
-        common: dict[str, Any] = {"blockxmc": _version(), "seed": chosen.seed}
+        common: dict[str, Any] = {"blockxmc": _version(), "code": code_digest(cell.system), "seed": chosen.seed}
         if cell.system == "data":
-            reading = {"max_test_rows": chosen.max_test_rows, "normalise": chosen.normalise}
+            most = dict(chosen.max_train_rows).get(cell.data)
+            reading = {"max_test_rows": chosen.max_test_rows, "max_train_rows": most, "normalise": chosen.normalise}
             return common | {"files": _fingerprint(self.folders[cell.data])} | reading
         known = self.row(Cell(cell.data, "data"))
         common["train"] = known["train_digest"]
         if cell.system in ("blocks", "q"):
             return common
-        if cell.system not in ("tune", "quick", "paper-blocks"):
+        if cell.system not in ("tune", "quick", "plan"):
             common["test"] = known["test_digest"]
         common["threads"] = chosen.n_threads
         if cell.base == "leml":
             common["rank"] = chosen.rank
         if cell.system in ("tune", "bp-accuracy", "bp-speed", "cbmlc"):
             common |= {"folds": chosen.folds, "tolerance": chosen.tolerance, "blocks": chosen.blocks}
-        if cell.system == "paper-blocks":
+        if cell.system == "plan":
             common["blocks"] = chosen.blocks
         if cell.system in ("quick", "bp-quick"):
             common |= {"tolerance": chosen.tolerance, "blocks": chosen.blocks}
@@ -196,7 +232,8 @@ def _data(bench: Bench, cell: Cell) -> dict[str, Any]:
     from blockxmc.data import describe
 
     train, scored = bench.datasets(cell)
-    figures = describe(cell.data, train, scored) | {"test_rows": bench.n_test_rows, "scored_rows": scored.n_rows}
+    rows = {"test_rows": bench.n_test_rows, "scored_rows": scored.n_rows, "all_train_rows": bench.n_train_rows}
+    figures = describe(cell.data, train, scored) | rows
     return figures | {"train_digest": train.digest, "test_digest": scored.digest}
 
 
@@ -212,26 +249,35 @@ def _trained(bench: Bench, cell: Cell, model: Any) -> dict[str, Any]:
     return systems.train_and_measure(lambda: fit_dataset(model, train), test, cell.data)
 
 
+def _plan(bench: Bench, cell: Cell) -> dict[str, Any]:
+    return systems.plan(bench.datasets(cell)[0], bench.settings)
+
+
 def _tune(bench: Bench, cell: Cell) -> dict[str, Any]:
-    blocks = int(bench.row(Cell(cell.data, "paper-blocks"))["n_blocks"])  # one choice for all bases
+    plan = bench.row(Cell(cell.data, "plan"))  # one plan for all bases
     train, _ = bench.datasets(cell)
-    cache = bench.store.folder / "tuning" / cell.id.replace("/", "--")
-    settings = replace(bench.settings, blocks=blocks)
-    return systems.tune(train, systems.make_base(cell.base, settings), settings, cache)
+    cache = bench.store.folder / "tuning" / f"{cell.id.replace('/', '--')}--{code_digest(cell.system)}"
+    return systems.tune(train, systems.make_base(cell.base, bench.settings), plan, bench.settings, cache)
 
 
 def _tuned(bench: Bench, cell: Cell) -> dict[str, Any]:
     quick = cell.system == "bp-quick"
     tuning = bench.row(Cell(cell.data, "quick" if quick else "tune", cell.base))
     twin = Cell(cell.data, "bp-accuracy", cell.base)
-    if cell.system == "bp-speed" and tuning["speed_driven"] == tuning["accuracy_driven"]:
-        return bench.row(twin) | {"same_as": twin.id}  # the same lambda is the same model: train it once
+    infeasible = tuning["speed_driven"] is None
+    choice = "accuracy" if quick else cell.system.removeprefix("bp-")
+    if choice == "speed" and infeasible:
+        choice = "least-loss"
+    same = tuning["least_loss" if infeasible else "speed_driven"] == tuning["accuracy_driven"]
+    feasible = {} if quick or cell.system == "bp-accuracy" else {"feasible": not infeasible}
+    if cell.system == "bp-speed" and same:
+        return bench.row(twin) | {"same_as": twin.id} | feasible  # the same pair is the same model: train it once
     train, test = bench.datasets(cell)
     base = systems.make_base(cell.base, bench.settings)
-    choice = "accuracy" if quick else cell.system.removeprefix("bp-")
-    return systems.train_and_measure(
+    made = systems.train_and_measure(
         lambda: systems.fit_tuned(tuning, train, base, choice, bench.settings), test, cell.data
     )
+    return made | feasible
 
 
 def _default(bench: Bench, cell: Cell) -> dict[str, Any]:
@@ -240,14 +286,10 @@ def _default(bench: Bench, cell: Cell) -> dict[str, Any]:
     return _trained(bench, cell, BlockwiseClassifier())
 
 
-def _paper_blocks(bench: Bench, cell: Cell) -> dict[str, Any]:
-    return systems.paper_blocks(bench.datasets(cell)[0], bench.settings)
-
-
 def _quick(bench: Bench, cell: Cell) -> dict[str, Any]:
-    blocks = int(bench.row(Cell(cell.data, "paper-blocks"))["n_blocks"])
+    plan = bench.row(Cell(cell.data, "plan"))
     base = systems.make_base(cell.base, bench.settings)
-    return systems.tune_quickly(bench.datasets(cell)[0], base, blocks, bench.settings)
+    return systems.tune_quickly(bench.datasets(cell)[0], base, plan, bench.settings)
 
 
 def _published(bench: Bench, cell: Cell) -> dict[str, Any]:
@@ -305,7 +347,7 @@ def _q(bench: Bench, cell: Cell) -> dict[str, Any]:
 MAKERS: dict[str, Callable[[Bench, Cell], dict[str, Any]]] = {
     "data": _data,
     "full": _full,
-    "paper-blocks": _paper_blocks,
+    "plan": _plan,
     "tune": _tune,
     "quick": _quick,
     "bp-accuracy": _tuned,
@@ -326,11 +368,12 @@ MAKERS: dict[str, Callable[[Bench, Cell], dict[str, Any]]] = {
 
 # ---- which cells an experiment reads ----
 def compared(data: str, bases: Sequence[str]) -> list[Cell]:
-    """The systems of the paper's precision table, FastXML and label filters."""
+    """The systems of the paper's precision table, FastXML, label filters and the library's default."""
     cells = []
     for base in bases:
         cells += [Cell(data, system, base) for system in ("full", "bp-accuracy", "bp-speed", "cbmlc")]
-    return [*cells, Cell(data, "lpsr", "naive-bayes"), Cell(data, "fastxml"), Cell(data, "lf", "dismec")]
+    others = [Cell(data, "lpsr", "naive-bayes"), Cell(data, "fastxml"), Cell(data, "lf", "dismec")]
+    return [*cells, *others, Cell(data, "bp-default")]
 
 
 def every_system(data: str, bases: Sequence[str]) -> list[Cell]:

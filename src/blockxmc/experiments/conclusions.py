@@ -27,6 +27,7 @@ def facts(results: Results) -> list[str]:
         f"{chosen.folds}-fold cross-validation (solved to {FOLD_TOL:g}), tolerance {chosen.tolerance:g} points, blocks "
         f"{chosen.blocks}, LEML rank {chosen.rank}, FastXML {chosen.trees} trees, {rows}, {scored}, seed {chosen.seed}"
     )
+    how = "; ".join([how, *results.sampled()])
     took = [content.get("seconds", 0.0) for content in results.contents.values()]
     cpu = [content["cpu_seconds"] for content in results.contents.values() if "cpu_seconds" in content]
     spent = f", {sum(cpu) / 60:.0f} minutes of processor time" if len(cpu) == len(took) else ""
@@ -35,20 +36,25 @@ def facts(results: Results) -> list[str]:
 
 
 def conclude(results: Results, data: str) -> str:
-    """Two sentences on what was computed: how far BP is from its bases, and what follows from that."""
+    """A few sentences on what was computed: how far BP is from its bases, and what follows from that."""
     told = []
     for system, name in (("bp-accuracy", "accuracy-driven"), ("bp-speed", "speed-driven")):
-        if found := distances(results, data, system):
+        if found := [d for d in distances(results, data, system) if d.feasible]:
             twins = [d.base for d in found if "same_as" in (results.row(d.cell) or {})]
             parts = [_told(d) for d in found if d.base not in twins]
             if twins:
                 parts.append(f"is the same model on {_listed(twins)}")
             told.append(f"{name} BP {_listed(parts)}")
     sentences = [f"On {data}, {'; '.join(told)}."] if told else []
-    if speed := distances(results, data, "bp-speed"):
-        sentences.append(_advice(results, data, speed))
+    speed = distances(results, data, "bp-speed")
+    if feasible := [d for d in speed if d.feasible]:
+        sentences.append(_advice(feasible))
+    if none := [d for d in speed if not d.feasible]:
+        parts = [f"{d.base} (the least loss: at most {d.loss:.2f} points on the test rows)" for d in none]
+        limit = f"{none[0].tolerance:g} points"
+        sentences.append(f"No lambda keeps within {limit} in all folds: speed-driven BP is none for {_listed(parts)}.")
     if failed := [BASE_TITLES[base] for base in results.settings.bases if _failed(results, data, base)]:
-        sentences.append(f"Nothing can be said of {_listed(failed)}: a model failed, see the tables.")
+        sentences.append(f"Nothing can be said of {_listed(failed)}: a model failed or was left out, see the tables.")
     return " ".join(sentences)
 
 
@@ -62,13 +68,13 @@ def _told(d: Distance) -> str:
     return f"{points} on {d.base} ({d.counted:.1f}x counted, {d.measured:.1f}x measured speed-up)"
 
 
-def _advice(results: Results, data: str, speed: list[Distance]) -> str:
+def _advice(speed: list[Distance]) -> str:
     """Where speed-driven BP pays, where it loses more than it may, and where it is no faster."""
     limit = f"the tolerance of {speed[0].tolerance:g} points plus one standard error"
     kept = [d for d in speed if d.over is None]
     paying = [d.base for d in kept if d.measured >= _FASTER]
     idle = [f"{d.base} ({d.measured:.1f}x)" for d in kept if d.measured < _FASTER]
-    beyond = [f"{d.base} ({d.over:.2f} points{_warned(results, data, d)})" for d in speed if d.over is not None]
+    beyond = [f"{d.base} ({d.over:.2f} points{_unforeseen(d)})" for d in speed if d.over is not None]
     parts = []
     if paying:
         parts.append(f"Speed-driven BP pays for {_listed(paying)}: faster, with every loss within {limit}")
@@ -80,12 +86,9 @@ def _advice(results: Results, data: str, speed: list[Distance]) -> str:
     return ("Speed-driven BP: " if not paying else "") + text + "."
 
 
-def _warned(results: Results, data: str, d: Distance) -> str:
-    """Whether cross-validation warned of the loss: it did where no lambda was within the tolerance."""
-    tuning = results.row(Cell(data, "tune", d.cell.base))
-    if tuning is None:
-        return ""
-    return ", as cross-validation warned" if tuning["interval"] is None else ", not foreseen by cross-validation"
+def _unforeseen(d: Distance) -> str:
+    """Feasible means that cross-validation, where it was run, found it within the tolerance."""
+    return "" if d.promised is None else ", not foreseen by cross-validation"
 
 
 def _listed(parts: list[str]) -> str:

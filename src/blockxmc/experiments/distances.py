@@ -22,6 +22,7 @@ class Distance:
     counted: float  # labels over vector products
     measured: float  # microseconds per row of the base over the model's
     tolerance: float
+    feasible: bool = True  # cross-validation found it within the tolerance (said of speed-driven models)
 
     @property
     def base(self) -> str:
@@ -55,6 +56,7 @@ def distance(results: Results, data: str, base: str, system: str) -> Distance | 
         row["speedup"],
         whole["batch_us"] / row["batch_us"],
         results.settings.tolerance,
+        row.get("feasible") is not False,
     )
 
 
@@ -62,7 +64,7 @@ def _promised(results: Results, cell: Cell) -> tuple[float, ...] | None:
     tuning = results.row(Cell(cell.data, "tune", cell.base))
     if tuning is None:
         return None
-    point = tuning[f"{cell.system.removeprefix('bp-')}_driven"]
+    point = tuning[f"{cell.system.removeprefix('bp-')}_driven"] or tuning["least_loss"]
     losses = np.mean([fold["base"] for fold in tuning["folds"]], axis=0) - np.array(point["precision"])
     return tuple(losses.tolist())
 

@@ -63,8 +63,8 @@ def figure_lambda(results: Results) -> list[Figure]:
     points = Table("figure-lambda", "Precision and speed-up by lambda", [*heads, Column("Speed-up", ".2fx")], rows)
     caption = (
         f"Means over {results.settings.folds} folds; dashed: the base alone; shaded: every fold within "
-        f"{results.settings.tolerance:g} points of it; vertical lines: the accuracy-driven (dotted) and the speed-driven "
-        "choice."
+        f"{results.settings.tolerance:g} points of it; vertical lines: the accuracy-driven (dotted; it may have another "
+        "number of blocks) and the speed-driven choice, where there is one."
     )
     return [
         Figure(
@@ -96,7 +96,8 @@ def _draw_curve(axes: Any, curve: Curve, row: dict[str, Any], last: bool) -> lis
         pad = (curve.lams[-1] / max(curve.lams[0], NO_LAMBDA)) ** 0.015  # so that a single lambda shows
         axes.axvspan(low / pad, high * pad, color="#e9c46a", alpha=0.22, linewidth=0)
     axes.axvline(row["accuracy_driven"]["lam"], color="black", linewidth=0.9, linestyle=":")
-    axes.axvline(row["speed_driven"]["lam"], color="black", linewidth=0.9)
+    if row["speed_driven"] is not None:
+        axes.axvline(row["speed_driven"]["lam"], color="black", linewidth=0.9)
     twin = axes.twinx()
     handles += twin.plot(curve.lams, curve.speedup, color=GREY, linewidth=1.3, linestyle="-.", label="speed-up")
     axes.set_xscale("log")
@@ -105,8 +106,10 @@ def _draw_curve(axes: Any, curve: Curve, row: dict[str, Any], last: bool) -> lis
     _plain_ticks(axes.xaxis, "{:g}")
     twin.tick_params(axis="y", colors=GREY)
     twin.spines["top"].set_visible(False)
-    within = "" if row["interval"] is not None else " (none within the tolerance)"
-    axes.set(xlabel=f"lambda{within}", ylabel="precision, points")
+    blocks = sorted(set(row["blocks"]))
+    count = f"{blocks[0]}" if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
+    within = "" if row["interval"] is not None else "; none within the tolerance"
+    axes.set(xlabel=f"lambda ({count} blocks{within})", ylabel="precision, points")
     if last:
         twin.set_ylabel("speed-up", color=GREY)
     return handles
@@ -227,13 +230,15 @@ def figure_alps(results: Results) -> list[Figure]:
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     heads = [Column("Data", TEXT), Column("Base", TEXT), Column("ALpS"), Column("Speed-up", ".1fx")]
     points = Table("figure-alps", "Speed-up by labels per sample", heads, rows)
-    caption = "Speed-driven BP; hollow: the figures the paper published for its own five data sets."
+    caption = "Speed-driven BP where a lambda is feasible; hollow: the paper's figures of its own five data sets."
     return [Figure("figure-alps", "Speed-up and labels per sample", caption, drawn["png"], drawn["svg"], points)]
 
 
 def _alps_point(results: Results, data: str, base: str) -> tuple[float, float] | None:
     sizes, row = results.row(Cell(data, "data")), results.row(Cell(data, "bp-speed", base))
-    return None if sizes is None or row is None else (sizes["labels_per_sample"], row["speedup_paper"])
+    if sizes is None or row is None or row.get("feasible") is False:
+        return None
+    return sizes["labels_per_sample"], row["speedup_paper"]
 
 
 def _paper_point(data: str, base: str) -> tuple[float, float] | None:

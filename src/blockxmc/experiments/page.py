@@ -37,12 +37,13 @@ def as_html(sections: Sequence[Section], results: Results) -> str:
 <body>
 <header>
 <h1>Block-wise partitioning on {escape(data)}</h1>
-{_facts(results)}
 <nav>{" ".join(f'<a href="#section-{name}">{escape(name)}</a>' for name, _, _ in sections)}</nav>
 </header>
 <main>
+{"".join(_section(*section) for section in sections if section[0] == "verdicts")}
 {_conclusions(results)}
-{"".join(_section(*section) for section in sections)}
+<section id="made"><h2>How it was made</h2>{_facts(results)}</section>
+{"".join(_section(*section) for section in sections if section[0] != "verdicts")}
 </main>
 <dialog id="raw" aria-label="Raw row"><form method="dialog"><button>Close</button></form><h2></h2><pre></pre></dialog>
 <script type="application/json" id="cells">{_embedded(results)}</script>

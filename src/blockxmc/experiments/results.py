@@ -10,10 +10,10 @@ import numpy as np
 
 from blockxmc.experiments.cells import Cell
 from blockxmc.experiments.published import published
-from blockxmc.experiments.settings import Settings
+from blockxmc.experiments.settings import BASE_TITLES, Settings
 
 # Names of systems among the published figures.
-AS_PUBLISHED = {"pd-sparse": "full/pd-sparse", "fastxml": "fastxml", "lpsr": "lpsr/naive-bayes"}
+AS_PUBLISHED = {"leml": "full/leml", "pd-sparse": "full/pd-sparse", "fastxml": "fastxml", "lpsr": "lpsr/naive-bayes"}
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,20 @@ class Results:
         error: str | None = self.contents[cell.id].get("error")
         return error
 
+    def title(self, cell: Cell) -> str:
+        """The name of a system in tables; "speed-driven" is said of feasible models only."""
+        if cell.system == "bp-speed" and (self.row(cell) or {}).get("feasible") is False:
+            return f"BP {BASE_TITLES[cell.base]} (speed-driven: none; least loss)"
+        return cell.title
+
+    def measured(self, cell: Cell) -> float | None:
+        """How many times faster than its base a system answers a batch, in CPU time on one thread."""
+        base = "dismec" if cell.system == "bp-default" else cell.base
+        own, full = self.row(cell), self.row(Cell(cell.data, "full", base))
+        if own is None or full is None or cell.system in ("lpsr", "fastxml", "published"):
+            return None
+        return float(full["batch_us"] / own["batch_us"])
+
     def entry(self, cell: Cell, key: str) -> Entry:
         """A number of a cell with its published counterpart; a dagger where only a part of the test rows was scored."""
         row = self.row(cell) or {}
@@ -69,6 +83,15 @@ class Results:
     def _is_subset(self, data: str) -> bool:
         row = self.row(Cell(data, "data")) or {}
         return bool(row.get("scored_rows", 0) < (row.get("test_rows") or 0))
+
+    def sampled(self) -> list[str]:
+        """What is to be said of data sets that were trained on a sample of their rows."""
+        said = []
+        for data in self.data:
+            row = self.row(Cell(data, "data")) or {}
+            if row.get("train_rows", 0) < row.get("all_train_rows", 0):
+                said.append(f"{data}: trained on a random {row['train_rows']:,} of {row['all_train_rows']:,} rows")
+        return said
 
     def loss(self, cell: Cell, base: Cell, k: int) -> tuple[float, float] | None:
         """Points of P@k that a system loses against its base, and the standard error of that (paired by test row)."""

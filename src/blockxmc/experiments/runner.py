@@ -9,11 +9,12 @@ from pathlib import Path
 from blockxmc._core.files import write_atomically
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
-from blockxmc.experiments import figures, pictures, tables
+from blockxmc.experiments import figures, pictures, tables, verdicts
 from blockxmc.experiments.canvas import Figure
 from blockxmc.experiments.cells import MAKERS, Bench, Cell, CellFailedError, compared, every_system, published_systems
 from blockxmc.experiments.page import as_html
 from blockxmc.experiments.results import Results
+from blockxmc.experiments.schedule import compute
 from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
 from blockxmc.experiments.store import Store
 from blockxmc.experiments.tables import Table
@@ -40,6 +41,7 @@ def _alone(kind: str) -> Callable[[str, Bases], list[Cell]]:
 
 
 EXPERIMENTS: dict[str, Experiment] = {
+    "verdicts": Experiment(compared, verdicts.table_verdicts),
     "table-data": Experiment(_alone("data"), tables.table_data),
     "table-precision": Experiment(compared, tables.table_precision),
     "table-time": Experiment(_kinds("full", "bp-speed"), tables.table_time),
@@ -59,41 +61,54 @@ APART = ("table-systems", "table-published")
 def plan(names: Sequence[str], data: Sequence[str], bases: Bases) -> list[Cell]:
     """Every cell once, data set by data set, in the order of ``MAKERS``: a cell comes after the cells it needs.
 
-    >>> [cell.id for cell in plan(["table-router"], ["bibtex"], ["leml"])]
-    ['bibtex/data', 'bibtex/paper-blocks', 'bibtex/tune/leml', 'bibtex/bp-speed/leml']
+    >>> [cell.id for cell in plan(["table-router"], ["bibtex"], ["leml"])][:3]
+    ['bibtex/data', 'bibtex/plan', 'bibtex/tune/leml']
     """
     order = list(MAKERS)
     cells = []
     for folder in data:
-        wanted = {Cell(folder, "data")}
-        for name in names:
-            wanted.update(EXPERIMENTS[name].cells(folder, bases))
-        tuned = {cell.base for cell in wanted if cell.system in ("bp-accuracy", "bp-speed", "cbmlc")}
-        wanted.update(Cell(folder, "tune", base) for base in tuned)
-        quick = {cell.base for cell in wanted if cell.system == "bp-quick"}
-        wanted.update(Cell(folder, "quick", base) for base in quick)
-        if any(cell.system in ("tune", "quick") for cell in wanted):
-            wanted.add(Cell(folder, "paper-blocks"))
+        wanted: set[Cell] = set()
+        left = [Cell(folder, "data"), *(cell for name in names for cell in EXPERIMENTS[name].cells(folder, bases))]
+        while left:
+            cell = left.pop()
+            if cell not in wanted:
+                wanted.add(cell)
+                left += cell.needs
         cells += sorted(wanted, key=lambda cell: (order.index(cell.system), cell.id))
     return cells
 
 
-def run(name: str, folders: Sequence[Path], out: Path, settings: Settings, reporter: Reporter | None = None) -> Results:
-    """Compute what is missing, and write tables, figures, ``report.md`` and ``report.html`` to ``out``."""
-    names = [name for name in EXPERIMENTS if name not in APART] if name == "all" else [name]
+def named(name: str) -> list[str]:
+    """The experiments behind a name: one, the paper's ("all"), or those about the library, too ("everything")."""
+    if name == "everything":
+        return list(EXPERIMENTS)
+    return [name for name in EXPERIMENTS if name not in APART] if name == "all" else [name]
+
+
+def run(
+    name: str,
+    folders: Sequence[Path],
+    out: Path,
+    settings: Settings,
+    reporter: Reporter | None = None,
+    *,
+    jobs: int = 1,
+    draw: bool = True,
+) -> Results:
+    """Compute what is missing, and write tables, figures, ``report.md`` and ``report.html`` to ``out``.
+
+    ``jobs`` processes compute cells side by side; ``draw=False`` ends with the cells, and needs no plotting library.
+    """
+    names = named(name)
     by_name = _check(names, folders, settings)
     reporter = reporter or Reporter()
     bench = Bench(by_name, settings, Store(out / "cells"))
     cells = plan(names, list(by_name), settings.bases)
     _read_first(bench)
-    contents = {}
-    with reporter.phase("cells", len(cells)) as phase:
-        for done, cell in enumerate(cells):
-            content = contents[cell.id] = bench.content(cell)
-            reporter.say(f"{cell.id}: {content.get('error') or format(content['seconds'], '.1f') + ' s'}")
-            phase.update(done + 1)
+    contents = compute(bench, cells, reporter, jobs)
     results = Results(tuple(by_name), settings, contents, provenance())
-    write_all(names, out, results)
+    if draw:
+        write_all(names, out, results)
     return results
 
 
@@ -103,7 +118,8 @@ def write_all(names: Sequence[str], out: Path, results: Results) -> None:
     for name in names:
         experiment = EXPERIMENTS[name]
         made = experiment.tables(results), experiment.figures(results)
-        write_experiment(out, name, *made, results)
+        own = plan([name], results.data, results.settings.bases)
+        write_experiment(out, name, *made, results, [cell.id for cell in own])
         sections.append((name, *made))
     write_atomically(out / "report.md", as_report(sections, results))
     write_atomically(out / "report.html", as_html(sections, results))
@@ -121,7 +137,9 @@ def _read_first(bench: Bench) -> None:
 def _check(names: Sequence[str], folders: Sequence[Path], settings: Settings) -> dict[str, Path]:
     for name in names:
         if name not in EXPERIMENTS:
-            raise BlockXMCError(f"unknown experiment {name!r}: choose one of {', '.join([*EXPERIMENTS, 'all'])}")
+            raise BlockXMCError(
+                f"unknown experiment {name!r}: choose one of {', '.join([*EXPERIMENTS, 'all', 'everything'])}"
+            )
     for base in settings.bases or ("nothing",):
         if base not in BASE_TITLES:
             raise BlockXMCError(f"--bases must name some of {', '.join(BASE_TITLES)}; got {base!r}")

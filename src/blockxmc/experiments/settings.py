@@ -34,9 +34,11 @@ class Settings:
     bases: tuple[str, ...] = ("dismec", "pd-sparse", "leml")
     folds: int = 5
     tolerance: float = 2.0  # points of P@k that the speed-driven model may lose
-    blocks: int | str = "paper"
+    blocks: int | str = "auto"  # pairs of blocks and lambda, chosen together; "paper": its search at each lambda
     normalise: bool = True  # rows scaled to unit length, as for every published figure
     max_test_rows: int | None = None
+    max_train_rows: tuple[tuple[str, int], ...] = ()  # data set, rows: a stated sample where a base is too slow
+    skip: tuple[str, ...] = ()  # patterns of cells that are left out, like "yso-finna-en/*/leml"
     rank: int = 500  # of LEML, which lowers it to what the data allow
     trees: int = 50  # of FastXML
     threads: int | None = None
@@ -49,7 +51,8 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return asdict(self) | {"bases": list(self.bases), "threads": self.n_threads}
+        lists = {"bases": list(self.bases), "skip": list(self.skip), "max_train_rows": dict(self.max_train_rows)}
+        return asdict(self) | lists | {"threads": self.n_threads}
 
 
 def provenance() -> dict[str, Any]:

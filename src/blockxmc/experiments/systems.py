@@ -32,21 +32,43 @@ def make_base(name: str, settings: Settings) -> Any:
     return base.set_params(rank=settings.rank) if name == "leml" else base
 
 
-def tune(train: Dataset, base: Any, settings: Settings, cache: Path) -> dict[str, Any]:
-    """Lambda by cross-validation, as a dict of numbers; an interrupted run goes on from ``cache``."""
+def plan(train: Dataset, settings: Settings) -> dict[str, Any]:
+    """The lambdas and numbers of blocks that all bases try, the paper's search included, and the time it took."""
+    from blockxmc.tuning import TrialOptions, plan_blocks
+
+    start = Spent.now()
+    shared = TrialOptions(random_state=settings.seed, n_jobs=settings.n_threads)
+    found = plan_blocks(train.X, train.Y, n_blocks=settings.blocks, options=shared)
+    return found.to_dict() | _spent("search", Spent.now().since(start))
+
+
+def _planned(row: dict[str, Any], base: Any) -> Any:
+    """The plan of a cell; every second lambda for a base that trains labels together, which takes longer."""
+    from blockxmc.tuning import BlockPlan
+
+    found = BlockPlan.from_dict(row)
+    return found if base.one_vs_all else found.thinned(2)
+
+
+def tune(train: Dataset, base: Any, row: dict[str, Any], settings: Settings, cache: Path) -> dict[str, Any]:
+    """Blocks and lambda by cross-validation, as a dict of numbers; an interrupted run goes on from ``cache``."""
     from blockxmc.tuning import TrialOptions, tune_lambda
 
     shared = TrialOptions(random_state=settings.seed, n_jobs=settings.n_threads, cache=cache)
-    what: dict[str, Any] = {"n_blocks": settings.blocks, "tolerance": settings.tolerance, "folds": settings.folds}
+    what: dict[str, Any] = {"n_blocks": _planned(row, base), "tolerance": settings.tolerance, "folds": settings.folds}
     return _tuning_row(lambda: tune_lambda(train.X, train.Y, base, options=shared, **what))
 
 
-def tune_quickly(train: Dataset, base: Any, n_blocks: int, settings: Settings) -> dict[str, Any]:
-    """Lambda by one split of the training rows, as a dict of numbers."""
+def tune_quickly(train: Dataset, base: Any, row: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """Lambda by one split of the training rows, blocks by the paper's search at each, as a dict of numbers."""
+    from dataclasses import replace
+
     from blockxmc.tuning import TrialOptions, quick_lambda
 
     shared = TrialOptions(random_state=settings.seed, n_jobs=settings.n_threads)
-    what: dict[str, Any] = {"n_blocks": n_blocks, "tolerance": settings.tolerance}
+    plan = _planned(row, base)
+    path = plan.paths[0] if plan.paper is None else plan.paper
+    what: dict[str, Any] = {"n_blocks": replace(plan, paths=(path,)), "tolerance": settings.tolerance}
     return _tuning_row(lambda: quick_lambda(train.X, train.Y, base, options=shared, **what))
 
 
@@ -56,22 +78,17 @@ def _tuning_row(tuned: Callable[[], TuningResult]) -> dict[str, Any]:
     return result.to_dict() | _spent("tune", Spent.now().since(start)) | {"explain": result.explain()}
 
 
-def paper_blocks(train: Dataset, settings: Settings) -> dict[str, Any]:
-    """The number of blocks by the paper's search, and the time it took."""
-    from blockxmc.partition import Partitioner
-
-    start = Spent.now()
-    blocks: Any = settings.blocks
-    found = Partitioner(blocks, random_state=settings.seed, n_jobs=settings.n_threads).fit(train.X, train.Y)
-    return {"n_blocks": found.n_blocks_, "captured": found.captured_} | _spent("search", Spent.now().since(start))
-
-
 def as_published(name: str) -> Any:
     """A system as its authors ran it: on rows as the files have them, with their settings."""
-    from blockxmc import PDSparse
+    from blockxmc import LEML, PDSparse
     from blockxmc.baselines import LPSR, FastXML
 
-    made: dict[str, Any] = {"pd-sparse": lambda: PDSparse(lam=0.1), "fastxml": FastXML, "lpsr": LPSR}
+    made: dict[str, Any] = {
+        "pd-sparse": lambda: PDSparse(lam=0.1),
+        "leml": lambda: LEML(rank=500, lam=0.1, bias=0.0, init="random"),
+        "fastxml": FastXML,
+        "lpsr": LPSR,
+    }
     return made[name]()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,14 +74,21 @@ def as_report(sections: list[tuple[str, list[Table], list[Figure]]], results: Re
     said = [f"{text}\n" for data in results.data if (text := conclude(results, data))]
     conclusions = ["## What to conclude\n", *said] if said else []
     made = "\n".join(f"- {line}" for line in facts(results))
-    head = f"# Block-wise partitioning on {', '.join(results.data)}\n\n{made}\n"
-    return "\n".join([head, *conclusions, *(section(tables, figures) for _, tables, figures in sections)])
+    parts = {name: section(tables, figures) for name, tables, figures in sections}
+    head = f"# Block-wise partitioning on {', '.join(results.data)}\n"
+    opening = [parts.pop("verdicts")] if "verdicts" in parts else []
+    return "\n".join([head, *opening, *conclusions, f"## How it was made\n\n{made}\n", *parts.values()])
 
 
 def write_experiment(
-    folder: Path, name: str, tables: list[Table], figures: list[Figure], results: Results
+    folder: Path,
+    name: str,
+    tables: list[Table],
+    figures: list[Figure],
+    results: Results,
+    cells: Sequence[str] = (),
 ) -> list[Path]:
-    """All files of one experiment; returns where they are."""
+    """All files of one experiment, made of these cells; returns where they are."""
     files: dict[str, str | bytes] = {}
     for table in tables:
         files[f"{table.name}.csv"] = as_csv(table)
@@ -91,6 +99,7 @@ def write_experiment(
         "experiment": name,
         "settings": results.settings.to_dict(),
         "made": results.made,
+        "code": {cell: known["code"] for cell in cells if (known := results.contents.get(cell, {}).get("setting"))},
         "tables": [as_dict(table) for table in [*tables, *(figure.points for figure in figures)]],
     }
     files[f"{name}.json"] = to_json(whole, indent=1)

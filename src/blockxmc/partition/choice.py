@@ -21,6 +21,8 @@ FLOOR = 0.98
 MIN_ROWS = 32
 # The paper's search goes on until blocks have fewer rows than this.
 PAPER_ROWS = 16
+# Searches at many lambdas go up to this number of blocks at most, about the largest of the paper.
+PAPER_MOST = 2048
 # Rows on which the number of blocks is chosen.
 SAMPLE_ROWS = 2**17
 # Seeds that must all lose a block before the paper's search gives up on a number of blocks.
@@ -111,11 +113,14 @@ def _products(
     }
 
 
-def paper_search(run: Callable[[int, int], Blocks], n_rows: int, n_positives: int) -> tuple[Blocks, Choice]:
+def paper_search(
+    run: Callable[[int, int], Blocks], n_rows: int, n_positives: int, most: int | None = None
+) -> tuple[Blocks, Choice]:
     """The paper's search: raise q from 2 while no pair dies; of the q seen, take the one that captures most.
 
     ``run(q, attempt)`` partitions into q blocks with the seed of that attempt; q fails when every attempt loses a block.
-    Up to 16 every q is tried, beyond that each next one is half as large again, and the last failure is bisected.
+    Up to 16 every q is tried, beyond that each next one is half as large again, and the last failure is bisected. The
+    search ends where blocks would have fewer than PAPER_ROWS rows, and at ``most`` blocks if given.
     """
     tried: list[dict[str, Any]] = []
     best: tuple[int, Blocks] | None = None
@@ -135,6 +140,7 @@ def paper_search(run: Callable[[int, int], Blocks], n_rows: int, n_positives: in
 
     good, q = 1, 2
     limit = max(n_rows // PAPER_ROWS, 1)
+    limit = limit if most is None else min(limit, most)
     while q <= limit:
         if not survives(q):
             while q - good > 1:
@@ -146,7 +152,7 @@ def paper_search(run: Callable[[int, int], Blocks], n_rows: int, n_positives: in
         best = 1, run(1, 0)
     rule, unbounded = "the paper's search: most captured while no pair is empty", 1 < limit < q
     if unbounded:
-        rule += f"; no pair died up to {good} blocks, {PAPER_ROWS} rows each, where it ends"
+        rule += f"; no pair died up to {good} blocks, where it ends"
     return best[1], Choice(best[0], rule, tried, unbounded)
 
 

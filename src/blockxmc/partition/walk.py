@@ -9,7 +9,7 @@ from scipy import sparse
 from blockxmc._core.progress import Reporter, thread_count
 from blockxmc.errors import BlockXMCError
 from blockxmc.partition.alternation import Blocks
-from blockxmc.partition.choice import Choice, paper_search
+from blockxmc.partition.choice import PAPER_MOST, Choice, paper_search
 from blockxmc.partition.partitioner import Partitioner
 from blockxmc.partition.ranking import I32
 
@@ -82,6 +82,6 @@ def paper_blocks(
     found = []
     with reporter.phase("search numbers of blocks", len(lams)) as phase:
         for step in range(len(lams)):
-            found.append(paper_search(run, X.shape[0], Y.nnz)[1])
+            found.append(paper_search(run, X.shape[0], Y.nnz, PAPER_MOST)[1])
             phase.update(step + 1)
     return found

@@ -121,6 +121,17 @@ class Router:
         bias = np.concatenate([parts[number].bias for number in range(n_groups)])
         return LinearWeights(sparse.csc_array(coef)[:, back], bias[back])
 
+    def weights(
+        self, X: Any, blocks: Any, n_blocks: int, threads: int = 1, reporter: Reporter | None = None
+    ) -> LinearWeights:
+        """A column of weights per block, as ``fit`` learns them; see ``from_weights``. One block has none."""
+        X, targets = as_csr(X), block_indicator(blocks, n_blocks)
+        if targets.shape[1] == 1:
+            return LinearWeights(sparse.csr_array((X.shape[1], 1), dtype=np.float32), np.zeros(1, np.float32))
+        with (reporter or Reporter()).phase("train router", targets.shape[1]) as phase:
+            self.n_blocks = int(targets.shape[1])
+            return self._train(X, targets, threads, phase)
+
     @classmethod
     def from_weights(cls, weights: LinearWeights) -> Self:
         """A router that was not learned here: one given column of weights per block."""

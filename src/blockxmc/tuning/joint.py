@@ -1,8 +1,9 @@
 """The search over pairs of a number of blocks and a lambda.
 
-Every pair is tried in the first fold. A pair that loses too much there is infeasible, whatever other folds say, so the
-fewest products that a path (a number of blocks for each lambda) has there among feasible pairs bound what it can reach in
-all folds. Paths are completed in the order of these bounds, until the next bound is no better than what was reached.
+A path has a number of blocks for each lambda. The first fold goes down each path from the largest lambda, where training is
+cheapest, to the first feasible pair. A pair that loses too much there is infeasible, whatever other folds say, so the
+products of that pair bound what the path can reach in all folds. Paths are completed in the order of these bounds, until
+the next bound is no better than what was reached.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from blockxmc.tuning.plan import BlockPlan
 from blockxmc.tuning.problem import Problem
 from blockxmc.tuning.result import Point, Trial, Tried, TuningResult
 
-# In the first fold a path ends at the lambda that loses this many times the tolerance. Not measured: precision hardly ever
-# recovers from there.
-_FAR = 3.0
+# The first fold leaves a path without a feasible pair after so many smaller lambdas in a row that gain less than this many
+# points. Not measured: precision hardly ever rises again from there.
+_FLAT_STEPS, _FLAT = 2, 0.2
 # Halvings of the step between the speed-driven lambda and the next one. Not measured.
 _HALVINGS = 2
 _MEASURED = ("precision", "candidates", "products", "recall")
@@ -65,16 +66,20 @@ class Search:
                 phase.update(done + 1)
 
     def _tried(self, fold: Fold, path: Path) -> list[Trial]:
-        trials = []
-        for step, q in enumerate(path):
-            found = self._found(0, q, self._steps(step))
-            loss = fold.loss(q, self._steps(step))
+        """Down one path, to the first feasible pair or to where precision no longer rises."""
+        trials: list[Trial] = []
+        least, flat = np.inf, 0
+        for step in reversed(range(len(path))):
+            q, steps = path[step], self._steps(step)
+            found, loss = self._found(0, q, steps), fold.loss(q, steps)
             measured = {name: found[name] for name in ("candidates", "products", "recall")}
             by_paper = path == self.plan.paper
             trials.append(Trial(q, self.plan.lams[step], loss, tuple(found["precision"]), by_paper, **measured))
-            if loss > _FAR * max(self.tolerance, 1.0):
+            flat = 0 if loss < least - _FLAT else flat + 1
+            least = min(least, loss)
+            if loss <= self.tolerance + SLACK or (flat >= _FLAT_STEPS and not by_paper):
                 break
-        return trials
+        return trials[::-1]
 
     def _bound(self, path: Path) -> float:
         kept = [trial.products for trial in self.scouted[path] if trial.loss <= self.tolerance + SLACK]

@@ -12,7 +12,15 @@ from sklearn.base import clone
 from blockxmc.errors import BlockXMCError
 from blockxmc.partition.choice import MIN_ROWS
 from blockxmc.partition.walk import paper_blocks
-from blockxmc.training.trials.grid import F64, Rows, blocks_of_sample, default_grid, grid_size
+from blockxmc.training.trials.grid import (
+    F64,
+    GRID_CAPTURED,
+    GRID_CAPTURED_ANEW,
+    Rows,
+    blocks_of_sample,
+    default_grid,
+    grid_size,
+)
 from blockxmc.training.trials.split import FixedBlocks, Split
 from blockxmc.tuning.fold import Lams
 from blockxmc.tuning.problem import Problem, TrialOptions
@@ -50,7 +58,7 @@ class BlockPlan:
         count = sum(self.unbounded)
         return (
             f"the paper's search for the number of blocks met no pair that died at {count} of {len(self.lams)} lambdas: "
-            "there it ended at its limit of rows per block"
+            "there it ended at its limit"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,7 +112,10 @@ def made_plan(problem: Problem, n_blocks: int | str, lams: ArrayLike | None, sam
 def _joint(problem: Problem, n_blocks: str, given: F64 | None) -> BlockPlan:
     """The paper's search at each lambda ("paper"), and a plain grid of numbers beside it ("auto")."""
     most = max(problem.n_rows // MIN_ROWS, 1)
-    grid = _grid(problem, min(_MIDDLE, most), np.arange(problem.n_rows)) if given is None else given
+    if given is None:
+        grid = _grid(problem, min(_MIDDLE, most), np.arange(problem.n_rows), GRID_CAPTURED_ANEW)
+    else:
+        grid = given
     options = problem.task.unfitted("paper", "auto")
     found = paper_blocks(options, problem.X, problem.Y, grid.tolist(), problem.reporter)
     paper = tuple(choice.n_blocks for choice in found)
@@ -114,13 +125,13 @@ def _joint(problem: Problem, n_blocks: str, given: F64 | None) -> BlockPlan:
     return BlockPlan(tuple(grid.tolist()), (*constant, paper), paper, unbounded, refine=given is None)
 
 
-def _grid(problem: Problem, n_blocks: int, sample: Rows) -> F64:
+def _grid(problem: Problem, n_blocks: int, sample: Rows, captured: tuple[float, float] = GRID_CAPTURED) -> F64:
     """The default grid for this number of blocks, read off the path of the sample."""
     own_q = blocks_of_sample(n_blocks, sample.size, problem.n_rows)
     split = Split(problem.task, problem.X, problem.Y, sample, sample[:0])
     path = FixedBlocks(split, own_q, "auto").partition.path()
     scale = (own_q / sample.size) * (problem.n_rows / n_blocks)
-    return default_grid(path, grid_size(problem.base), scale=scale)
+    return default_grid(path, grid_size(problem.base), scale=scale, captured=captured)
 
 
 def checked_lams(lams: ArrayLike) -> F64:

@@ -6,6 +6,7 @@ from typing import Any
 
 from blockxmc.training.trials.grid import FOLD_TOL
 from blockxmc.training.trials.quick import TOLERANCE, sample_split
+from blockxmc.tuning.plan import BlockPlan
 from blockxmc.tuning.problem import Problem, TrialOptions
 from blockxmc.tuning.protocol import tune_parts
 from blockxmc.tuning.result import TuningResult
@@ -16,7 +17,7 @@ def quick_lambda(
     Y: Any,
     base: Any = None,
     *,
-    n_blocks: int | str = "auto",
+    n_blocks: int | str | BlockPlan = "auto",
     tolerance: float = TOLERANCE,
     weights: str = "per-block",
     route: int = 1,

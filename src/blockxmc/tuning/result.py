@@ -263,7 +263,7 @@ class TuningResult:
         sentences = [first, second]
         if self.scouted:
             sentences.append(
-                f"One fold tried {len(self.scouted)} pairs of blocks and lambda "
+                f"The first fold tried {len(self.scouted)} pairs of blocks and lambda "
                 f"({', '.join(map(str, sorted({trial.n_blocks for trial in self.scouted})))} blocks); "
                 "what could have the fewest products was tried in all folds."
             )

@@ -18,6 +18,8 @@ GRID_ONE_VS_ALL, GRID_COUPLED = 12, 6
 # lambdas add labels that hardly ever occur: much work, no precision. Not measured here; docs/results/ablation.md compares
 # 80 %, 90 % and all positives for shared weights.
 GRID_CAPTURED = (0.98, 0.3)
+# A grid for several numbers of blocks begins here: rows that are assigned anew at each lambda keep more. Not measured.
+GRID_CAPTURED_ANEW = (0.95, 0.3)
 # The default grid spans at least this factor. Not measured.
 GRID_SPAN = 2.0
 # Where the first step of the path loses too much, the grid starts at this share of that step. Not measured.
@@ -57,7 +59,9 @@ def lam_capturing(path: LambdaPath, share: float) -> float:
     return float(path.lam[np.flatnonzero(path.captured >= share * path.captured[0])[-1]])
 
 
-def default_grid(path: LambdaPath, size: int, low: float = 0.0, scale: float = 1.0) -> F64:
+def default_grid(
+    path: LambdaPath, size: int, low: float = 0.0, scale: float = 1.0, captured: tuple[float, float] = GRID_CAPTURED
+) -> F64:
     """``size`` lambdas in geometric steps over the part of the path where precision changes, from ``low`` if given.
 
     ``scale`` turns lambdas of the path into those of other rows.
@@ -66,7 +70,7 @@ def default_grid(path: LambdaPath, size: int, low: float = 0.0, scale: float = 1
     >>> default_grid(path, 2).tolist()
     [0.5, 1.0]
     """
-    start, high = (lam_capturing(path, share) for share in GRID_CAPTURED)
+    start, high = (lam_capturing(path, share) for share in captured)
     low = low or start
     if low == 0:  # the first step of the path loses too much: start just below it
         low = GRID_BELOW * (float(path.lam[1]) if path.lam.size > 1 else 1.0)
