@@ -40,7 +40,7 @@ def lean(**changed):
 VARIANTS = {
     "default": ({}, {}),
     # blocks
-    "80 % of the positives captured": ({}, {"captured_floor": 0.8}),
+    "90 % of the positives captured": ({}, {"captured_floor": 0.9}),
     "all positives captured": ({}, {"captured_floor": 1.0}),
     "labels count alike where rows choose their first block": ({}, {"RARITY": 0.0}),
     "number of blocks chosen for two visited": ({}, {"usual_blocks": 2}),
@@ -69,8 +69,10 @@ VARIANTS = {
     # labels
     "labels learn from assigned rows only": ({}, {"negative_blocks": 0}),
     "labels learn from one negative block": ({}, {"negative_blocks": 1}),
-    "labels learn from three negative blocks": ({}, {"negative_blocks": 3}),
+    "labels learn from two negative blocks": ({}, {"negative_blocks": 2}),
     "labels learn from four negative blocks": ({}, {"negative_blocks": 4}),
+    "a row's labels share nothing": ({}, {"shared_positive": 0.0}),
+    "a row's labels share it evenly": ({}, {"shared_positive": 1.0}),
     "C = 1": ({"base": lean(C=1.0)}, {}),
     "C = 0.25": ({"base": lean(C=0.25)}, {}),
     "pruned at 0.05": ({"base": lean(prune=0.05)}, {}),
