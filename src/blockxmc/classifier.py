@@ -73,7 +73,7 @@ class BlockwiseClassifier(LabelSetEstimator):
         first k labels, with the best k. Where scores are margins (per-block or global weights), ``"f1"`` is the base's
         own. It may be set after ``fit``.
     rank_by : ``"probability"``; or ``"propensity"``: probability times inverse propensity, the expected gain in PSP: rare
-        labels come earlier, PSP@5 gains 2 to 4 points and P@1 loses 8 to 36 (docs/results/label_sets.md). Scores of
+        labels come earlier, PSP@5 gains up to 5 points and P@1 loses up to 37 (docs/results/label_sets.md). Scores of
         ``predict_topk`` are then these products; label sets and ``predict_proba`` stay as they are.
     n_jobs : threads; None means all cores. Results do not depend on it.
     random_state : seed of everything random, or a NumPy RandomState or Generator, or None, from which ``fit`` draws one.
