@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import clone
 
 from blockxmc._core import stored
-from blockxmc._core.allowed import Mask
-from blockxmc._core.base import TopK
-from blockxmc._core.matrix import dense_scores, take_rows
+from blockxmc._core.matrix import take_rows
 from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Reporter
 from blockxmc._core.targets import Targets
@@ -21,15 +18,13 @@ from blockxmc.learners._learner import Learner
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner
 from blockxmc.linear.weights import Weights
-from blockxmc.metrics import inverse_propensity_from_counts
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router, assess_routing
 from blockxmc.serving.ensemble import Ensemble
-from blockxmc.serving.estimator import RoutedEstimator
+from blockxmc.serving.label_sets import LabelSetEstimator
 from blockxmc.serving.packing import BITS
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.serving.scorers import pack_scorer
-from blockxmc.serving.weighed import topk_by_weight
 from blockxmc.training.estimate import estimate
 from blockxmc.training.per_block import offset_terms, train_blocks, train_global
 from blockxmc.training.shared import settings
@@ -42,7 +37,7 @@ COST_ROWS = 4096
 WEIGHTS = ("auto", "shared", "per-block", "global")
 
 
-class BlockwiseClassifier(RoutedEstimator):
+class BlockwiseClassifier(LabelSetEstimator):
     """Extreme multi-label classification by block-wise partitioning.
 
     Training rows are divided into blocks, each block gets the labels that matter there, a router learns to find the
@@ -76,10 +71,11 @@ class BlockwiseClassifier(RoutedEstimator):
         with shared weights, else 32. With shared weights ``cost_["lost_to_rounding"]`` has the points of mean P@k that
         fewer than 32 bits cost on held-out rows.
     threshold : where ``predict`` cuts: labels whose probability exceeds it are predicted. A number; or ``"f1"``: what gives
-        held-out rows the best mean F1; or ``"top-k"``: every row gets its first k labels, with the k that does so. Where
-        scores are margins (per-block or global weights), ``"f1"`` is the base's own. It may be set after ``fit``.
-    rank_by : ``"probability"``; or ``"propensity"``: probability times inverse propensity, the expected gain in PSP, so
-        that rare labels come earlier: PSP@5 gains 2 to 4 points and P@1 loses 8 to 36 (docs/results/label_sets.md). Scores of
+        held-out rows the best mean F1, where a row always keeps its first label; or ``"top-k"``: every row gets its
+        first k labels, with the best k. Where scores are margins (per-block or global weights), ``"f1"`` is the base's
+        own. It may be set after ``fit``.
+    rank_by : ``"probability"``; or ``"propensity"``: probability times inverse propensity, the expected gain in PSP: rare
+        labels come earlier, PSP@5 gains up to 5 points and P@1 loses up to 37 (docs/results/label_sets.md). Scores of
         ``predict_topk`` are then these products; label sets and ``predict_proba`` stay as they are.
     n_jobs : threads; None means all cores. Results do not depend on it.
     random_state : seed of everything random, or a NumPy RandomState or Generator, or None, from which ``fit`` draws one.
@@ -286,87 +282,6 @@ class BlockwiseClassifier(RoutedEstimator):
         partitioner.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
         return partitioner
 
-    # ---- order of answers ----
-    def _topk(self, X: sparse.csr_array, k: int, allowed: Mask | None = None) -> TopK:
-        if not self._by_propensity:
-            return super()._topk(X, k, allowed)
-        return topk_by_weight(lambda rows, k: self.model_.topk(rows, k, self._threads, allowed), X, k, self._worth)
-
-    def _likeliest(self, X: sparse.csr_array, k: int) -> TopK:
-        return self.model_.topk(X, k, self._threads)
-
-    def _scores(self, X: sparse.csr_array) -> sparse.csr_array:
-        found = super()._scores(X)
-        if self._by_propensity:
-            found.data *= self._worth[found.indices]
-        return found
-
-    def predict_one(
-        self, indices: ArrayLike, values: ArrayLike, k: int = 5, allow: Any = None, deny: Any = None
-    ) -> TopK:
-        """Best k labels of one sparse row (sorted indices): no validation, no threads, the latency path."""
-        if self._by_propensity:
-            return self._one_among(indices, values, k, allow, deny)
-        return super().predict_one(indices, values, k, allow, deny)
-
-    @property
-    def _by_propensity(self) -> bool:
-        if self.rank_by not in ("probability", "propensity"):
-            raise BlockXMCError(f'rank_by must be "probability" or "propensity", got {self.rank_by!r}')
-        if self.rank_by == "propensity" and self.model_.calibration is None:
-            raise BlockXMCError('rank_by="propensity" needs probabilities: use weights="shared"')
-        return self.rank_by == "propensity"
-
-    @property
-    def _worth(self) -> NDArray[np.float32]:
-        """What a hit of each label is worth in PSP."""
-        return inverse_propensity_from_counts(self.label_counts_, self.n_train_rows_).astype(np.float32)
-
-    # ---- label sets ----
-    def predict_proba(self, X: Any) -> Any:
-        """Calibrated probabilities of the candidates of each row, as CSR where Y was sparse or names (absent: 0).
-
-        When Y was dense: a dense array; with one class per row: the chance of each class, adding up to 1.
-
-        >>> X, Y = [[1.0, 0], [0.9, 0.1], [0, 1.0], [0.1, 0.9]], [["red"], ["red"], ["blue"], ["blue"]]
-        >>> BlockwiseClassifier(n_blocks=1).fit(X, Y).predict_proba([[1.0, 0]]).toarray().argmax() == 1
-        True
-        """
-        X = self._validated(X)
-        if self.model_.calibration is None:
-            raise BlockXMCError('scores are margins here, not probabilities: predict_proba needs weights="shared"')
-        found = self.model_.scores(X, self._threads)
-        if self.targets_.kind == "csr_matrix":
-            return sparse.csr_matrix(found)
-        if self.targets_.kind not in ("dense", "classes"):
-            return found
-        dense = dense_scores(found, absent=0.0)
-        return dense if self.targets_.kind == "dense" else _of_classes(dense, int(self.label_counts_.argmax()))
-
-    @property
-    def _threshold(self) -> float:  # type: ignore[override]
-        """What a score must exceed; nothing where rows get their first labels anyway."""
-        if isinstance(self.threshold, str):
-            return self.f1_threshold_ if self.threshold == "f1" else -np.inf
-        return float(self.threshold)
-
-    def _label_sets(self, X: sparse.csr_array) -> sparse.csr_array:
-        self._check_threshold()
-        if self.threshold != "top-k":
-            return super()._label_sets(X)
-        if not self.f1_labels_:
-            raise BlockXMCError('threshold="top-k" needs shared weights and at least 200 training rows: use "f1"')
-        labels, _ = self._likeliest(X, min(self.f1_labels_, self.targets_.n_labels))
-        rows, _ = np.nonzero(labels >= 0)
-        ones = np.ones(rows.size, np.float32)
-        return sparse.csr_array((ones, (rows, labels[labels >= 0])), shape=(X.shape[0], self.targets_.n_labels))
-
-    def _check_threshold(self) -> None:
-        given: Any = self.threshold
-        number = type(given) in (int, float) or isinstance(given, (np.integer, np.floating))
-        if not number and given not in ("f1", "top-k"):
-            raise BlockXMCError(f'threshold must be "f1", "top-k" or a number, got {given!r}')
-
     # ---- storing ----
     def _state(self) -> dict[str, Any]:
         return {
@@ -389,16 +304,6 @@ class BlockwiseClassifier(RoutedEstimator):
         self.cost_ = stored.numbers(state["cost"], "cost")
         self.f1_threshold_ = stored.real(state["f1_threshold"], "f1_threshold")
         self.f1_labels_ = stored.whole(state["f1_labels"], "f1_labels")
-
-
-def _of_classes(chances: NDArray[np.float32], usual: int) -> NDArray[np.float64]:
-    """Chances of classes of which each row has one; rows without any candidate are of the usual class."""
-    p = chances.astype(np.float64)
-    p[~p.any(axis=1), usual] = 1.0
-    if p.shape[1] == 2:  # in the order of decision_function, which is their difference
-        second = (1 + p[:, 1] - p[:, 0]) / 2
-        return np.column_stack([1 - second, second])
-    return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
 def lean_dismec() -> DiSMEC:

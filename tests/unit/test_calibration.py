@@ -99,8 +99,12 @@ def test_the_cut_is_the_best_of_all(seed):
     mean_f1 = lambda kept: np.mean((2 * (right & kept).sum(1) / np.maximum(kept.sum(1) + n_true, 1))[some])  # noqa: E731
     if not right[some].any():
         return
+    first = np.arange(5) == 0
+    every = [mean_f1((p > t) | first) for t in [-1, *np.unique(p), 1]]
+    assert_allclose([cut.f1, mean_f1((p > cut.threshold) | first)], max(every))
+    strict = best_cut(p, right, n_true, keep_first=False)
     every = [mean_f1(p > t) for t in [-1, *np.unique(p)]]
-    assert_allclose([cut.f1, mean_f1(p > cut.threshold)], max(every))
+    assert_allclose([strict.f1, mean_f1(p > strict.threshold)], max(every))
     counts = [mean_f1(np.tile(np.arange(5) < k, (6, 1))) for k in range(1, 6)]
     assert_allclose(counts[cut.n_labels - 1], max(counts))
 
@@ -130,6 +134,9 @@ def test_predict_cuts_where_the_mean_f1_is_best(tmp_path):
     found = f1_score(Y.toarray(), clf.predict(X).toarray(), average="samples", zero_division=0)
     assert found > max(f1.values()) - 0.01
     assert abs(found - clf.cost_["expected_F1"]) < 0.03
+    first = np.zeros(scores.shape, bool)
+    first[np.arange(first.shape[0]), clf.predict_topk(X, 1)[0][:, 0]] = True
+    assert_array_equal(clf.predict(X).toarray(), (scores > clf.f1_threshold_) | first)
     assert_array_equal(clf.set_params(threshold=0.3).predict(X).toarray(), scores > 0.3)
     clf.set_params(threshold="top-k").save(tmp_path / "model")
     sizes = np.diff(load(tmp_path / "model").predict(X).indptr)
@@ -182,3 +189,11 @@ def test_ranking_by_propensity_is_that_of_the_expected_gain(monkeypatch, few):
     paper = BlockwiseClassifier.paper(n_blocks=2, lam=0.1, rank_by="propensity").fit(X[:50], Y[:50])
     with pytest.raises(BlockXMCError, match="needs probabilities"):
         paper.predict_topk(X)
+
+
+def test_dense_decisions_are_positive_where_labels_are_predicted():
+    X, Y = blocky(n=600, n_labels=20)
+    for threshold in ("f1", 0.4, 0.9):
+        clf = BlockwiseClassifier(n_blocks=3, threshold=threshold).fit(X, Y.toarray().astype(int))
+        clf.f1_threshold_ = 0.9  # rows are left without any label above it
+        assert_array_equal(clf.decision_function(X) > 0, clf.predict(X) == 1)

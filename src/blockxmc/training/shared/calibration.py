@@ -73,18 +73,20 @@ def _logistic(features: F64, targets: Mask, counts: F64) -> list[float]:
     return [float(weight) for weight in minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x]
 
 
-def best_cut(probabilities: F64, right: Mask, n_true: NDArray[np.integer]) -> Cut:
-    """Where the mean F1 of these rows is best; rows without labels are left out.
+def best_cut(probabilities: F64, right: Mask, n_true: NDArray[np.integer], *, keep_first: bool = True) -> Cut:
+    """Where the mean F1 of these rows is best, if all keep their first label or not; rows without labels are left out.
 
     ``probabilities`` of the best labels of each row come best first; ``n_true`` counts all labels of each row.
 
     >>> best_cut(np.array([[0.9, 0.2], [0.6, 0.1]]), np.array([[True, False], [True, False]]), np.array([1, 1]))
-    Cut(threshold=0.4, n_labels=1, f1=1.0)
+    Cut(threshold=0.6, n_labels=1, f1=1.0)
     """
     some = n_true > 0
     if not some.any() or not right[some].any():
         return Cut()
-    p, hits, n_true = probabilities[some], np.cumsum(right[some], axis=1), n_true[some, None]
+    p, hits, n_true = probabilities[some].copy(), np.cumsum(right[some], axis=1), n_true[some, None]
+    if keep_first:
+        p[:, 0] = 1.0
     n_given = np.arange(1, p.shape[1] + 1)
     f1 = np.column_stack([np.zeros(p.shape[0]), 2 * hits / (n_given + n_true)])  # after no label, one, two, ...
     # From high to low, every probability is a threshold: each adds what its row gains by one more label.

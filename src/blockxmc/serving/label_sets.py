@@ -1,0 +1,142 @@
+"""Estimators whose answers are probabilities: label sets, and the order of answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from blockxmc._core.allowed import Mask
+from blockxmc._core.base import TopK
+from blockxmc._core.matrix import dense_scores, take_rows
+from blockxmc.errors import BlockXMCError
+from blockxmc.metrics import inverse_propensity_from_counts
+from blockxmc.serving.estimator import RoutedEstimator
+from blockxmc.serving.weighed import topk_by_weight
+
+
+class LabelSetEstimator(RoutedEstimator):
+    """A routed estimator that cuts label sets at ``threshold`` and ranks by probability or by propensity."""
+
+    threshold: float | str
+    rank_by: str
+    f1_threshold_: float  # what gives held-out rows the best mean F1
+    f1_labels_: int  # as many labels for every row do so; 0: no rows were held out
+
+    # ---- order of answers ----
+    def _topk(self, X: sparse.csr_array, k: int, allowed: Mask | None = None) -> TopK:
+        if not self._by_propensity:
+            return super()._topk(X, k, allowed)
+        return topk_by_weight(lambda rows, k: self.model_.topk(rows, k, self._threads, allowed), X, k, self._worth)
+
+    def _likeliest(self, X: sparse.csr_array, k: int) -> TopK:
+        return self.model_.topk(X, k, self._threads)
+
+    def _scores(self, X: sparse.csr_array) -> sparse.csr_array:
+        found = super()._scores(X)
+        if self._by_propensity:
+            found.data *= self._worth[found.indices]
+        return found
+
+    def predict_one(
+        self, indices: ArrayLike, values: ArrayLike, k: int = 5, allow: Any = None, deny: Any = None
+    ) -> TopK:
+        """Best k labels of one sparse row (sorted indices): no validation, no threads, the latency path."""
+        if self._by_propensity:
+            return self._one_among(indices, values, k, allow, deny)
+        return super().predict_one(indices, values, k, allow, deny)
+
+    @property
+    def _by_propensity(self) -> bool:
+        if self.rank_by not in ("probability", "propensity"):
+            raise BlockXMCError(f'rank_by must be "probability" or "propensity", got {self.rank_by!r}')
+        if self.rank_by == "propensity" and self.model_.calibration is None:
+            raise BlockXMCError('rank_by="propensity" needs probabilities: use weights="shared"')
+        return self.rank_by == "propensity"
+
+    @property
+    def _worth(self) -> NDArray[np.float32]:
+        """What a hit of each label is worth in PSP."""
+        return inverse_propensity_from_counts(self.label_counts_, self.n_train_rows_).astype(np.float32)
+
+    # ---- label sets ----
+    def predict_proba(self, X: Any) -> Any:
+        """Calibrated probabilities of the candidates of each row, as CSR where Y was sparse or names (absent: 0).
+
+        When Y was dense: a dense array; with one class per row: the chance of each class, adding up to 1.
+
+        >>> from blockxmc import BlockwiseClassifier
+        >>> X, Y = [[1.0, 0], [0.9, 0.1], [0, 1.0], [0.1, 0.9]], [["red"], ["red"], ["blue"], ["blue"]]
+        >>> BlockwiseClassifier(n_blocks=1).fit(X, Y).predict_proba([[1.0, 0]]).toarray().argmax().item()
+        1
+        """
+        X = self._validated(X)
+        if self.model_.calibration is None:
+            raise BlockXMCError('scores are margins here, not probabilities: predict_proba needs weights="shared"')
+        found = self.model_.scores(X, self._threads)
+        if self.targets_.kind == "csr_matrix":
+            return sparse.csr_matrix(found)
+        if self.targets_.kind not in ("dense", "classes"):
+            return found
+        dense = dense_scores(found, absent=0.0)
+        return dense if self.targets_.kind == "dense" else _of_classes(dense, int(self.label_counts_.argmax()))
+
+    @property
+    def _threshold(self) -> float:  # type: ignore[override]
+        """What a score must exceed; nothing where rows get their first labels anyway."""
+        if isinstance(self.threshold, str):
+            return self.f1_threshold_ if self.threshold == "f1" else -np.inf
+        return float(self.threshold)
+
+    def _label_sets(self, X: sparse.csr_array) -> sparse.csr_array:
+        self._check_threshold()
+        if self.threshold != "top-k":
+            return self._with_first(X, super()._label_sets(X)) if self._keeps_first else super()._label_sets(X)
+        if not self.f1_labels_:
+            raise BlockXMCError('threshold="top-k" needs shared weights and at least 200 training rows: use "f1"')
+        labels, _ = self._likeliest(X, min(self.f1_labels_, self.targets_.n_labels))
+        rows, _ = np.nonzero(labels >= 0)
+        ones = np.ones(rows.size, np.float32)
+        return sparse.csr_array((ones, (rows, labels[labels >= 0])), shape=(X.shape[0], self.targets_.n_labels))
+
+    @property
+    def _keeps_first(self) -> bool:
+        """Whether every row keeps its first label: no F1 of a row with labels is the worse for it."""
+        return isinstance(self.threshold, str) and self.threshold == "f1" and self.f1_labels_ > 0
+
+    def _with_first(self, X: sparse.csr_array, chosen: sparse.csr_array) -> sparse.csr_array:
+        """Label sets in which rows that have none get their first label."""
+        rows = np.flatnonzero(np.diff(chosen.indptr) == 0)
+        if not rows.size:
+            return chosen
+        labels = self._likeliest(take_rows(X, rows), 1)[0][:, 0]
+        there = labels >= 0
+        ones = np.ones(int(there.sum()), np.float32)
+        return sparse.csr_array(chosen + sparse.csr_array((ones, (rows[there], labels[there])), shape=chosen.shape))
+
+    def decision_function(self, X: Any) -> Any:
+        """As in every estimator; where Y was dense, the label that a row always keeps is positive, too."""
+        found = super().decision_function(X)
+        if self.targets_.kind == "dense" and self._keeps_first and found.size:
+            rows, best = np.arange(found.shape[0]), found.argmax(axis=1)
+            first = found[rows, best]
+            found[rows, best] = np.where(first > -np.inf, np.maximum(first, np.finfo(np.float32).tiny), first)
+        return found
+
+    def _check_threshold(self) -> None:
+        given: Any = self.threshold
+        number = type(given) in (int, float) or isinstance(given, (np.integer, np.floating))
+        if not number and given not in ("f1", "top-k"):
+            raise BlockXMCError(f'threshold must be "f1", "top-k" or a number, got {given!r}')
+
+
+def _of_classes(chances: NDArray[np.float32], usual: int) -> NDArray[np.float64]:
+    """Chances of classes of which each row has one; rows without any candidate are of the usual class."""
+    p = chances.astype(np.float64)
+    p[~p.any(axis=1), usual] = 1.0
+    if p.shape[1] == 2:  # in the order of decision_function, which is their difference
+        second = (1 + p[:, 1] - p[:, 0]) / 2
+        return np.column_stack([1 - second, second])
+    return np.asarray(p / p.sum(axis=1, keepdims=True))
