@@ -16,9 +16,9 @@ from blockxmc.learners.dismec import DiSMEC
 # The formulas below are fitted to trainings of the default on nine sets, whose CPU time was measured on the machine that
 # CALIBRATION_SECONDS come from; bench/estimate.py compares them with trainings.
 # Seconds per positive and feature of a row; per row and natural logarithm of the number of labels.
-SECONDS_PER_POSITIVE, SECONDS_PER_ROW = 5.8e-7, 2.33e-5
+SECONDS_PER_POSITIVE, SECONDS_PER_ROW = 6.4e-7, 2.55e-5
 # Where there is one block: seconds per stored value and label.
-SECONDS_PER_PRODUCT = 1.5e-8
+SECONDS_PER_PRODUCT = 1.65e-8
 # Candidates per label of a row and square root of the number of labels; blocks of more than a third of the labels give way
 # to one block.
 CANDIDATES, MOST_CANDIDATES = 2.1, 1 / 3
