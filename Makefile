@@ -46,6 +46,7 @@ DATA ?= bench/out/demo
 bench: $(VENV)/dev.stamp
 	@[ -e $(DATA)/train.txt ] || $(BIN)/python bench/demo_folder.py $(DATA)
 	$(BIN)/python bench/read_xc.py $(DATA)/train.txt
+	$(BIN)/python bench/vectorize.py
 	$(BIN)/python bench/kmeans.py
 	$(BIN)/python bench/partition.py
 	$(BIN)/python bench/router.py $(DATA)

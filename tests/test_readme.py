@@ -4,6 +4,8 @@ import re
 import runpy
 from pathlib import Path
 
+from blockxmc import BlockwiseClassifier
+
 README = Path(__file__).parents[1] / "README.md"
 
 
@@ -16,6 +18,19 @@ def test_the_example_runs(tmp_path, monkeypatch, capsys):
     assert float(capsys.readouterr().out.split()[0]) > 0.6
     assert names["labels"].shape == (5,)
     assert (tmp_path / "model" / "manifest.json").exists()
+
+
+def test_five_minutes_with_texts_run(tmp_path, monkeypatch):
+    section = README.read_text().split("## Five minutes")[1].split("or from the command line")[0]
+    lines = [line[4:] for line in section.splitlines() if line.startswith("    ")]
+    if not hasattr(BlockwiseClassifier, "explain"):
+        lines = [line for line in lines if "explain" not in line]
+    rows = ["A history of printing,Printing;Books", "Cats and dogs play,Cats;Dogs", "Printing books,Printing;Books"]
+    (tmp_path / "mine.csv").write_text("text,labels\n" + "\n".join(rows * 8) + "\n")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "example.py").write_text("\n".join(lines))
+    names = runpy.run_path("example.py")
+    assert names["clf"].suggest("A history of printing", k=2)[0].label in ("Books", "Printing")
 
 
 def test_files_it_points_to_exist():

@@ -1,7 +1,9 @@
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
+from blockxmc import DiSMEC, load
 from blockxmc._core.targets import Targets
 from blockxmc.errors import BlockXMCError
 
@@ -130,3 +132,18 @@ def test_pandas_in_its_three_forms():
     assert Targets.encode(pandas.Series(["b", "a"]))[0].names.tolist() == ["a", "b"]
     with pytest.raises(BlockXMCError, match="row 1 of Y is None"):
         Targets.encode(pandas.Series([["a"], None]))
+
+
+def test_the_columns_of_a_data_frame_name_features_and_labels(tmp_path):
+    X = pd.DataFrame(np.eye(4), columns=["a", "b", "c", "d"])
+    Y = pd.DataFrame([[1, 0], [1, 0], [0, 1], [0, 1]], columns=["warm", "cold"])
+    model = DiSMEC().fit(X, Y)
+    assert model.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    assert model.label_names_.tolist() == model.classes_.tolist() == ["warm", "cold"]
+    assert model.predict(X).tolist() == Y.to_numpy().tolist()
+    assert model.score(X, Y) == 1.0
+    model.save(tmp_path / "m")
+    assert load(tmp_path / "m").label_names_.tolist() == ["warm", "cold"]
+    assert DiSMEC().fit(X, Y.set_axis([0, 1], axis=1)).label_names_ is None
+    with pytest.raises(BlockXMCError, match="same name"):
+        DiSMEC().fit(X, Y.set_axis(["x", "x"], axis=1))

@@ -14,7 +14,7 @@ a matrix, ``[set(row) for row in Y]`` that it holds label numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral, Number
 from typing import Any, Literal
@@ -48,7 +48,10 @@ class Targets:
 
     @classmethod
     def encode(cls, Y: Any) -> tuple[Targets, sparse.csr_array]:
-        """Recognise what Y is and return it as a 0-1 CSR matrix."""
+        """Recognise what Y is and return it as a 0-1 CSR matrix; the columns of a DataFrame name the labels."""
+        if hasattr(Y, "columns"):
+            targets, indicator = cls.encode(np.asarray(Y))
+            return replace(targets, names=_column_names(targets, Y.columns)), indicator
         Y = _without_pandas(Y)
         if Y is None:
             raise ValueError("This estimator requires y to be passed, but the target y is None.")
@@ -131,6 +134,15 @@ class Targets:
             return Y.toarray().astype(np.int64)
         whole = Y.astype(np.int64)
         return sparse.csr_matrix(whole) if self.kind == "csr_matrix" else whole
+
+
+def _column_names(targets: Targets, columns: Any) -> NDArray[Any] | None:
+    """Names of the columns of a 0-1 matrix, if they are text; classes keep their own."""
+    if targets.kind != "dense" or not all(isinstance(name, str) for name in columns):
+        return targets.names
+    if len(set(columns)) < len(columns):
+        raise BlockXMCError("two columns of Y have the same name; rename one")
+    return np.array(list(columns), dtype=object)
 
 
 def _without_pandas(Y: Any) -> Any:

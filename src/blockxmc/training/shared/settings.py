@@ -50,8 +50,8 @@ class Settings:
     # gutenberg-lcsh, -0.05 commit-files-xl, 0.00 yso-finna-en, for 0, 6, 2, 14, 4, -2 and -10 % more training.
     negative_blocks: int = 3
     # A row with m labels counts m to the power of minus this as a positive of each (ablation: "a row's labels share"). Mean
-    # of P@1/3/5 on held-out rows, in the same order: +0.30, +0.13, +0.14, -0.05, +0.03, +0.22, -0.05; 0.25 and 0.35 do nearly
-    # as well on the first five.
+    # of P@1/3/5 on held-out rows, in the same order: +0.30, +0.13, +0.14, -0.05, +0.03, +0.22, -0.05; 0.25 and 0.35 do
+    # nearly as well on the first five.
     shared_positive: float = 0.5
     # (label, row) pairs listed at a time while labels are trained: a quarter of a gigabyte; results do not depend on it.
     pairs_at_a_time: int = 2**26
