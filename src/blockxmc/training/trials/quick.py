@@ -148,8 +148,8 @@ def _paper_pair(
     final._fit(X, Y, task.reporter)
     text = (
         f"On held-out rows of a sample of {train.size + held_out.size:,} rows, lam {steps[-1]:.4g} with {q} blocks, found "
-        f"by the paper's search at that lambda, {kept}, with {measured[at]['candidates']:.1f} of {Y.shape[1]:,} labels scored "
-        "per row"
+        f"by the paper's search at that lambda, {kept}, with {measured[at]['candidates']:.1f} of {Y.shape[1]:,} labels "
+        "scored per row"
     )
     final.choice_["text"] = f"{final.choice_['text']}. {text}"
     final.choice_["n_blocks"] |= {"rule": found[at].rule, "tried": found[at].tried}
