@@ -69,8 +69,9 @@ def test_bad_input_is_one_line_and_code_2(capsys, tmp_path, arguments, message):
 
 def test_cells_first_and_pages_later(capsys, tmp_path):
     folder, out = write_folder(tmp_path), tmp_path / "out"
-    code, text, _ = run(capsys, "experiment", "table-data", folder, "--out", out, "--cells-only")
+    code, text, err = run(capsys, "experiment", "table-data", folder, "--out", out, "--cells-only", "--verbose")
     assert code == 0
+    assert "tiny/data: " in err
     assert text.endswith(f"Cells: {out / 'cells'}\n")
     assert not (out / "report.md").exists()
     assert run(capsys, "experiment", "table-data", folder, "--out", out)[0] == 0

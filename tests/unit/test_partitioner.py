@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers import blocky
 from partition_twins import random_problem
 from scipy import sparse
 from sklearn.base import clone, is_classifier
@@ -352,3 +353,34 @@ def test_bad_seeds_and_values_are_refused_in_one_line():
         Partitioner(2, random_state=-5).fit(X, Y)
     with pytest.raises(BlockXMCError, match="rescale the features"):
         Partitioner(2).fit(X * 1e30, Y)
+
+
+class TestAssignAt:
+    def test_each_run_starts_from_the_assignment_before(self):
+        X, Y = blocky(n=240)
+        p = Partitioner(n_blocks=4, lam=2.0, assign_at=(0.1, 0.5, 2.0)).fit(X, Y)
+        step = Partitioner(n_blocks=4, lam=0.1).fit(X, Y)
+        for lam in (0.5, 2.0):
+            step = Partitioner(init=step.assignment_, lam=lam).fit(X, Y)
+        np.testing.assert_array_equal(p.assignment_, step.assignment_)
+        np.testing.assert_array_equal(p.objective_trace_, step.objective_trace_)
+        assert p.lam_ == 2.0
+
+    def test_beyond_the_last_only_labels_are_cut(self):
+        X, Y = blocky(n=240)
+        start = Partitioner(n_blocks=3, lam=0.1).fit(X, Y)
+        p = Partitioner(n_blocks=3, lam=1.0, assign_at=[0.1]).fit(X, Y)
+        np.testing.assert_array_equal(p.assignment_, start.assignment_)
+        for cluster, wanted in zip(p.label_clusters_, start.label_clusters_at(1.0), strict=True):
+            np.testing.assert_array_equal(cluster, wanted)
+
+    def test_is_part_of_what_is_stored(self):
+        X, Y = blocky(n=120)
+        p = Partitioner(n_blocks=2, lam=1.0, assign_at=np.array([0.5, 1.0])).fit(X, Y)
+        assert Partitioner.from_state(p.state()).assign_at == [0.5, 1.0]
+
+    @pytest.mark.parametrize(("lam", "steps"), [("auto", [0.1]), (1.0, []), (1.0, [0.5, 0.1]), (1.0, [2.0]), (1, [-1])])
+    def test_other_lists_are_refused(self, lam, steps):
+        X, Y = blocky(n=60)
+        with pytest.raises(BlockXMCError, match="assign_at must be rising lambdas"):
+            Partitioner(n_blocks=2, lam=lam, assign_at=steps).fit(X, Y)

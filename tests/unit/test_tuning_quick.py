@@ -8,6 +8,8 @@ from scipy import sparse
 from tiny_learner import TinyRidge
 
 from blockxmc import BlockwiseClassifier, NaiveBayes, Partitioner, metrics
+from blockxmc._core.progress import Reporter
+from blockxmc.partition.walk import paper_blocks
 from blockxmc.training.trials import quick
 from blockxmc.training.trials.moving import MovingBlocks
 from blockxmc.tuning import TrialOptions, quick_lambda
@@ -107,3 +109,20 @@ def test_fit_keeps_given_blocks():
     model = BlockwiseClassifier(TinyRidge(), Partitioner(init=blocks, max_iter=0), weights="per-block").fit(X, Y)
     assert_array_equal(model.partition_.assignment_, blocks)
     assert "held-out rows" in model.partition_.choice_["text"]
+
+
+def test_the_number_of_blocks_belongs_to_lambda_where_both_are_open():
+    X, Y = small(800)
+    models = [BlockwiseClassifier.paper(TinyRidge(), n_jobs=n_jobs).fit(X, Y) for n_jobs in (1, 2)]
+    part = models[0].partition_
+    assert_array_equal(part.assignment_, models[1].partition_.assignment_)
+    assert "found by the paper's search at that lambda" in part.choice_["text"]
+    assert part.choice_["n_blocks"]["rule"].startswith("the paper's search")
+    again = Partitioner(part.n_blocks, part.lam_, assign_at=part.assign_at).fit(X, Y)
+    assert_array_equal(part.assignment_, again.assignment_)
+    assert part.assign_at[-1] == part.lam_
+    # The search behind it, at the same lambda on the same rows of the sample.
+    train, _ = quick.sample_split(800, 0)
+    lams = [lam * train.size / 800 for lam in part.assign_at]
+    found = paper_blocks(Partitioner(), sparse.csr_array(X[train]), sparse.csr_array(Y[train]), lams, Reporter())
+    assert found[-1].n_blocks == part.n_blocks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,6 +59,9 @@ def experiment(
         bool, typer.Option("--cells-only", help="Compute, and draw nothing: the same command without it draws later.")
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Only say which pages in --out other code has made.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Tell each finished cell and the time left in logs, too.")
+    ] = False,
     threads: Threads = None,
     seed: Seed = 0,
     json: Json = False,
@@ -83,7 +87,7 @@ def experiment(
         threads=threads,
         seed=seed,
     )
-    _run(name, data, out, settings, json, jobs=jobs, draw=not cells_only)
+    _run(name, data, out, settings, json, Running(jobs, not cells_only, verbose))
 
 
 def _named_number(text: str) -> tuple[str, int]:
@@ -106,13 +110,23 @@ def _check(out: Path, as_json: bool) -> None:
     print(f"{len(stale)} of {len(pages)} pages are stale")
 
 
-def _run(name: str, data: list[Path], out: Path, settings: Settings, as_json: bool, *, jobs: int, draw: bool) -> None:
+@dataclass(frozen=True)
+class Running:
+    """How a run goes about it."""
+
+    jobs: int
+    draw: bool
+    verbose: bool
+
+
+def _run(name: str, data: list[Path], out: Path, settings: Settings, as_json: bool, how: Running) -> None:
     """Make what is asked for, then print its conclusions and what failed."""
     from blockxmc._core.progress import reporter_for
     from blockxmc.experiments import run
     from blockxmc.experiments.conclusions import conclude
 
-    results = run(name, data, out, settings, reporter_for(verbosity()), jobs=jobs, draw=draw)
+    draw, reporter = how.draw, reporter_for(1 if how.verbose else verbosity())
+    results = run(name, data, out, settings, reporter, jobs=how.jobs, draw=draw)
     said = {folder: conclude(results, folder) for folder in results.data}
     failed = {cell: content["error"] for cell, content in results.contents.items() if "error" in content}
     place = out / ("report.html" if draw else "cells")

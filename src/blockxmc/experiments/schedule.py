@@ -6,10 +6,13 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 from blockxmc._core.progress import Phase, Reporter
 from blockxmc.experiments.cells import LEFT_OUT, Bench, Cell
+from blockxmc.experiments.settings import Settings
+from blockxmc.experiments.store import Store
 
 # What a cell of each kind costs beside one training of its base, roughly. Measured on bibtex and debian-small.
 _TRAININGS = {
@@ -91,7 +94,8 @@ def _computed(bench: Bench, cells: Sequence[Cell], jobs: int) -> Any:
         return
     waiting, done = list(cells), set()
     # Fresh processes: a forked one would inherit threads of kernels in an unknown state.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start, initargs=(bench,)) as pool:
+    made_of = bench.folders, bench.settings, bench.store
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start, initargs=made_of) as pool:
         running: dict[Future[Any], Cell] = {}
         while waiting or running:
             ready = [cell for cell in waiting if all(need in done or need not in cells for need in cell.needs)]
@@ -115,8 +119,8 @@ def _timed(bench: Bench, cell: Cell) -> tuple[dict[str, Any], float | None]:
 _BENCH: list[Bench] = []  # of a worker process
 
 
-def _start(bench: Bench) -> None:
-    _BENCH[:] = [Bench(bench.folders, bench.settings, bench.store)]
+def _start(folders: dict[str, Path], settings: Settings, store: Store) -> None:
+    _BENCH[:] = [Bench(folders, settings, store)]
 
 
 def _in_worker(cell: Cell) -> tuple[dict[str, Any], float | None]:

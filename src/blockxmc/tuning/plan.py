@@ -16,6 +16,7 @@ from blockxmc.training.trials.grid import (
     F64,
     GRID_CAPTURED,
     GRID_CAPTURED_ANEW,
+    MIDDLE,
     Rows,
     blocks_of_sample,
     default_grid,
@@ -27,8 +28,6 @@ from blockxmc.tuning.problem import Problem, TrialOptions
 
 # Numbers of blocks that a joint search tries beside those of the paper's search. Not measured: a plain grid.
 NUMBERS = (2, 4, 8, 16, 32)
-# The grid of a joint search is that of the middle one of them.
-_MIDDLE = 8
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ def _joint(problem: Problem, n_blocks: str, given: F64 | None) -> BlockPlan:
     """The paper's search at each lambda ("paper"), and a plain grid of numbers beside it ("auto")."""
     most = max(problem.n_rows // MIN_ROWS, 1)
     if given is None:
-        grid = _grid(problem, min(_MIDDLE, most), np.arange(problem.n_rows), GRID_CAPTURED_ANEW)
+        grid = _grid(problem, min(MIDDLE, most), np.arange(problem.n_rows), GRID_CAPTURED_ANEW)
     else:
         grid = given
     options = problem.task.unfitted("paper", "auto")

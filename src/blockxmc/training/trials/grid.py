@@ -20,6 +20,8 @@ GRID_ONE_VS_ALL, GRID_COUPLED = 12, 6
 GRID_CAPTURED = (0.98, 0.3)
 # A grid for several numbers of blocks begins here: rows that are assigned anew at each lambda keep more. Not measured.
 GRID_CAPTURED_ANEW = (0.95, 0.3)
+# It is read off the path of this number of blocks.
+MIDDLE = 8
 # The default grid spans at least this factor. Not measured.
 GRID_SPAN = 2.0
 # Where the first step of the path loses too much, the grid starts at this share of that step. Not measured.

@@ -10,15 +10,21 @@ from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.partition import Partitioner
+from blockxmc.partition.walk import paper_blocks
 from blockxmc.training.trials.grid import (
+    FEW_BLOCKS,
     FOLD_TOL,
+    GRID_CAPTURED_ANEW,
+    MIDDLE,
     Rows,
     blocks_of_sample,
     default_grid,
     grid_size,
     loosened,
     one_split,
+    rounded,
 )
+from blockxmc.training.trials.moving import MovingBlocks
 from blockxmc.training.trials.selection import select
 from blockxmc.training.trials.split import KS, FixedBlocks, Split, Task
 
@@ -45,8 +51,12 @@ def partition_at_quick_lambda(
     """Partition all rows, and cut the label clusters at the largest lambda that keeps precision on a sample.
 
     The partition keeps the lambda of its own path with few rows, with one block, and with the cost objective, whose
-    lambda does not scale with the number of rows.
+    lambda does not scale with the number of rows. With the paper's search the number of blocks belongs to lambda: both
+    are chosen on the sample, where the search runs at every lambda.
     """
+    searched = partitioner.n_blocks == "paper" and isinstance(partitioner.init, str)
+    if searched and X.shape[0] >= ENOUGH and partitioner.objective == "quadratic":
+        return _paper_pair(X, Y, partitioner, task, weights, route)
     whole = partitioner._fit(X, Y, task.reporter)
     if X.shape[0] < ENOUGH or whole.objective != "quadratic" or whole.n_blocks_ == 1:
         return whole
@@ -96,13 +106,53 @@ def _largest_lambda(
             candidates.append(found["candidates"])
             phase.update(done + 1)
         base = split.full_precision()
-    chosen = select([base], [precision], TOLERANCE)
-    at = chosen.least if chosen.speed is None else chosen.speed
-    kept = f"loses {chosen.worst[at]:.2f} points of P@k at most"
-    if chosen.run is None:
-        kept += f" (no lambda loses less than {TOLERANCE:g})"
+    at, kept = _judged(base, precision)
     text = (
         f"On held-out rows of a sample of {train.size + held_out.size:,} rows, lam {lams[at]:.4g} {kept}, "
         f"with {candidates[at]:.1f} of {Y.shape[1]:,} labels scored per row"
     )
     return float(lams[at]), text
+
+
+def _judged(base: list[float], precision: list[list[float]]) -> tuple[int, str]:
+    """The place of the largest lambda within the tolerance, else of the least loss, and words about its loss."""
+    chosen = select([base], [precision], TOLERANCE)
+    at = chosen.least if chosen.speed is None else chosen.speed
+    kept = f"loses {chosen.worst[at]:.2f} points of P@k at most"
+    return at, kept if chosen.run is not None else f"{kept} (no lambda loses less than {TOLERANCE:g})"
+
+
+def _paper_pair(
+    X: sparse.csr_array, Y: sparse.csr_array, partitioner: Partitioner, task: Task, weights: str, route: int
+) -> Partitioner:
+    """Partition all rows into as many blocks, at the lambda, that keep precision on a sample."""
+    train, held_out = sample_split(X.shape[0], task.seed)
+    split = Split(task, X, Y, train, held_out)
+    path = FixedBlocks(split, MIDDLE, "auto").partition.path()
+    lams = default_grid(path, grid_size(task.learner), captured=GRID_CAPTURED_ANEW).tolist()
+    found = paper_blocks(task.unfitted("paper", "auto"), split.X, split.Y, lams, task.reporter)
+    by_number: dict[int, MovingBlocks] = {}
+    measured = []
+    with task.reporter.phase("lambda on a sample", len(lams) + 1) as phase:
+        for step, choice in enumerate(found):
+            blocks = by_number.setdefault(choice.n_blocks, MovingBlocks(split, choice.n_blocks))
+            measured.append(blocks.measure(lams[: step + 1], weights, route))
+            phase.update(step + 1)
+        base = split.full_precision()
+    at, kept = _judged(base, [one["precision"] for one in measured])
+    own = found[at].n_blocks
+    q = own if own <= FEW_BLOCKS else round(own * X.shape[0] / train.size)
+    share = (own / train.size) * (X.shape[0] / q)
+    steps = rounded(share * np.array(lams[: at + 1])).tolist()
+    final: Partitioner = clone(partitioner).set_params(n_blocks=q, lam=steps[-1], assign_at=steps)
+    final._fit(X, Y, task.reporter)
+    text = (
+        f"On held-out rows of a sample of {train.size + held_out.size:,} rows, lam {steps[-1]:.4g} with {q} blocks, found "
+        f"by the paper's search at that lambda, {kept}, with {measured[at]['candidates']:.1f} of {Y.shape[1]:,} labels "
+        "scored per row"
+    )
+    final.choice_["text"] = f"{final.choice_['text']}. {text}"
+    final.choice_["n_blocks"] |= {"rule": found[at].rule, "tried": found[at].tried}
+    final.choice_["lam"]["rule"] = f"the largest that keeps precision within {TOLERANCE:g} point on held-out rows"
+    task.reporter.say(text)
+    return final
