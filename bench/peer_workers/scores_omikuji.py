@@ -4,6 +4,7 @@ python scores_omikuji.py TRAIN.txt ROWS.npz OUT.npz THREADS
 """
 
 import sys
+from itertools import pairwise
 
 import numpy as np
 import omikuji
@@ -21,7 +22,7 @@ def main(train, rows, out, threads):
     indptr, indices, data = given["indptr"], given["indices"].tolist(), given["data"].tolist()
     labels = np.full((indptr.size - 1, TOP), -1, np.int64)
     scores = np.full(labels.shape, -np.inf, np.float32)
-    for i, (a, b) in enumerate(zip(indptr[:-1], indptr[1:], strict=True)):
+    for i, (a, b) in enumerate(pairwise(indptr)):
         pairs = list(zip(indices[a:b], data[a:b], strict=True))
         for j, (label, score) in enumerate(model.predict(pairs, beam_size=BEAM, top_k=TOP)):
             labels[i, j], scores[i, j] = label, score
