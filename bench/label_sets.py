@@ -136,8 +136,10 @@ def table(kept):
     sets = {name: row for name, row in kept.items() if "calibration_error" in row}
     for name, row in sets.items():
         numbers = [f"{row['calibration_error']:.3f}", *(f"{row[key]:.2f}" for key in ("sum_of_5", "sum_of_all"))]
-        numbers += [f"{100 * row[key]:.1f}" for key in ("f1", "f1_promised")]
+        numbers += [f"{100 * row[key]:.1f}" if key in row else "" for key in ("f1", "f1_promised")]
         lines.append(f"| {name.split()[0]} | {row['rows']:,} | {' | '.join(numbers)} |")
+    if any("f1" not in row for row in sets.values()):
+        lines += ["", "Where F1 is empty, it was measured before rows kept their first label, and is left out."]
     lines += ["", "`rank_by`: by probability, and by probability times inverse propensity.", ""]
     lines += ["| data | training rows | P@1 | P@5 | PSP@5 | P@1 propensity | P@5 propensity | PSP@5 propensity |"]
     lines += ["|---|---:|---:|---:|---:|---:|---:|---:|"]
