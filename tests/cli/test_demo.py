@@ -1,0 +1,32 @@
+"""The demo, on a few rows instead of the bundled ones."""
+
+import json
+
+import numpy as np
+from cli_parts import run
+
+import blockxmc.data
+from blockxmc.data import from_texts
+
+
+def small_demo(**options):
+    rng = np.random.default_rng(0)
+    words = {name: [f"{name}{j}" for j in range(6)] for name in ("python", "perl", "gnome", "xml")}
+    names = rng.choice(list(words), 240)
+    texts = [" ".join(rng.choice(words[name], 4)) + f" module with {name}" for name in names]
+    labels = [[name, "library"] for name in names]
+    train = from_texts(texts[:200], labels[:200])
+    return train, from_texts(texts[200:], labels[200:], train.vectorizer, train.label_names)
+
+
+def test_it_ends_with_lines_that_can_be_pasted(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(blockxmc.data, "load_demo", small_demo)
+    code, out, _ = run(capsys, "demo", "--out", tmp_path, "--threads", 1)
+    assert code == 0
+    assert "-> " in out
+    pasted = out.rstrip().splitlines()[-3:]
+    assert [line.split()[0] for line in pasted] == ["printf", "python", "echo"]
+    assert "train mine.csv" in pasted[1]
+    assert (tmp_path / "blocks.png").exists()
+    code, out, _ = run(capsys, "demo", "--out", tmp_path, "--threads", 1, "--json")
+    assert len(json.loads(out)["sentences"]) == 3
