@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import expit
 
 from blockxmc import _kernels
 from blockxmc.linear.weights import F32
@@ -33,11 +32,11 @@ class Cut:
     f1: float = 0.0  # the mean F1 of held-out rows that are cut at the threshold
 
 
-def fit_calibration(scores: F32, right: Mask) -> Calibration:
+def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None) -> Calibration:
     """The curve from the score and the rank of a label to the chance that it is right, for new rows.
 
     ``scores`` are those of the best labels of each row, best first (-inf: none). The curve rises with the score and falls
-    with the rank, so that labels stay in order.
+    with the rank, so that labels stay in order. A curve that is ``near`` already makes it quick.
     """
     last = scores.shape[1]
     columns = np.concatenate([np.arange(min(ALL_RANKS, last)), np.arange(ALL_RANKS + ONE_IN // 2, last, ONE_IN)])
@@ -49,27 +48,30 @@ def fit_calibration(scores: F32, right: Mask) -> Calibration:
     counts = np.broadcast_to(np.where(columns < ALL_RANKS, 1.0, ONE_IN), listed.shape)[listed]
     spread = features.std(axis=0)
     spread[spread == 0] = 1.0
-    shift, *rest = _logistic(features / spread, targets, counts / counts.sum())
+    start = np.array([1.0] * (len(SCORE_KNOTS) + 1) + [0.0] * len(RANK_KNOTS))
+    if near is not None:
+        start = np.array([*near.slopes, *near.falls]) * spread
+    start = np.concatenate([[-2.0 if near is None else near.shift], start])
+    shift, *rest = _logistic(features / spread, targets.astype(np.float64), counts / counts.sum(), start)
     weights = (np.array(rest) / spread).tolist()
     slopes = len(SCORE_KNOTS) + 1
     return Calibration(shift, tuple(weights[:slopes]), tuple(weights[slopes:]))
 
 
-def _logistic(features: F64, targets: Mask, counts: F64) -> list[float]:
+def _logistic(features: F64, targets: F64, counts: F64, start: F64) -> list[float]:
     """A constant and the weights of the features, none of them negative."""
-    n_slopes = features.shape[1]
+    of_targets = np.concatenate([[counts @ targets], features.T @ (counts * targets)])
 
     def loss(weights: F64) -> tuple[float, F64]:
         z = weights[0] + features @ weights[1:]
-        wrong = counts * (expit(z) - targets)
-        value = counts @ (np.logaddexp(0, z) - targets * z) + SHRINKAGE * (weights @ weights)
-        slope = np.concatenate([[wrong.sum()], features.T @ wrong]) + 2 * SHRINKAGE * weights
+        e = np.exp(-abs(z))
+        chance = np.where(z > 0, 1.0, e) / (1 + e)
+        value = counts @ (np.maximum(z, 0) + np.log1p(e)) - weights @ of_targets + SHRINKAGE * (weights @ weights)
+        seen = counts * chance
+        slope = np.concatenate([[seen.sum()], features.T @ seen]) - of_targets + 2 * SHRINKAGE * weights
         return float(value), slope
 
-    start = np.ones(n_slopes + 1)
-    start[0] = -2.0
-    start[-len(RANK_KNOTS) :] = 0.0
-    bounds = [(None, None)] + [(0.0, None)] * n_slopes
+    bounds = [(None, None)] + [(0.0, None)] * features.shape[1]
     return [float(weight) for weight in minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x]
 
 

@@ -106,7 +106,7 @@ def fit_held_out(
     all_of_them = many(top_p)
     calibration = fit_calibration(*all_of_them.ranked(mix, reranker, settings.calibrated))
     fitted = Fitted(mix, reranker, top_p, calibration)
-    return fitted, expected(replace_candidates(fitter, seen[top_p]), all_of_them, neighbors)
+    return fitted, expected(replace_candidates(fitter, seen[top_p]), all_of_them, neighbors, calibration)
 
 
 def replace_candidates(fitter: Fitter, candidates: Candidates) -> Fitter:
@@ -117,11 +117,12 @@ def replace_candidates(fitter: Fitter, candidates: Candidates) -> Fitter:
     return Fitter(candidates, fitter.log_positives, fitter.settings, **options)
 
 
-def expected(fitter: Fitter, many: Candidates, neighbors: float) -> dict[str, float]:
+def expected(fitter: Fitter, many: Candidates, neighbors: float, whole: Calibration) -> dict[str, float]:
     """What new rows can expect: each part of the rows is judged by what the others have fitted.
 
     P@k, the calibration error of the first five labels, and the cut for the best mean F1 with that F1. Rows that are
-    judged by what they have fitted themselves look up to a point too good (docs/results/optimism.md).
+    judged by what they have fitted themselves look up to a point too good (docs/results/optimism.md). The curve of the
+    ``whole`` is where the curves of the parts are sought.
     """
     n_rows, few = fitter.candidates.n_rows, fitter.settings.calibrated
     parts = np.arange(n_rows) % FOLDS
@@ -130,7 +131,7 @@ def expected(fitter: Fitter, many: Candidates, neighbors: float) -> dict[str, fl
     for part in range(FOLDS):
         others, own = parts != part, parts == part
         mix, reranker = fitter.fit(neighbors, others)
-        calibration = fit_calibration(*many.of_rows(others).ranked(mix, reranker, few))
+        calibration = fit_calibration(*many.of_rows(others).ranked(mix, reranker, few), near=whole)
         hits[own] = fitter.candidates.of_rows(own).hits(mix, reranker)
         scores, right[own] = many.of_rows(own).ranked(mix, reranker, few)
         found[own] = calibration.probabilities(scores)
