@@ -54,7 +54,7 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/predict.py $(DATA)
 	$(BIN)/python bench/leml.py
 
-# Beside PECOS, omikuji and napkinXC, each in an environment of its own; DATA="DIR..." takes other sets than the bundled
+# Beside PECOS, omikuji, napkinXC and LibMultiLabel, each in an environment of its own; DATA="DIR..." takes other sets than the bundled
 # one, RESULTS=DIR says where the page goes, PEERS_ARGS adds options of bench/peers.py. PYTHON must be one that these
 # packages have wheels for (3.11, 3.12). PECOS wants torch: set TORCH_INDEX to an index of CPU builds to save gigabytes.
 ENVS := bench/out/envs
@@ -66,7 +66,7 @@ $(ENVS)/%/stamp: bench/peer_workers/%.txt
 	$(ENVS)/$*/bin/python -m pip install -q -r $<
 	touch $@
 
-bench-peers: $(VENV)/dev.stamp $(ENVS)/omikuji/stamp $(ENVS)/napkinxc/stamp $(ENVS)/pecos/stamp
+bench-peers: $(VENV)/dev.stamp $(ENVS)/omikuji/stamp $(ENVS)/napkinxc/stamp $(ENVS)/pecos/stamp $(ENVS)/libmultilabel/stamp
 	@[ "$(DATA)" != bench/out/demo ] || [ -e $(DATA)/train.txt ] || $(BIN)/python bench/demo_folder.py $(DATA)
 	$(BIN)/python bench/peers.py $(DATA) --results $(RESULTS) $(PEERS_ARGS)
 

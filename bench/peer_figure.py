@@ -23,6 +23,7 @@ COLOURS = {
     "omikuji parabel-3": "#2a9d8f",
     "omikuji bonsai-3": "#6a8d2f",
     "napkinxc plt": "#e09f3e",
+    "libmultilabel tree": "#7b2cbf",
 }
 SHORT = {
     "blockxmc default": "blockxmc",
@@ -32,6 +33,7 @@ SHORT = {
     "omikuji parabel-3": "Parabel 3",
     "omikuji bonsai-3": "Bonsai 3",
     "napkinxc plt": "napkinXC",
+    "libmultilabel tree": "LibMultiLabel",
 }
 FRAME = 5.0  # points of P@5 below the best that are drawn to scale
 # Where a label may stand: pixels from its point to the label's centre, in heights of the label, and widths across.

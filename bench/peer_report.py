@@ -17,6 +17,7 @@ TITLES = {
     "omikuji parabel-3": "omikuji Parabel, 3 trees",
     "omikuji bonsai-3": "omikuji Bonsai, 3 trees",
     "napkinxc plt": "napkinXC PLT",
+    "libmultilabel tree": "LibMultiLabel tree",
 }
 OURS, PECOS, OMIKUJI, NAPKINXC = "blockxmc default", "pecos xr-linear", "omikuji parabel-3", "napkinxc plt"
 MINE = (OURS, "blockxmc pair")

@@ -1,4 +1,4 @@
-"""blockxmc beside PECOS, omikuji and napkinXC: training, model size, precision, batch and single-row time.
+"""blockxmc beside PECOS, omikuji, napkinXC and LibMultiLabel: training, model size, precision, batch and single-row time.
 
     make bench-peers DATA="DIR..."            # makes the peers' environments, then runs this
     python bench/peers.py DIR... --systems blockxmc --results docs/results
@@ -38,6 +38,7 @@ PEERS = {
     "pecos": ("libpecos", ("xr-linear",)),
     "omikuji": ("omikuji", ("parabel-1", "parabel-3", "bonsai-3")),
     "napkinxc": ("napkinxc", ("plt",)),
+    "libmultilabel": ("libmultilabel", ("tree",)),
     "blockxmc": ("blockxmc", ("default", "pair")),
 }
 # BLAS stays out of the way, and a thread that waits for another does not burn CPU time that would count as training.
