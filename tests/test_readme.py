@@ -4,8 +4,6 @@ import re
 import runpy
 from pathlib import Path
 
-from blockxmc import BlockwiseClassifier
-
 README = Path(__file__).parents[1] / "README.md"
 
 
@@ -23,8 +21,6 @@ def test_the_example_runs(tmp_path, monkeypatch, capsys):
 def test_five_minutes_with_texts_run(tmp_path, monkeypatch):
     section = README.read_text().split("## Five minutes")[1].split("or from the command line")[0]
     lines = [line[4:] for line in section.splitlines() if line.startswith("    ")]
-    if not hasattr(BlockwiseClassifier, "explain"):
-        lines = [line for line in lines if "explain" not in line]
     rows = ["A history of printing,Printing;Books", "Cats and dogs play,Cats;Dogs", "Printing books,Printing;Books"]
     (tmp_path / "mine.csv").write_text("text,labels\n" + "\n".join(rows * 8) + "\n")
     monkeypatch.chdir(tmp_path)

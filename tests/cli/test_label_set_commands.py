@@ -20,6 +20,7 @@ def folder(tmp_path_factory):
     Y[480:] = 0  # rows without labels
     write_xc(where / "train.txt", X[:400], Y[:400].tocsr())
     write_xc(where / "test.txt", X[400:], Y[400:].tocsr())
+    write_xc(where / "wrong.txt", X[400:], Y[:100].tocsr())  # labels of other rows: hard to get right
     rows = [("Cats purr and sleep", ["cat"]), ("dogs bark and run", ["dog"]), ("cats and dogs play", ["cat", "dog"])]
     text = "".join(json.dumps({"text": words, "labels": labels}) + "\n" for words, labels in rows * 6)
     (where / "text.jsonl").write_text(text)
@@ -48,7 +49,7 @@ def test_propensity_and_figure(capsys, folder, tmp_path):
     pytest.importorskip("matplotlib")
     figure = tmp_path / "reliability.png"
     first, second = (
-        json.loads(run(capsys, "evaluate", folder / "model", folder / "test.txt", "--json", *more)[1])
+        json.loads(run(capsys, "evaluate", folder / "model", folder / "wrong.txt", "--json", *more)[1])
         for more in (["--plot", figure], ["--propensity", "0.6,2.6"])
     )
     assert figure.stat().st_size > 10_000

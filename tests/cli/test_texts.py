@@ -46,6 +46,26 @@ def test_every_file_trains_the_same_model(name, capsys, folder, tmp_path):
     assert load(tmp_path / "m").suggest(texts) == load(folder / "model").suggest(texts)
 
 
+@pytest.mark.parametrize("name", ["c.jsonl", "d.csv"])
+def test_evaluate_reads_the_same_fields(name, capsys, folder, tmp_path):
+    (tmp_path / name).write_text(FILES[name])
+    usual, named = (
+        json.loads(run(capsys, "evaluate", folder / "model", *args, "--json")[1])
+        for args in ([folder / "train.jsonl"], [tmp_path / name, *FIELDS])
+    )
+    assert (named["P@1"], named["F1"], named["rows"]) == (usual["P@1"], usual["F1"], 18)
+    code, _, err = run(capsys, "evaluate", folder / "model", tmp_path / name)
+    assert (code, len(err.splitlines())) == (2, 1)
+
+
+def test_evaluate_refuses_fields_of_features(capsys, tmp_path):
+    (tmp_path / "train.txt").write_text("4 2 2\n0 0:1\n1 1:1\n0 0:1\n1 1:1\n")
+    assert run(capsys, "train", tmp_path / "train.txt", "--model", tmp_path / "m")[0] == 0
+    code, _, err = run(capsys, "evaluate", tmp_path / "m", tmp_path / "train.txt", "--label-field", "x")
+    assert code == 2
+    assert "--label-field is for texts" in err
+
+
 def test_ids_come_back(capsys, folder, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"id": 7, "text": "cats purr"}\n{"text": "dogs bark"}\n')
     lines = run(capsys, "predict", folder / "model", tmp_path / "a.jsonl", "--top-k", 1)[1].splitlines()

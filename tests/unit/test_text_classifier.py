@@ -77,6 +77,42 @@ def test_a_threshold_leaves_out_what_scores_lower(model):
         model.suggest("cats purr", threshold="high")
 
 
+def test_reasons_are_words_and_add_up(model):
+    [why] = model.explain("cats purr", k=1)
+    assert (why.name, why.rank) == ("cat", 1)
+    assert {part.name for part in why.features} == {"cats", "purr"}
+    assert why.probability == pytest.approx(model.suggest("cats purr", k=1)[0].score)
+    total = why.constant + sum(part.part for part in why.features) + sum(why.terms.values())
+    assert total == pytest.approx(why.score, abs=1e-4)
+    assert "cats" in str(why)
+    [lost] = model.explain("cats purr", label="dog", k=1)
+    assert (lost.name, lost.rank > 1) == ("dog", True)
+    with pytest.raises(BlockXMCError, match="bird"):
+        model.explain("cats purr", label="bird")
+
+
+def test_allowed_labels_are_the_best_among_them(model):
+    text = "cats purr and cows moo"
+    every = model.suggest(text, k=3)
+    assert model.suggest(text, k=1, deny=[every[0].label]) == every[1:2]
+    assert model.suggest(text, k=3, allow=["dog", "cow"]) == [s for s in every if s.label != "cat"]
+    assert model.suggest([text], k=3, allow=["dog"], threshold=1.0) == [[]]
+    ids, _ = model.predict_topk([text], k=3, allow=["dog"])
+    assert ids.tolist() == [[2, -1, -1]]
+    with pytest.raises(BlockXMCError, match="bird"):
+        model.suggest(text, allow=["bird"])
+
+
+def test_probabilities_are_those_of_suggestions(model):
+    found = model.predict_proba(["cats purr", "dogs bark"])
+    assert found.shape == (2, 3)
+    for i, row in enumerate(model.suggest(["cats purr", "dogs bark"], k=3)):
+        for label, score in row:
+            assert found[i, model.label_names_.tolist().index(label)] == pytest.approx(score)
+    high = clone(model).set_params(classifier__threshold=0.999999).fit(TEXTS, LABELS)
+    assert high.predict("cats purr") == []
+
+
 FORMS = {
     "arrays": (np.array(TEXTS), np.array([set(row) for row in LABELS], dtype=object)),
     "objects": (np.array(TEXTS, dtype=object), [tuple(row) for row in LABELS]),

@@ -14,6 +14,7 @@ from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
     from blockxmc._core.base import XMCEstimator
+    from blockxmc.cli._text_options import TextSettings
     from blockxmc.data import Dataset
     from blockxmc.data._source import PathLike
     from blockxmc.data.lines import Lines
@@ -92,8 +93,8 @@ def on_features(model: Any) -> XMCEstimator:
     return classifier
 
 
-def read_for(model: Any, path: PathLike, *, require_labels: bool) -> Dataset:
-    """Test data in the features and labels of a model."""
+def read_for(model: Any, path: PathLike, *, require_labels: bool, texts: TextSettings | None = None) -> Dataset:
+    """Test data in the features and labels of a model; ``texts`` says where those of a file stand."""
     from blockxmc.data import read_dataset, read_text
     from blockxmc.data._source import once
 
@@ -104,8 +105,11 @@ def read_for(model: Any, path: PathLike, *, require_labels: bool) -> Dataset:
     kind = kind_of(source, wants_text=vectorizer is not None)
     options: dict[str, Any] = {"label_names": names, "verbose": verbosity()}
     if vectorizer is not None:
-        dataset = read_text(source, vectorizer, kind=kind, require_labels=require_labels, **options)
+        fields = None if texts is None else texts.fields()
+        dataset = read_text(source, vectorizer, kind=kind, require_labels=require_labels, fields=fields, **options)
     else:
+        if texts is not None:
+            texts.refuse_for(path)
         sizes = {"n_features": model.n_features_in_, "n_labels": model.targets_.n_labels}
         dataset = read_dataset(source, **sizes, **options)
     for what, found, known in (

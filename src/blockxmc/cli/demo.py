@@ -73,8 +73,7 @@ def demo(
     print_table(title, ["", *results], rows)
     for text, labels in sentences:
         print(f"{text}\n    -> {labels}")
-    if hasattr(best.classifier_, "explain"):
-        print(f"\nWhy the first one?\n{best.explain(SENTENCES[0], k=1)[0]}")
+    print(f"\nWhy the first one?\n{best.explain(SENTENCES[0], k=1)[0]}")
     missing = "No figure: install the extra `plots` to draw the blocks"
     print(f"\nFigure of the blocks (BP as in the paper): {figure}" if figure else missing)
     print(YOUR_OWN_DATA.format(program=_program()))

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from blockxmc.cli._common import Json, Threads, on_features, open_model, print_json, print_table, read_for, verbosity
+from blockxmc.cli._text_options import LabelField, LabelSeparator, TextField, TextSettings
 from blockxmc.errors import BlockXMCError
 
 OF_SETS = {
@@ -32,6 +33,9 @@ def evaluate(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw what probabilities mean (png, svg, pdf).")
     ] = None,
+    text_field: TextField = None,
+    label_field: LabelField = None,
+    label_separator: LabelSeparator = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -42,7 +46,8 @@ def evaluate(
     ks, (a, b) = _ranks(at), _propensity(propensity)
     estimator = open_model(model, threads)
     reporter = reporter_for(verbosity())
-    dataset = read_for(estimator, data, require_labels=True)
+    texts = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)
+    dataset = read_for(estimator, data, require_labels=True, texts=texts)
     with reporter.phase("evaluate"):
         result = measure(on_features(estimator), dataset, ks=ks, a=a, b=b)
     if plot is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Json, print_json, read_for
+from blockxmc.cli._common import Json, on_features, print_json, read_for
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
@@ -34,12 +34,15 @@ def explain(
     from blockxmc.storage import load
 
     estimator = load(model)
-    if not hasattr(estimator, "explain"):
-        raise BlockXMCError(f"{model}: a {type(estimator).__name__} has no weights that say why")
-    wanted = None if not label else [_known(estimator, name) for name in label]
+    classifier: Any = on_features(estimator)
+    if not hasattr(classifier, "explain"):
+        raise BlockXMCError(f"{model}: a {type(classifier).__name__} has no weights that say why")
+    wanted = None if not label else [_known(classifier, name) for name in label]
+    vectorizer = getattr(estimator, "vectorizer_", None)
+    words = None if vectorizer is None else vectorizer.feature_names
     results = []
     for said, row in _rows(estimator, text):
-        found = estimator.explain(row, label=wanted, k=top_k)
+        found = classifier.explain(row, label=wanted, k=top_k, feature_names=words)
         if json:
             results.append({"text": said, "labels": [why.to_dict() for why in found]})
         else:
@@ -48,10 +51,10 @@ def explain(
         print_json(results[0] if len(results) == 1 else results)
 
 
-def _known(estimator: Any, label: str) -> Any:
+def _known(classifier: Any, label: str) -> Any:
     """A label as the model knows it: a name, or a number where labels have no text for a name."""
-    names = estimator.label_names_
-    return int(label) if label.isdigit() and (names is None or label not in estimator.targets_.ids_by_name) else label
+    names = classifier.label_names_
+    return int(label) if label.isdigit() and (names is None or label not in classifier.targets_.ids_by_name) else label
 
 
 def _rows(estimator: Any, text: str) -> Any:

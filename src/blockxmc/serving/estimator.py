@@ -65,10 +65,7 @@ class Explained(XMCEstimator):
         """
         X = self._validated(row if sparse.issparse(row) or np.ndim(row) == 2 else np.atleast_2d(row))
         ids = None if label is None else label_ids(self.targets_, label, "explain")
-        names = feature_names
-        if names is None:
-            vectorizer = getattr(self, "vectorizer_", None)
-            names = getattr(self, "feature_names_in_", None) if vectorizer is None else vectorizer.feature_names
+        names = getattr(self, "feature_names_in_", None) if feature_names is None else feature_names
         return explain_row(self._served(), X, ids, k, self.targets_.names, names)
 
 
