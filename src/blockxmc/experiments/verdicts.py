@@ -152,7 +152,10 @@ def _automatic(results: Results, data: str) -> tuple[str, str, str]:
             )
             marks.append(2 if paper["products"] <= _NEAR * best["products"] else 1)
         else:
-            told.append(f"{BASE_TITLES[base]}: no feasible pair; {best['n_blocks']} blocks have one")
+            told.append(
+                f"{BASE_TITLES[base]}: no feasible pair with fewer than twice the products of the best "
+                f"({best['n_blocks']} blocks, {best['products']:.0f})"
+            )
             marks.append(0)
     plan = results.row(Cell(data, "plan")) or {}
     unbounded, lams = sum(plan.get("unbounded", [])), len(plan.get("lams", []))
