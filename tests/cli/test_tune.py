@@ -49,14 +49,22 @@ def test_given_lambdas_and_figure(capsys, train, tmp_path):
 
 
 @pytest.mark.parametrize("request_", [("--budget", 12), ("--recall", 0.8), ("--latency-us", 5000)])
-def test_budgets(capsys, train, request_):
+def test_budgets(capsys, train, tmp_path, request_):
     request_ = (*request_, "--weights", "per-block")
     code, out, _ = run(capsys, "tune", train, *NB, *request_, "--json")
     found = json.loads(out)
     assert code == 0
     assert found.pop("explanation")
-    assert found.pop("train").startswith("blockxmc train ")
-    assert BudgetResult.from_dict(found).limit == request_[1]
+    words = shlex.split(found.pop("train"))
+    assert words[:2] == ["blockxmc", "train"]
+    result = BudgetResult.from_dict(found)
+    assert result.limit == request_[1]
+    words[-1] = tmp_path / "model"
+    assert run(capsys, *words[1:])[0] == 0
+    data, trained = read_xc(train), load(tmp_path / "model")
+    tuned = fit_tuned(result, data.X, data.Y, base=NaiveBayes())
+    for one, other in zip(trained.predict_topk(data.X, 5), tuned.predict_topk(data.X, 5), strict=True):
+        assert_array_equal(one, other)
     code, out, _ = run(capsys, "tune", train, *NB, *request_)
     assert "chosen" in out
     assert ("µs/row" in out) == (request_[0] == "--latency-us")

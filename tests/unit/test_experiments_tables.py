@@ -5,7 +5,7 @@ import re
 import pytest
 from experiment_parts import made_results, system_row
 
-from blockxmc.experiments import published, tables
+from blockxmc.experiments import published, tables, verdicts
 from blockxmc.experiments.cells import Cell
 from blockxmc.experiments.conclusions import conclude
 from blockxmc.experiments.figures import figure_alps, figure_lambda, figure_q, lambda_curve
@@ -225,3 +225,96 @@ def test_figures_say_what_failed():
     for figure in drawn:
         assert "MemoryError: too large" in "".join(re.findall(r"<!-- (.*?) -->", figure.svg.decode()))
     assert figure_alps(results)[0].points.rows == []
+
+
+# ---- verdicts ----
+def verdict(results, claim, data="bibtex"):
+    (judged,) = [known for known in verdicts.CLAIMS if known.name == claim]
+    return judged.judge(results, data)
+
+
+LOSS = "Loss below 2 points at 10x to 1000x"
+
+
+def test_a_claim_without_numbers_is_not_judged():
+    for table in verdicts.table_verdicts(made_results({})):
+        assert {row[4].value for row in table.rows} == {"not computed"}
+
+
+@pytest.mark.parametrize(
+    ("hits", "speedup", "feasible", "expected"),
+    [
+        ("5", 20.0, True, "holds"),
+        ("5", 4.0, True, "partly"),  # kept, but not at ten times the speed
+        ("4", 20.0, True, "does not hold"),  # 20 points lost at P@5
+        ("5", 20.0, False, "does not hold"),
+    ],
+)
+def test_the_verdict_on_the_loss(hits, speedup, feasible, expected):
+    own = system_row((60.0, 37.0, 27.0), hits=hits, **BP | {"speedup_paper": speedup, "feasible": feasible})
+    told, found, _ = verdict(made_results(ROWS | {"bibtex/bp-speed/leml": own}), LOSS)
+    assert found == expected
+    assert ("none within the tolerance" in told) == (not feasible)
+
+
+def test_verdicts_on_leml_and_cbmlc_follow_the_paired_rows():
+    _, found, why = verdict(made_results(ROWS), "BP over LEML above LEML")
+    assert found == "does not hold"  # the same hits
+    assert "rank 500 is no limit for 159 labels" in why
+    better = ROWS | {"bibtex/full/leml": ROWS["bibtex/full/leml"] | {"hits": {"1": "0000", "3": "0000", "5": "0000"}}}
+    assert verdict(made_results(better), "BP over LEML above LEML")[1] in ("holds", "partly")
+    behind = ROWS | {"bibtex/cbmlc/leml": system_row((61.0, 36.0, 26.0), hits="5")}
+    behind["bibtex/bp-accuracy/leml"] = behind["bibtex/bp-accuracy/leml"] | {
+        "hits": {"1": "0000", "3": "0000", "5": "0000"}
+    }
+    told, found, _ = verdict(made_results(behind), "BP beside CBMLC")
+    assert (told.startswith("LEML: BP -"), found) == (True, "holds")  # as in the paper: CBMLC is ahead with LEML
+
+
+def test_the_verdict_on_the_number_of_blocks():
+    pair = {"n_blocks": 3, "lam": 0.5, "loss": 1.5, "products": 30.0, "by_paper": True}
+    other = pair | {"n_blocks": 8, "products": 20.0, "by_paper": False}
+    plan = {"unbounded": [False, False], "lams": [0.1, 0.5]}
+    for trials, unbounded, expected in (
+        ([pair, other | {"products": 29.0}], False, "holds"),
+        ([pair, other | {"products": 29.0}], True, "partly"),
+        ([pair, other], False, "partly"),
+        ([pair | {"loss": 5.0}, other], False, "does not hold"),
+        ([pair | {"loss": 5.0}], False, "not computed"),
+    ):
+        rows = {"bibtex/tune/leml": {"scouted": trials}, "bibtex/plan": plan | {"unbounded": [unbounded] * 2}}
+        assert verdict(made_results(rows), "The automatic q")[1] == expected
+
+
+def test_verdicts_on_training_recall_and_lambda():
+    spent = {f"{part}_cpu_seconds": 1.0 for part in ("partition", "router", "blocks")}
+    fold = {"base": [60.0], "precision": [[60.0], [50.0]], "candidates": [40.0, 5.0]}
+    rows = ROWS | {
+        "bibtex/bp-speed/leml": ROWS["bibtex/bp-speed/leml"] | spent | {"captured": 0.9},
+        "bibtex/full/leml": ROWS["bibtex/full/leml"] | {"train_cpu_seconds": 3.5},
+        "bibtex/tune/leml": {"folds": [fold], "lams": [0.1, 1.0], "tune_cpu_seconds": 7.0},
+    }
+    told, found, why = verdict(made_results(rows), "Shorter training")
+    assert (told, found) == ("LEML: 3.0 of 3.5 CPU s", "holds")
+    assert "took 7 CPU s" in why
+    assert verdict(made_results(rows), "Recall of label selection")[:2] == ("LEML: R@k loses at most 2.00", "holds")
+    assert verdict(made_results(rows), "The role of lambda")[1] == "holds"
+    rows["bibtex/full/leml"] = rows["bibtex/full/leml"] | {"train_cpu_seconds": 2.9, "R@1": 90.0}
+    assert verdict(made_results(rows), "Shorter training")[1] == "does not hold"
+    assert verdict(made_results(rows), "Recall of label selection")[1] == "does not hold"
+
+
+def test_verdicts_on_our_default():
+    rows = {
+        "bibtex/full/dismec": system_row((62.0, 38.0, 28.0), train_cpu_seconds=9.0),
+        "bibtex/bp-default": system_row((62.0, 38.0, 28.0), train_cpu_seconds=4.0, speedup_paper=12.0, candidates=13.0),
+    }
+    table = verdicts.table_verdicts(made_results(rows))[1]
+    assert [row[4].value for row in table.rows] == ["holds"] * 3
+    rows["bibtex/bp-default"] = rows["bibtex/bp-default"] | {
+        "train_cpu_seconds": 10.0,
+        "speedup_paper": 2.0,
+        "R@5": 1.0,
+    }
+    table = verdicts.table_verdicts(made_results(rows))[1]
+    assert [row[4].value for row in table.rows] == ["partly", "does not hold", "does not hold"]

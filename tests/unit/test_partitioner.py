@@ -379,7 +379,17 @@ class TestAssignAt:
         p = Partitioner(n_blocks=2, lam=1.0, assign_at=np.array([0.5, 1.0])).fit(X, Y)
         assert Partitioner.from_state(p.state()).assign_at == [0.5, 1.0]
 
-    @pytest.mark.parametrize(("lam", "steps"), [("auto", [0.1]), (1.0, []), (1.0, [0.5, 0.1]), (1.0, [2.0]), (1, [-1])])
+    def test_a_smaller_lambda_than_the_last_gives_labels_back(self):
+        X, Y = blocky(n=240)
+        start = Partitioner(n_blocks=3, lam=2.0).fit(X, Y)
+        p = Partitioner(n_blocks=3, lam=0.1, assign_at=[2.0]).fit(X, Y)
+        np.testing.assert_array_equal(p.assignment_, start.assignment_)
+        for cluster, wanted in zip(p.label_clusters_, start.label_clusters_at(0.1), strict=True):
+            np.testing.assert_array_equal(cluster, wanted)
+
+    @pytest.mark.parametrize(
+        ("lam", "steps"), [("auto", [0.1]), (1.0, []), (1.0, [0.5, 0.1]), (1, [-1]), (1, [np.inf])]
+    )
     def test_other_lists_are_refused(self, lam, steps):
         X, Y = blocky(n=60)
         with pytest.raises(BlockXMCError, match="assign_at must be rising lambdas"):

@@ -466,3 +466,14 @@ def test_how_tightly_trials_are_solved(tuner, extra, usual):
         result = tuner(X, Y, DiSMEC(tol=0.01), n_blocks=2, options=TrialOptions(fold_tol=fold_tol, n_jobs=1), **extra)
         assert f"tol={tol}" in result.setting["evaluated_base"]
         assert "tol=0.01" in result.setting["base"]
+
+
+def test_a_search_that_finds_nothing_feasible_looks_at_every_pair():
+    X, Y = small(480)
+    lams = (3.0, 4.0, 5.0, 6.0, 8.0)
+    result = tune_lambda(X, Y, TinyRidge(), lams=lams, folds=2, tolerance=0.5)
+    assert result.speed_driven is None
+    tried = {(trial.n_blocks, trial.lam) for trial in result.scouted if not trial.by_paper}
+    assert tried == {(q, lam) for q in (2, 4, 8, 15) for lam in lams}
+    assert "least loss" in result.choices
+    assert result.least_loss.loss == pytest.approx(min(point.loss for point in result.choices.values()))

@@ -42,7 +42,7 @@ def train(
     lam: Annotated[str, typer.Option("--lam", help="The paper's lambda, or auto.")] = "auto",
     assign_at: Annotated[
         str | None,
-        typer.Option("--assign-at", help="Lambdas up to --lam at which rows are assigned, in turn; see blockxmc tune."),
+        typer.Option("--assign-at", help="Lambdas at which rows are assigned to blocks, in turn; see blockxmc tune."),
     ] = None,
     weights: Annotated[str, typer.Option("--weights", help="auto, shared, per-block or global.")] = "auto",
     route: Annotated[str, typer.Option("--route", help="Blocks a row visits, or a share like 0.7, or auto.")] = "auto",

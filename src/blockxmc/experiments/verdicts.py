@@ -72,9 +72,8 @@ def _loss(results: Results, data: str) -> tuple[str, str, str]:
             marks.append(2 if d.over is None and counted >= _PROMISED else 1 if d.over is None and counted > 1 else 0)
     labels = (results.row(Cell(data, "data")) or {}).get("labels", 0)
     why = [_of_labels(labels, max(_counted(results, d) for d in found))] if min(marks) < 2 else []
-    worst = max(found, key=lambda d: d.loss)
-    if 0 in marks:
-        why.append(_of_router(results, worst))
+    if failing := [d for d, mark in zip(found, marks, strict=True) if mark == 0]:
+        why.append(_of_router(results, max(failing, key=lambda d: d.loss)))
     return "; ".join(told), _overall(marks), "; ".join(filter(None, why))
 
 
@@ -153,7 +152,10 @@ def _automatic(results: Results, data: str) -> tuple[str, str, str]:
             )
             marks.append(2 if paper["products"] <= _NEAR * best["products"] else 1)
         else:
-            told.append(f"{BASE_TITLES[base]}: no feasible pair; {best['n_blocks']} blocks have one")
+            told.append(
+                f"{BASE_TITLES[base]}: no feasible pair with fewer than twice the products of the best "
+                f"({best['n_blocks']} blocks, {best['products']:.0f})"
+            )
             marks.append(0)
     plan = results.row(Cell(data, "plan")) or {}
     unbounded, lams = sum(plan.get("unbounded", [])), len(plan.get("lams", []))

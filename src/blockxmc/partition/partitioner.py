@@ -51,7 +51,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         Rounds at most (0: the start and its label step only), and the fall of f below which to stop.
     assign_at : ascending lambdas, or None
         The lambdas at which rows are assigned to blocks, one after the other: each from the assignment at the one before.
-        At a larger ``lam`` only the label clusters are cut. None: at ``lam`` alone.
+        At another ``lam`` only the label clusters are cut anew. None: at ``lam`` alone.
 
     Attributes
     ----------
@@ -304,8 +304,8 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
 def _check_steps(assign_at: Any, lam: Any) -> None:
     steps = np.asarray(assign_at)
     rising = steps.ndim == 1 and steps.size > 0 and steps.dtype.kind in "iuf" and (np.diff(steps) > 0).all()
-    if isinstance(lam, str) or not rising or not 0 <= steps[0] <= steps[-1] <= lam:
-        raise BlockXMCError(f"assign_at must be rising lambdas from 0 to at most lam={lam}, not {assign_at!r}")
+    if isinstance(lam, str) or not rising or not 0 <= steps[0] <= steps[-1] < np.inf:
+        raise BlockXMCError(f"assign_at must be rising lambdas of at least 0, beside a given lam, not {assign_at!r}")
 
 
 def _given_start(init: Any, n_rows: int) -> I32:

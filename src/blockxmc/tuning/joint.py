@@ -23,6 +23,11 @@ from blockxmc.tuning.result import Point, Trial, Tried, TuningResult
 # The first fold leaves a path without a feasible pair after so many smaller lambdas in a row that gain less than this many
 # points. Not measured: precision hardly ever rises again from there.
 _FLAT_STEPS, _FLAT = 2, 0.2
+# Products of one fold may differ from the mean of the folds by this factor: bounds are not exact.
+_MARGIN = 1.05
+# Where the paper's search asks for this many times as many blocks as another path has products, the pair is not tried: the
+# router alone costs more.
+_TOO_MANY = 2.0
 # Halvings of the step between the speed-driven lambda and the next one. Not measured.
 _HALVINGS = 2
 _MEASURED = ("precision", "candidates", "products", "recall")
@@ -47,7 +52,10 @@ class Search:
             done = {self.paths[0]: self._completed(self.paths[0])}
         else:
             self._scout()
-            done = self._race()
+            done = self._race({})
+            if all(result.speed_driven is None for result in done.values()):
+                self._scout(patient=True)
+                done = self._race(done)
         result = self._combined(done)
         if self.plan.refine and result.speed_driven is not None:
             result = self._refined(result)
@@ -58,26 +66,30 @@ class Search:
         return self.plan.lams[: step + 1]
 
     # ---- one fold ----
-    def _scout(self) -> None:
+    def _scout(self, patient: bool = False) -> None:
+        """What the first fold says of each path; ``patient`` goes to its smallest lambda where nothing is feasible."""
         first = self.folds[0]
         with self.problem.reporter.phase("try pairs of blocks and lambda", len(self.paths)) as phase:
             for done, path in enumerate(self.paths):
-                self.scouted[path] = self._tried(first, path)
+                self.scouted[path] = self._tried(first, path, patient)
                 phase.update(done + 1)
 
-    def _tried(self, fold: Fold, path: Path) -> list[Trial]:
+    def _tried(self, fold: Fold, path: Path, patient: bool) -> list[Trial]:
         """Down one path, to the first feasible pair or to where precision no longer rises."""
         trials: list[Trial] = []
         least, flat = np.inf, 0
+        reached = min((self._bound(other) for other in self.scouted if other != path), default=np.inf)
         for step in reversed(range(len(path))):
             q, steps = path[step], self._steps(step)
+            if q >= _TOO_MANY * reached:
+                continue
             found, loss = self._found(0, q, steps), fold.loss(q, steps)
             measured = {name: found[name] for name in ("candidates", "products", "recall")}
             by_paper = path == self.plan.paper
             trials.append(Trial(q, self.plan.lams[step], loss, tuple(found["precision"]), by_paper, **measured))
             flat = 0 if loss < least - _FLAT else flat + 1
             least = min(least, loss)
-            if loss <= self.tolerance + SLACK or (flat >= _FLAT_STEPS and not by_paper):
+            if loss <= self.tolerance + SLACK or (flat >= _FLAT_STEPS and not by_paper and not patient):
                 break
         return trials[::-1]
 
@@ -86,19 +98,19 @@ class Search:
         return min(kept, default=np.inf)
 
     # ---- all folds ----
-    def _race(self) -> dict[Path, TuningResult]:
+    def _race(self, done: dict[Path, TuningResult]) -> dict[Path, TuningResult]:
         """Complete paths while their bound is better than what was reached; and the most precise path."""
-        done: dict[Path, TuningResult] = {}
-        reached = np.inf
+        done, reached = dict(done), np.inf
         for path in sorted(self.paths, key=self._bound):
-            if self._bound(path) >= reached:
+            if self._bound(path) == np.inf or self._bound(path) > _MARGIN * reached:
                 break
-            done[path] = result = self._completed(path)
-            if result.speed_driven is not None:
-                reached = min(reached, result.speed_driven.products)
-        trials = {path: max(trial.mean for trial in self.scouted[path]) for path in self.paths}
-        precise = max(self.paths, key=lambda path: trials[path])
-        least = min(self.paths, key=lambda path: min(trial.loss for trial in self.scouted[path]))
+            if path not in done:
+                done[path] = self._completed(path)
+            if (point := done[path].speed_driven) is not None:
+                reached = min(reached, point.products)
+        tried = [path for path in self.paths if self.scouted[path]]
+        precise = max(tried, key=lambda path: max(trial.mean for trial in self.scouted[path]))
+        least = min(tried, key=lambda path: min(trial.loss for trial in self.scouted[path]))
         for path in (precise, least):
             if path not in done and (path == precise or reached == np.inf):
                 done[path] = self._completed(path)

@@ -77,7 +77,7 @@ class Scout:
             n_blocks=self.n_blocks,
             lam=lam * self.n_rows / train_rows,
             lam_rel=lam * self.n_blocks / train_rows,
-            assigned_at=(min(at, lam * self.n_rows / train_rows),),
+            assigned_at=(at,),
             weights=kind,
             route=route,
             precision=tuple(found["precision"]),

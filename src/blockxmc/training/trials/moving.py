@@ -27,6 +27,9 @@ from blockxmc.training.trials.split import KINDS, Clusters, Layout, Split, measu
 from blockxmc.training.trials.warm import WarmLearner, takes_warm_start
 
 NOTHING = np.zeros(0, np.int64)
+# A block begins from its factors where it had this share of its labels. Not measured: a label that is new starts from zero,
+# and a single round teaches it less.
+ENOUGH_KNOWN = 0.9
 
 
 @dataclass(frozen=True)
@@ -141,16 +144,17 @@ class MovingBlocks:
         return [kept.get(block, weights) for block, weights in enumerate(fresh)], reused
 
     def _warm(self, layout: Layout, rows_of: list[Any], known: Trained) -> list[Weights]:
-        """Each block begins from the factors of the block with the same number, where there is one."""
+        """Each block begins from the factors of the block with the same number, where that had most of its labels."""
         task, split, trained = self.split.task, self.split, []
         numbered = len(known.by_number) == len(layout.clusters)
         with split.training(warm=True), task.reporter.phase("train blocks, warm", len(rows_of)) as phase:
             for block, (rows, want) in enumerate(zip(rows_of, layout.clusters, strict=True)):
                 learner: Any = task.learner
-                if numbered:
-                    have, previous = known.by_number[block]
+                have, previous = known.by_number[block] if numbered else (NOTHING, None)
+                places = _places(have, want)
+                if previous is not None and (places >= 0).mean() >= ENOUGH_KNOWN:
                     moved = _on_rows(previous, split.X, rows)
-                    learner = WarmLearner(task.learner, moved, _places(have, want), task.threads)
+                    learner = WarmLearner(task.learner, moved, places, task.threads)
                 job = task.learner._job(task.threads, phase, task.seed + block)
                 trained.append(train_block(learner, split.X, split.Y, rows, want, job))
         return trained
@@ -180,6 +184,8 @@ def _places(have: NDArray[np.int64], want: NDArray[np.int64]) -> NDArray[np.intp
     >>> _places(np.array([2, 5, 9]), np.array([5, 7])).tolist()
     [1, -1]
     """
+    if have.size == 0:
+        return np.full(want.size, -1)
     places = np.searchsorted(have, want)
     found = (places < have.size) & (have[np.minimum(places, have.size - 1)] == want)
     return np.where(found, places, -1)
