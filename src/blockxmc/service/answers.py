@@ -11,7 +11,7 @@ from blockxmc.errors import ModelFormatError
 from blockxmc.service.models import ServedModel
 from blockxmc.service.problems import Problem
 from blockxmc.service.settings import Limits
-from blockxmc.service.shapes import Either, ListOf, Number, Object, Text, Whole, Word
+from blockxmc.service.shapes import Either, ListOf, Number, Object, Shape, Text, Whole, Word
 from blockxmc.text import least_score
 
 # Features that an explanation lists; what the others add is one number.
@@ -29,11 +29,15 @@ class Requests:
         features = limits.row_features
         indices, values = ListOf(Whole(0, _INT32), features), ListOf(Number(), features)
         row = Object({"indices": indices, "values": values}, ("indices", "values"))
-        input_ = {"text": text, "texts": ListOf(text, limits.texts, 1), "rows": ListOf(row, limits.texts, 1)}
+        input_: dict[str, Shape] = {
+            "text": text,
+            "texts": ListOf(text, limits.texts, 1),
+            "rows": ListOf(row, limits.texts, 1),
+        }
         k, threshold = Whole(1, limits.k), Either(Word(None), Word("f1"), Number())
-        choice = {"k": k, "threshold": threshold, "allow": labels, "deny": labels}
+        choice: dict[str, Shape] = {"k": k, "threshold": threshold, "allow": labels, "deny": labels}
         self.suggest = Object({**input_, **choice}, one_of=tuple(input_))
-        one = {"text": text, "row": row}
+        one: dict[str, Shape] = {"text": text, "row": row}
         self.explain = Object({**one, "labels": labels, "k": k}, one_of=tuple(one))
         rows = ListOf(ListOf(Text(2000), limits.labels), limits.texts, 1)
         self.update = Object({"texts": input_["texts"], "labels": rows}, ("texts", "labels"))
@@ -93,8 +97,9 @@ def _explained(model: ServedModel, why: dict[str, Any]) -> dict[str, Any]:
     features, others = why["features"][:SHOWN_FEATURES], why["features"][SHOWN_FEATURES:]
     known = model.row_labels
     for neighbor in why["neighbors"]:
-        ids = [] if known is None else known.indices[known.indptr[neighbor["row"]] : known.indptr[neighbor["row"] + 1]]
-        neighbor["labels"] = [model.name_of(int(j)) for j in ids]
+        row = neighbor["row"]
+        ids = [] if known is None else known.indices[known.indptr[row] : known.indptr[row + 1]].tolist()
+        neighbor["labels"] = [model.name_of(j) for j in ids]
     del why["name"]
     label = why["label"]
     return why | {

@@ -56,8 +56,11 @@ class Service:
         self.gate = Gate(settings.threads, self.limits)
         middleware = [Middleware(Guard, settings=settings, token=self.token, monitor=self.monitor)]
         if settings.cors:
-            headers = {"allow_methods": ["GET", "POST"], "allow_headers": ["authorization", "content-type"]}
-            middleware.insert(0, Middleware(CORSMiddleware, allow_origins=list(settings.cors), **headers))
+            allowed: dict[str, Any] = {
+                "allow_methods": ["GET", "POST"],
+                "allow_headers": ["authorization", "content-type"],
+            }
+            middleware.insert(0, Middleware(CORSMiddleware, allow_origins=list(settings.cors), **allowed))
         self.app = Starlette(
             routes=self._routes(),
             middleware=middleware,

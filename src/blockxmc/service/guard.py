@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hmac
 import time
-from collections.abc import MutableMapping
-from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -68,8 +66,8 @@ class Guard:
         except Exception as error:
             log("error", "defect", error=type(error).__name__, place=_place(error))
             if not status:
-                problem = Problem(500, "the service has failed at this request; the log says where")
-                await problem.response()(scope, receive, sending)
+                failed = Problem(500, "the service has failed at this request; the log says where")
+                await failed.response()(scope, receive, sending)
         finally:
             self._open -= 1
             self.monitor.open.dec()
@@ -118,5 +116,5 @@ def _place(error: Exception) -> str:
 def as_problem(error: HTTPException) -> Problem:
     """Starlette's own refusals (no such path, wrong method) in our form."""
     details = {404: "there is nothing at this address", 405: "this address does not take this method"}
-    headers: MutableMapping[str, Any] | None = None if error.headers is None else dict(error.headers)
-    return Problem(error.status_code, details.get(error.status_code, str(error.detail)), headers)  # type: ignore[arg-type]
+    headers = None if error.headers is None else dict(error.headers)
+    return Problem(error.status_code, details.get(error.status_code, str(error.detail)), headers)

@@ -63,7 +63,7 @@ def _answers() -> dict[str, Any]:
                     neighbors=_list(neighbor),
                 )
             ),
-        ),  # fmt: skip
+        ),
         "Card": _object(
             name=_TEXT,
             version=_TEXT,
@@ -83,7 +83,7 @@ def _answers() -> dict[str, Any]:
             held_out=numbers,
             cost=numbers,
             provenance={"type": "object"},
-        ),  # fmt: skip
+        ),
         "Models": _object(models=_list(_ref("Card")), updates={"type": "boolean"}),
         "Blocks": _object(blocks=_list(_object(block=_WHOLE, rows=_WHOLE, labels=_WHOLE, most_frequent=_list(_LABEL)))),
         "Block": _object(block=_WHOLE, rows=_WHOLE, n_labels=_WHOLE, labels=_list(label)),
@@ -94,7 +94,7 @@ def _answers() -> dict[str, Any]:
             training_rows=_WHOLE,
             blocks=_list(_WHOLE),
             co_labels=_or_null(_list(label)),
-        ),  # fmt: skip
+        ),
         "Map": _object(
             rows=_WHOLE,
             columns=_list(_WHOLE),
@@ -102,7 +102,7 @@ def _answers() -> dict[str, Any]:
             label_clusters=_list(_list(_list(_WHOLE))),
             dots=_list(_list(_WHOLE)),
             share_of_dots=_NUMBER,
-        ),  # fmt: skip
+        ),
         "Updated": _object(model=_TEXT, version=_TEXT),
         "State": _object(status=_TEXT),
         "About": _object(title=_TEXT, version=_TEXT),
@@ -115,7 +115,7 @@ def _answers() -> dict[str, Any]:
             vocab_language=_TEXT,
             is_trained={"type": "boolean"},
             modification_time=_or_null(_TEXT),
-        ),  # fmt: skip
+        ),
         "Projects": _object(projects=_list(_ref("Project"))),
         "Subjects": _object(results=_list(_subject())),
         "Batch": _list(

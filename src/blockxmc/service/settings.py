@@ -6,7 +6,7 @@ import ipaddress
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from blockxmc.errors import BlockXMCError
 
@@ -79,10 +79,9 @@ class Settings:
         >>> Settings.from_json(given.to_json()) == given
         True
         """
-        values = json.loads(text)
-        limits = Limits(**values.pop("limits"))
-        lists = {name: tuple(values.pop(name)) for name in ("models", "cors")}
-        return cls(**values, **lists, limits=limits)
+        values: dict[str, Any] = json.loads(text)
+        values |= {name: tuple(values[name]) for name in ("models", "cors")}
+        return cls(**values | {"limits": Limits(**values["limits"])})
 
 
 def is_local(host: str) -> bool:
