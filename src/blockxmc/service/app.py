@@ -15,8 +15,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.routing import Route
 
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.service import annif_rest, answers, explore
@@ -31,7 +30,9 @@ from blockxmc.service.problems import Problem
 from blockxmc.service.settings import Settings, read_token
 from blockxmc.service.shapes import Whole
 
+# The web page: every file by name, with its kind. Nothing else on the disk can be asked for.
 PAGE = Path(__file__).with_name("page")
+KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FORM = "application/x-www-form-urlencoded"
 # An update may take as long as it takes; nobody waits for a day.
 _UPDATE_SECONDS = 86_400.0
@@ -53,6 +54,7 @@ class Service:
         self.models = Models(settings.models, log)
         self.requests, self.annif = Requests(self.limits), AnnifRequests(self.limits)
         self.description = orjson.dumps(describe(self.requests, self.annif, token=self.token is not None))
+        self.files = {file.name: file.read_bytes() for file in PAGE.iterdir() if file.suffix in KINDS}
         self.gate = Gate(settings.threads, self.limits)
         middleware = [Middleware(Guard, settings=settings, token=self.token, monitor=self.monitor)]
         if settings.cors:
@@ -90,7 +92,8 @@ class Service:
             Route("/readyz", self.ready),
             Route("/metrics", self.metrics),
             Route("/openapi.json", self.openapi),
-            Mount("/", StaticFiles(directory=PAGE, html=True)),
+            Route("/", self.page),
+            Route("/{file}", self.page),
         ]
 
     @asynccontextmanager
@@ -229,6 +232,13 @@ class Service:
     async def openapi(self, request: Request) -> Response:
         """The description of all this."""
         return Response(self.description, media_type=JSON)
+
+    async def page(self, request: Request) -> Response:
+        """A file of the web page."""
+        name = request.path_params.get("file", "index.html")
+        if name not in self.files:
+            raise Problem(404, "there is nothing at this address")
+        return Response(self.files[name], media_type=KINDS[Path(name).suffix])
 
     # ---- reading requests ----
     def _model(self, request: Request) -> ServedModel:

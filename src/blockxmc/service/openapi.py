@@ -32,106 +32,102 @@ def _ref(name: str) -> dict[str, Any]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _answers() -> dict[str, Any]:
-    """Schemas of what is answered."""
-    suggestion = _object(id=_WHOLE, label=_LABEL, score=_NUMBER)
-    feature = _object(feature=_WHOLE, name=_or_null(_TEXT), value=_NUMBER, part=_NUMBER)
-    visited = _object(block=_WHOLE, probability=_NUMBER, has_label={"type": "boolean"})
-    neighbor = _object(row=_WHOLE, similarity=_NUMBER, has_label={"type": "boolean"}, labels=_list(_LABEL))
-    numbers = {"type": "object", "additionalProperties": _or_null(_NUMBER)}
-    label = _object(id=_WHOLE, label=_LABEL, training_rows=_WHOLE)
-    return {
-        "Problem": _object(type=_TEXT, title=_TEXT, status=_WHOLE, detail=_TEXT),
-        "Suggestions": _object(model=_TEXT, version=_TEXT, results=_list(_object(suggestions=_list(suggestion)))),
-        "Explanations": _object(
-            model=_TEXT,
-            version=_TEXT,
-            explanations=_list(
-                _object(
-                    id=_WHOLE,
-                    label=_LABEL,
-                    fate=_TEXT,
-                    rank=_or_null(_WHOLE),
-                    rank_before_reranker=_or_null(_WHOLE),
-                    score=_or_null(_NUMBER),
-                    probability=_or_null(_NUMBER),
-                    constant=_NUMBER,
-                    features=_list(feature),
-                    other_features=_NUMBER,
-                    terms=numbers,
-                    blocks=_list(visited),
-                    neighbors=_list(neighbor),
-                )
-            ),
+_SUBJECT = _object(uri=_TEXT, label=_TEXT, notation=_or_null(_TEXT), score=_NUMBER)
+_SUGGESTION = _object(id=_WHOLE, label=_LABEL, score=_NUMBER)
+_FEATURE = _object(feature=_WHOLE, name=_or_null(_TEXT), value=_NUMBER, part=_NUMBER)
+_VISITED = _object(block=_WHOLE, probability=_NUMBER, has_label={"type": "boolean"})
+_NEIGHBOR = _object(row=_WHOLE, similarity=_NUMBER, has_label={"type": "boolean"}, labels=_list(_LABEL))
+_NUMBERS = {"type": "object", "additionalProperties": _or_null(_NUMBER)}
+_LISTED = _object(id=_WHOLE, label=_LABEL, training_rows=_WHOLE)
+# Schemas of what is answered.
+_ANSWERS = {
+    "Problem": _object(type=_TEXT, title=_TEXT, status=_WHOLE, detail=_TEXT),
+    "Suggestions": _object(model=_TEXT, version=_TEXT, results=_list(_object(suggestions=_list(_SUGGESTION)))),
+    "Explanations": _object(
+        model=_TEXT,
+        version=_TEXT,
+        explanations=_list(
+            _object(
+                id=_WHOLE,
+                label=_LABEL,
+                fate=_TEXT,
+                rank=_or_null(_WHOLE),
+                rank_before_reranker=_or_null(_WHOLE),
+                score=_or_null(_NUMBER),
+                probability=_or_null(_NUMBER),
+                constant=_NUMBER,
+                features=_list(_FEATURE),
+                other_features=_NUMBER,
+                terms=_NUMBERS,
+                blocks=_list(_VISITED),
+                neighbors=_list(_NEIGHBOR),
+            )
         ),
-        "Card": _object(
-            name=_TEXT,
-            version=_TEXT,
-            served_since=_TEXT,
-            estimator=_TEXT,
-            classifier=_TEXT,
-            takes_text={"type": "boolean"},
-            labels=_WHOLE,
-            features=_WHOLE,
-            training_rows=_WHOLE,
-            model_mb=_NUMBER,
-            blocks=_or_null(_WHOLE),
-            lam=_or_null(_NUMBER),
-            captured=_or_null(_NUMBER),
-            f1_threshold=_or_null(_NUMBER),
-            probabilities={"type": "boolean"},
-            held_out=numbers,
-            cost=numbers,
-            provenance={"type": "object"},
-        ),
-        "Models": _object(models=_list(_ref("Card")), updates={"type": "boolean"}),
-        "Blocks": _object(blocks=_list(_object(block=_WHOLE, rows=_WHOLE, labels=_WHOLE, most_frequent=_list(_LABEL)))),
-        "Block": _object(block=_WHOLE, rows=_WHOLE, n_labels=_WHOLE, labels=_list(label)),
-        "Labels": _object(labels=_list(label)),
-        "Label": _object(
-            id=_WHOLE,
-            label=_LABEL,
-            training_rows=_WHOLE,
-            blocks=_list(_WHOLE),
-            co_labels=_or_null(_list(label)),
-        ),
-        "Map": _object(
-            rows=_WHOLE,
-            columns=_list(_WHOLE),
-            offsets=_list(_WHOLE),
-            label_clusters=_list(_list(_list(_WHOLE))),
-            dots=_list(_list(_WHOLE)),
-            share_of_dots=_NUMBER,
-        ),
-        "Updated": _object(model=_TEXT, version=_TEXT),
-        "State": _object(status=_TEXT),
-        "About": _object(title=_TEXT, version=_TEXT),
-        "Project": _object(
-            project_id=_TEXT,
-            name=_TEXT,
-            language=_TEXT,
-            backend={"type": "object"},
-            vocab={"type": "object"},
-            vocab_language=_TEXT,
-            is_trained={"type": "boolean"},
-            modification_time=_or_null(_TEXT),
-        ),
-        "Projects": _object(projects=_list(_ref("Project"))),
-        "Subjects": _object(results=_list(_subject())),
-        "Batch": _list(
-            _object(("document_id",), results=_list(_subject()), document_id=_or_null(_TEXT)),
-        ),
-    }
-
-
-def _subject() -> dict[str, Any]:
-    return _object(uri=_TEXT, label=_TEXT, notation=_or_null(_TEXT), score=_NUMBER)
+    ),
+    "Card": _object(
+        name=_TEXT,
+        version=_TEXT,
+        served_since=_TEXT,
+        estimator=_TEXT,
+        classifier=_TEXT,
+        takes_text={"type": "boolean"},
+        labels=_WHOLE,
+        features=_WHOLE,
+        training_rows=_WHOLE,
+        model_mb=_NUMBER,
+        blocks=_or_null(_WHOLE),
+        lam=_or_null(_NUMBER),
+        captured=_or_null(_NUMBER),
+        f1_threshold=_or_null(_NUMBER),
+        probabilities={"type": "boolean"},
+        held_out=_NUMBERS,
+        cost=_NUMBERS,
+        provenance={"type": "object"},
+    ),
+    "Models": _object(models=_list(_ref("Card")), updates={"type": "boolean"}),
+    "Blocks": _object(blocks=_list(_object(block=_WHOLE, rows=_WHOLE, labels=_WHOLE, most_frequent=_list(_LABEL)))),
+    "Block": _object(block=_WHOLE, rows=_WHOLE, n_labels=_WHOLE, labels=_list(_LISTED)),
+    "Labels": _object(labels=_list(_LISTED)),
+    "Label": _object(
+        id=_WHOLE,
+        label=_LABEL,
+        training_rows=_WHOLE,
+        blocks=_list(_WHOLE),
+        co_labels=_or_null(_list(_LISTED)),
+    ),
+    "Map": _object(
+        rows=_WHOLE,
+        columns=_list(_WHOLE),
+        offsets=_list(_WHOLE),
+        label_clusters=_list(_list(_list(_WHOLE))),
+        dots=_list(_list(_WHOLE)),
+        share_of_dots=_NUMBER,
+    ),
+    "Updated": _object(model=_TEXT, version=_TEXT),
+    "State": _object(status=_TEXT),
+    "About": _object(title=_TEXT, version=_TEXT),
+    "Project": _object(
+        project_id=_TEXT,
+        name=_TEXT,
+        language=_TEXT,
+        backend={"type": "object"},
+        vocab={"type": "object"},
+        vocab_language=_TEXT,
+        is_trained={"type": "boolean"},
+        modification_time=_or_null(_TEXT),
+    ),
+    "Projects": _object(projects=_list(_ref("Project"))),
+    "Subjects": _object(results=_list(_SUBJECT)),
+    "Batch": _list(
+        _object(("document_id",), results=_list(_SUBJECT), document_id=_or_null(_TEXT)),
+    ),
+}
 
 
 def describe(requests: Requests, annif: AnnifRequests, *, token: bool) -> dict[str, Any]:
     """The whole description."""
     bodies = {"SuggestRequest": requests.suggest, "ExplainRequest": requests.explain, "UpdateRequest": requests.update}
-    schemas = {name: shape.schema() for name, shape in bodies.items()} | _answers()
+    schemas = {name: shape.schema() for name, shape in bodies.items()} | _ANSWERS
     schemas["AnnifBatchRequest"] = annif.batch.schema()
     form = _object(("limit", "threshold"), text=annif.text.schema(), limit=annif.limit.schema(), threshold=_NUMBER)
     limits = [_query("limit", annif.limit.schema()), _query("threshold", annif.threshold.schema())]

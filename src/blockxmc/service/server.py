@@ -16,6 +16,8 @@ from blockxmc.service.settings import Settings
 
 # How worker processes learn what to serve.
 _SETTINGS = "BLOCKXMC_SERVICE"
+# Connections that are kept open for later requests, beside those of requests at work.
+IDLE_CONNECTIONS = 1000
 
 
 def serve(settings: Settings) -> None:
@@ -48,8 +50,8 @@ def options(settings: Settings) -> dict[str, Any]:
         "backlog": 1024,
         "timeout_keep_alive": 30,
         "timeout_graceful_shutdown": limits.stop_seconds,
-        # Beyond our own limit, where connections that send nothing are counted too.
-        "limit_concurrency": 2 * limits.open_requests,
+        # Beyond our own limit, because connections that send nothing count here too.
+        "limit_concurrency": limits.open_requests + IDLE_CONNECTIONS,
     }
 
 
