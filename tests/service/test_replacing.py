@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
+from cli_parts import run
 from service_parts import demo_rows, running, train
 
 from blockxmc import load
@@ -125,9 +126,26 @@ def test_the_command_serves_until_it_is_told_to_stop(model_dir, workers):
         assert "Traceback" not in err
 
 
-def test_what_cannot_be_served_is_one_line(tmp_path):
-    command = [sys.executable, "-m", "blockxmc", "serve", str(tmp_path / "none")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert done.stderr.strip().splitlines()[-1].startswith("error: ")
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "is not a complete model directory"),
+        (["--host", "0.0.0.0"], "--host 0.0.0.0 is open to other machines"),
+        (["--allow-update"], "--allow-update needs --token-file"),
+        (["--token-file", "no/such/file"], "the token cannot be read"),
+    ],
+)
+def test_what_cannot_be_served_is_one_line(tmp_path, capsys, options, words):
+    code, out, err = run(capsys, "serve", tmp_path / "none", *options)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_without_the_extra_one_line_says_what_to_install(tmp_path, capsys, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("blockxmc.service")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    code, _, err = run(capsys, "serve", tmp_path)
+    assert (code, err) == (2, "error: uvicorn is needed for this: pip install 'blockxmc[serve]'\n")

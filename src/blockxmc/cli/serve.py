@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -47,10 +47,6 @@ def serve(
         cors=tuple(cors or ()),
         access_log=access_log,
     )
-    settings.check()
-    shown = f"[{host}]" if ":" in host else host
-    print(f"serving on http://{shown}:{port} (stop with Ctrl-C)", file=sys.stderr, flush=True)
-    try:
+    # To be stopped is no failure: the server has ended in order.
+    with suppress(KeyboardInterrupt):
         run(settings)
-    except KeyboardInterrupt:  # the server has ended in order; to be stopped is no failure
-        print("stopped", file=sys.stderr)
