@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-cpp lint format bench bench-peers test-sanitize clean
+.PHONY: demo test test-cpp test-browser lint format bench bench-peers bench-serve test-sanitize clean
 
 
 # Installed in editable mode, so Python edits need no reinstall; kernels are rebuilt when a source is newer.
@@ -32,6 +32,13 @@ test-cpp: build/cpp/kernel_tests
 test: $(VENV)/dev.stamp test-cpp
 	$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
 
+# The web page in a real browser: Debian's chromium, or CHROMIUM=/path/to/chromium. SCREENSHOTS=DIR keeps pictures.
+test-browser: $(VENV)/dev.stamp
+	@[ -n "$(CHROMIUM)" ] || command -v chromium google-chrome >/dev/null || \
+		{ echo "no browser: install chromium (apt install chromium), or set CHROMIUM=/path/to/chromium"; exit 2; }
+	$(BIN)/python -m pip install -q playwright
+	CHROMIUM="$(CHROMIUM)" $(BIN)/python -m pytest tests/service/test_browser.py $(PYTEST_ARGS)
+
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,6 +60,10 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/dismec.py $(DATA)
 	$(BIN)/python bench/predict.py $(DATA)
 	$(BIN)/python bench/leml.py
+
+# The service under load, replacement and attack: prints every bar and whether it holds.
+bench-serve: $(VENV)/dev.stamp
+	$(BIN)/python bench/serve.py $(SERVE_ARGS)
 
 # Beside PECOS, omikuji, napkinXC and LibMultiLabel, each in an environment of its own; DATA="DIR..." takes other sets than the bundled
 # one, RESULTS=DIR says where the page goes, PEERS_ARGS adds options of bench/peers.py. PYTHON must be one that these

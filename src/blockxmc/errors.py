@@ -16,6 +16,10 @@ class ModelFormatError(BlockXMCError):
     """A model directory is damaged, incomplete or from an unknown format version."""
 
 
+class UpdateError(BlockXMCError):
+    """A model cannot be updated as it is; the message says how to get one that can."""
+
+
 class MissingExtraError(BlockXMCError):
     """An optional dependency is needed for what was asked."""
 

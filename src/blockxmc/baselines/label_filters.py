@@ -127,8 +127,7 @@ class CandidateWeights:
             X = sparse.csr_array((rows[2], rows[1], rows[0]), (rows[0].size - 1, self.W.shape[0]))
             inputs = csr_args(as_csr(np.asarray(X @ self.W, np.float32)))
         out = np.empty(labels.size, np.float32)
-        useful = useful_threads(threads, rows[0].size - 1, _ROWS_PER_ITEM)
-        self._kernel.score(*inputs, indptr, labels, out, useful)
+        self._kernel.score(*inputs, indptr, labels, out, useful_threads(threads, rows[0].size - 1, _ROWS_PER_ITEM))
         if self.bias is not None:
             out += self.bias[labels]
         if self.mass is not None:
@@ -310,8 +309,7 @@ class LabelFilters(XMCEstimator):
         return indptr, labels, self.weights_.score(rows, indptr, labels, threads)
 
     def _topk_of(self, rows: CsrArgs, k: int, threads: int) -> TopK:
-        labels = np.empty((rows[0].size - 1, k), np.int64)
-        best = np.empty((rows[0].size - 1, k), np.float32)
+        labels, best = (np.empty((rows[0].size - 1, k), dtype) for dtype in (np.int64, np.float32))
         _kernels.topk_of_pairs(*self._scored(rows, threads), labels, best, threads)
         return labels, best
 
@@ -320,7 +318,7 @@ class LabelFilters(XMCEstimator):
             return self._topk_of_scores(X, k, allowed)
         starts = range(0, max(X.shape[0], 1), _CHUNK)
         parts = [self._topk_of(csr_args(X[start : start + _CHUNK]), k, self._threads) for start in starts]
-        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        return np.concatenate([ids for ids, _ in parts]), np.concatenate([scores for _, scores in parts])
 
     def _scores(self, X: sparse.csr_array) -> sparse.csr_array:
         indptr, labels, scores = self._scored(csr_args(X), self._threads)

@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "stats": "stats",
     "convert": "convert",
     "experiment": "experiment",
+    "serve": "serve",
 }
 BAD_INPUT, DEFECT, INTERRUPTED = 2, 1, 130
 TRACEBACK = "BLOCKXMC_TRACEBACK"

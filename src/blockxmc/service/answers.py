@@ -1,0 +1,179 @@
+"""What a model answers: suggestions, explanations, and its card."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from blockxmc.errors import ModelFormatError
+from blockxmc.service.models import ServedModel
+from blockxmc.service.problems import Problem
+from blockxmc.service.settings import Limits
+from blockxmc.service.shapes import Either, ListOf, Number, Object, Shape, Text, Whole, Word
+from blockxmc.text import least_score
+
+# Features that an explanation lists; what the others add is one number.
+SHOWN_FEATURES = 200
+DEFAULT_K = 5
+# Of a feature in a row: beyond it, scores would leave what 32-bit numbers hold.
+MOST_VALUE = 1e6
+_INT32 = 2**31 - 1
+
+
+class Requests:
+    """The bodies that are understood, within the limits of a service."""
+
+    def __init__(self, limits: Limits) -> None:
+        text, label = Text(limits.text_chars), Either(Text(2000), Whole(0, _INT32))
+        labels = Either(Word(None), ListOf(label, limits.labels))
+        features = limits.row_features
+        indices, values = ListOf(Whole(0, _INT32), features), ListOf(Number(MOST_VALUE), features)
+        row = Object({"indices": indices, "values": values}, ("indices", "values"))
+        input_: dict[str, Shape] = {
+            "text": text,
+            "texts": ListOf(text, limits.texts, 1),
+            "rows": ListOf(row, limits.texts, 1),
+        }
+        k, threshold = Whole(1, limits.k), Either(Word(None), Word("f1"), Number())
+        choice: dict[str, Shape] = {"k": k, "threshold": threshold, "allow": labels, "deny": labels}
+        self.suggest = Object({**input_, **choice}, one_of=tuple(input_))
+        one: dict[str, Shape] = {"text": text, "row": row}
+        self.explain = Object({**one, "labels": labels, "k": k}, one_of=tuple(one))
+        rows = ListOf(ListOf(Text(2000), limits.labels), limits.texts, 1)
+        self.update = Object({"texts": input_["texts"], "labels": rows}, ("texts", "labels"))
+
+
+def n_texts(body: dict[str, Any]) -> int:
+    """How many answers are asked for."""
+    return len(body.get("texts") or body.get("rows") or [None])
+
+
+def is_short(body: dict[str, Any]) -> bool:
+    """Whether an answer takes a moment only, less than it takes to hand the work to a thread and back twice."""
+    text = body.get("text")
+    return (
+        text is not None and len(text) <= 20_000 and len(body.get("allow") or ()) + len(body.get("deny") or ()) <= 100
+    )
+
+
+def suggest(model: ServedModel, body: dict[str, Any]) -> dict[str, Any]:
+    """The suggestions for each text or row, best first."""
+    X = _features(model, body)
+    k = min(body.get("k", DEFAULT_K), max(model.n_labels, 1))
+    # Where labels are known by number only, there is nothing to allow by name: the model says so.
+    among = {name: body[name] for name in ("allow", "deny") if body.get(name) is not None}
+    least = least_score(model.classifier, body.get("threshold"))
+    if X.shape[0] == 1 and model.n_labels and hasattr(model.classifier, "predict_one"):
+        ids, scores = model.classifier.predict_one(X.indices, X.data, k, **among)
+        rows = [(ids.tolist(), scores.tolist())]
+    else:
+        ids, scores = model.classifier.predict_topk(X, k, **among)
+        rows = list(zip(ids.tolist(), scores.tolist(), strict=True))
+    name_of = model.name_of
+    results = [
+        [
+            {"id": j, "label": name_of(j), "score": round(score, 6)}
+            for j, score in zip(*row, strict=True)
+            if j >= 0 and score > least
+        ]
+        for row in rows
+    ]
+    return {"model": model.name, "version": model.version, "results": [{"suggestions": found} for found in results]}
+
+
+def explain(model: ServedModel, body: dict[str, Any]) -> dict[str, Any]:
+    """Why labels are suggested for one text or row, or where they were lost."""
+    if not hasattr(model.classifier, "explain"):
+        raise Problem(409, f"{model.name} has no weights that say why")
+    row = _features(model, {"rows": [body["row"]]} if "row" in body else body)
+    names = None if model.vectorizer is None else model.vectorizer.feature_names
+    found = model.classifier.explain(row, label=body.get("labels"), k=body.get("k", DEFAULT_K), feature_names=names)
+    whys = [_explained(model, why.to_dict()) for why in found]
+    return {"model": model.name, "version": model.version, "explanations": whys}
+
+
+def _explained(model: ServedModel, why: dict[str, Any]) -> dict[str, Any]:
+    """An explanation for the wire: labels by name, the largest features, what else is known of neighbors."""
+    features, others = why["features"][:SHOWN_FEATURES], why["features"][SHOWN_FEATURES:]
+    known = model.row_labels
+    for neighbor in why["neighbors"]:
+        row = neighbor["row"]
+        ids = [] if known is None else known.indices[known.indptr[row] : known.indptr[row + 1]].tolist()
+        neighbor["labels"] = [model.name_of(j) for j in ids]
+    del why["name"]
+    label = why["label"]
+    return why | {
+        "id": label,
+        "label": model.name_of(label),
+        "features": features,
+        "other_features": float(sum(feature["part"] for feature in others)),
+    }
+
+
+def card(model: ServedModel) -> dict[str, Any]:
+    """What an administrator wants to know of a model before anybody relies on it."""
+    classifier = model.classifier
+    cost: dict[str, float] = dict(getattr(classifier, "cost_", {}))
+    partition = getattr(classifier, "partition_", None)
+    made = model.provenance
+    return {
+        "name": model.name,
+        "version": model.version,
+        "served_since": model.since,
+        "estimator": type(model.loaded).__name__,
+        "classifier": type(classifier).__name__,
+        "takes_text": model.vectorizer is not None,
+        "labels": model.n_labels,
+        "features": int(classifier.n_features_in_),
+        "training_rows": int(classifier.n_train_rows_),
+        "model_mb": round(model.n_bytes / 1e6, 3),
+        "blocks": None if partition is None else int(partition.n_blocks_),
+        "lam": None if partition is None else _finite(partition.lam_),
+        "captured": None if partition is None else _finite(partition.captured_),
+        "probabilities": _calibrated(classifier),
+        "f1_threshold": _finite(getattr(classifier, "f1_threshold_", None)),
+        "held_out": {key.removeprefix("expected_"): _finite(cost[key]) for key in cost if key.startswith("expected_")},
+        "cost": {key: _finite(value) for key, value in cost.items() if not key.startswith("expected_")},
+        "provenance": {
+            key: made.get(key) for key in ("blockxmc", "numpy", "python", "machine", "created", "data_digest")
+        },
+    }
+
+
+def _calibrated(classifier: Any) -> bool:
+    return getattr(getattr(classifier, "model_", None), "calibration", None) is not None
+
+
+def _finite(value: Any) -> float | None:
+    return None if value is None or not np.isfinite(value) else float(value)
+
+
+def _features(model: ServedModel, body: dict[str, Any]) -> sparse.csr_array:
+    """The texts or rows of a request as the classifier takes them."""
+    if "rows" in body:
+        return _sparse_rows(body["rows"], int(model.classifier.n_features_in_))
+    if model.vectorizer is None:
+        raise Problem(422, f"{model.name} was trained on features: send rows, not texts")
+    texts = body["texts"] if "texts" in body else [body["text"]]
+    return model.vectorizer.transform(texts, 1)
+
+
+def _sparse_rows(rows: list[dict[str, list[Any]]], width: int) -> sparse.csr_array:
+    for number, row in enumerate(rows):
+        if len(row["indices"]) != len(row["values"]):
+            raise Problem(422, f"row {number} has {len(row['indices'])} indices but {len(row['values'])} values")
+        if row["indices"] and max(row["indices"]) >= width:
+            raise Problem(422, f"row {number} has an index of {max(row['indices'])}: the model knows 0 to {width - 1}")
+    indptr = np.concatenate([[0], np.cumsum([len(row["indices"]) for row in rows])]).astype(np.int64)
+    indices = np.array([j for row in rows for j in row["indices"]], np.int32)
+    values = np.array([v for row in rows for v in row["values"]], np.float32)
+    X = sparse.csr_array((values, indices, indptr), shape=(len(rows), width))
+    X.sum_duplicates()
+    return X
+
+
+def without_paths(error: ModelFormatError) -> Problem:
+    """Damage is found when a part of a model is first used; its message names files, which nobody outside needs."""
+    return Problem(500, f"the model is damaged ({type(error).__name__}); the administrator should check it")

@@ -1,0 +1,44 @@
+// Small helpers for the page.
+export const byId = (id) => document.getElementById(id);
+
+/** An element: h("button", {class: "x", onclick: f}, "text", child...). Text is never read as HTML. */
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value != null) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child != null));
+  return element;
+}
+
+export const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
+export const signed = (number) => (number < 0 ? "−" : "+") + Math.abs(number).toFixed(3);
+
+/** Calls f when nothing has happened for a while. */
+export function later(f, milliseconds) {
+  let timer;
+  return (...args) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => f(...args), milliseconds);
+  };
+}
+
+export function table(headings, rows) {
+  const cell = (value) => (typeof value === "number" ? h("td", { class: "number" }, value.toLocaleString("en")) : h("td", {}, value));
+  return h("table", {},
+    h("thead", {}, h("tr", {}, ...headings.map((text) => h("th", { scope: "col" }, text)))),
+    h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map(cell)))));
+}
+
+/** Says what went wrong above everything else; without text: nothing did. */
+export function trouble(text = "") {
+  byId("trouble").hidden = !text;
+  byId("trouble").textContent = text;
+}
+
+const quoted = (value) => (/[",\n\r]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
+// A spreadsheet would run a cell that begins like a formula.
+const harmless = (value) => (/^[=+\-@\t\r]/.test(value) ? `'${value}` : value);
+export const csvLine = (cells) => cells.map((cell) => quoted(harmless(String(cell)))).join(",");

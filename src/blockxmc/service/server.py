@@ -1,0 +1,67 @@
+"""Running the service: uvicorn, one or several workers, and an orderly end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+
+from blockxmc.service.app import create_app
+from blockxmc.service.monitoring import SHARED_NUMBERS, JsonLines
+from blockxmc.service.settings import Settings
+
+# How worker processes learn what to serve.
+_SETTINGS = "BLOCKXMC_SERVICE"
+# Connections that are kept open for later requests, beside those of requests at work.
+IDLE_CONNECTIONS = 1000
+
+
+def serve(settings: Settings) -> None:
+    """Answer requests until SIGTERM or Ctrl-C; what runs then has ``stop_seconds`` to end."""
+    settings.check()
+    if settings.workers == 1:
+        _log_as_json()
+        uvicorn.Server(uvicorn.Config(create_app(settings), **options(settings))).run()
+        return
+    with tempfile.TemporaryDirectory(prefix="blockxmc-") as numbers:
+        os.environ[SHARED_NUMBERS] = numbers
+        os.environ[_SETTINGS] = settings.to_json()
+        uvicorn.run("blockxmc.service.server:worker_app", factory=True, workers=settings.workers, **options(settings))
+
+
+def options(settings: Settings) -> dict[str, Any]:
+    """What uvicorn is told."""
+    limits = settings.limits
+    return {
+        "host": settings.host,
+        "port": settings.port,
+        "http": "httptools",
+        "lifespan": "on",
+        "ws": "none",
+        "log_config": None,
+        "access_log": False,  # ours has no query strings
+        "server_header": False,
+        "date_header": False,
+        "proxy_headers": False,
+        "backlog": 1024,
+        "timeout_keep_alive": 30,
+        "timeout_graceful_shutdown": limits.stop_seconds,
+        # Beyond our own limit, because connections that send nothing count here too.
+        "limit_concurrency": limits.open_requests + IDLE_CONNECTIONS,
+    }
+
+
+def worker_app() -> Starlette:
+    """The application of one worker process."""
+    _log_as_json()
+    return create_app(Settings.from_json(os.environ[_SETTINGS]))
+
+
+def _log_as_json() -> None:
+    logger = logging.getLogger("uvicorn")
+    logger.handlers, logger.propagate = [JsonLines()], False
+    logger.setLevel(logging.INFO)
