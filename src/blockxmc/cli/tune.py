@@ -45,8 +45,8 @@ Blocks = Annotated[
     str,
     typer.Option(
         "--blocks",
-        help="By --tolerance: auto tries 2 to 32 blocks and the paper's search at each lambda, paper that search alone, cost "
-        "or a number keep one number. Within limits: auto, paper, cost or a number.",
+        help="By --tolerance: auto tries 2 to 32 blocks and the paper's search at each lambda, paper that search alone, "
+        "cost or a number keep one number. Within limits: auto, paper, cost or a number.",
     ),
 ]
 WeightsKind = Annotated[
