@@ -41,7 +41,14 @@ Base = Annotated[
     str | None,
     typer.Option("--base", help="dismec, pd-sparse, ppd-sparse, leml or naive-bayes.", show_default="dismec"),
 ]
-Blocks = Annotated[str, typer.Option("--blocks", help="auto, paper, cost or a number.")]
+Blocks = Annotated[
+    str,
+    typer.Option(
+        "--blocks",
+        help="By --tolerance: auto tries 2 to 32 blocks and the paper's search at each lambda, paper that search alone, "
+        "cost or a number keep one number. Within limits: auto, paper, cost or a number.",
+    ),
+]
 WeightsKind = Annotated[
     str,
     typer.Option(

@@ -2,8 +2,9 @@
 
 A path has a number of blocks for each lambda. The first fold goes down each path from the largest lambda, where training is
 cheapest, to the first feasible pair. A pair that loses too much there is infeasible, whatever other folds say, so the
-products of that pair bound what the path can reach in all folds. Paths are completed in the order of these bounds, until
-the next bound is no better than what was reached.
+products of that pair bound what the path can reach in all folds. In the order of these bounds, the other folds go on down
+from there, the fold that refused last being asked first. What then has the fewest products is tried at every lambda in
+every fold, as the protocol wants.
 """
 
 from __future__ import annotations
@@ -98,11 +99,32 @@ class Search:
         return min(kept, default=np.inf)
 
     # ---- all folds ----
+    def _reach(self, path: Path) -> float:
+        """Products at the largest lambda of a path that every fold allows; infinite where no lambda is."""
+        step, order = self.plan.lams.index(self.scouted[path][0].lam), list(range(len(self.folds)))
+        while step >= 0:
+            q, steps = path[step], self._steps(step)
+            for number in order:
+                self._found(number, q, steps)
+                if self.folds[number].loss(q, steps) > self.tolerance + SLACK:
+                    order = [number, *(other for other in order if other != number)]
+                    break
+            else:
+                return float(np.mean([fold.found(q, steps)["products"] for fold in self.folds]))
+            step -= 1
+        return np.inf
+
     def _race(self, done: dict[Path, TuningResult]) -> dict[Path, TuningResult]:
-        """Complete paths while their bound is better than what was reached; and the most precise path."""
-        done, reached = dict(done), np.inf
+        """Complete the paths that may have the fewest products; and the most precise path."""
+        done = dict(done)
+        reaches: dict[Path, float] = {}
         for path in sorted(self.paths, key=self._bound):
-            if self._bound(path) == np.inf or self._bound(path) > _MARGIN * reached:
+            if self._bound(path) == np.inf or self._bound(path) > _MARGIN * min(reaches.values(), default=np.inf):
+                break
+            reaches[path] = self._reach(path)
+        reached = np.inf
+        for path in sorted(reaches, key=lambda path: reaches[path]):
+            if reaches[path] == np.inf or reaches[path] > _MARGIN * reached:
                 break
             if path not in done:
                 done[path] = self._completed(path)
