@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from blockxmc._core import saving
 from blockxmc._core.base import TopK, XMCEstimator
@@ -82,13 +82,19 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return model
 
     # ---- fitting ----
-    def fit(self, texts: Any, labels: Any, *, label_names: Any = None, **fit_options: Any) -> Self:
+    def fit(
+        self, texts: Any, labels: Any, sample_weight: Any = None, *, label_names: Any = None, **fit_options: Any
+    ) -> Self:
         """Learn from texts and their labels: a list of names per text, or a 0-1 matrix with a column per label.
 
         Names are stripped, and empty ones left out, as in files. The columns of a matrix are named by ``label_names``, or
-        by the columns of a DataFrame, or numbered. Further options go to the classifier's ``fit``.
+        by the columns of a DataFrame, or numbered. ``sample_weight`` says how much each text counts. Further options go
+        to the classifier's ``fit``.
         """
         classifier = self._new_classifier()
+        if sample_weight is not None:
+            _require_option(classifier, "sample_weight")
+            fit_options["sample_weight"] = sample_weight
         vectorizer = self._new_vectorizer()
         dataset = _dataset(texts, labels, vectorizer, label_names, classifier)
         self.classifier_ = fit_dataset(classifier, dataset, **fit_options)
@@ -214,6 +220,12 @@ def least_score(classifier: XMCEstimator, threshold: Any) -> float:
     if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.number)):
         raise BlockXMCError(f'threshold must be None, a number or "f1", got {threshold!r}')
     return float(threshold)
+
+
+def _require_option(classifier: XMCEstimator, name: str) -> None:
+    """Refuse what the classifier cannot be told."""
+    if not has_fit_parameter(classifier, name):
+        raise BlockXMCError(f"{type(classifier).__name__} takes no {name}: use BlockwiseClassifier")
 
 
 def _dataset(

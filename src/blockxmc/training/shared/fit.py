@@ -37,6 +37,7 @@ from blockxmc.training.shared.blocks import (
 from blockxmc.training.shared.calibration import UNCALIBRATED, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
 from blockxmc.training.shared.centroids import label_centroids
+from blockxmc.training.shared.hints import NO_HINTS, Hints
 from blockxmc.training.shared.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced
 from blockxmc.training.shared.mix import Fitted, fit_held_out, promises
 from blockxmc.training.shared.settings import SETTINGS, Settings
@@ -57,6 +58,7 @@ class Request:
     seed: int = 0
     threads: int = 1
     settings: Settings = SETTINGS
+    hints: Hints = NO_HINTS
 
 
 def fit_shared(
@@ -89,18 +91,20 @@ class Training:
         self.request, self.settings, self.threads = request, request.settings, request.threads
         self.X, self.Y, self.partition, self.reporter = X, Y, partition, reporter
         self.clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_)
+        self.teaching = request.hints.teaching
         self.held_out = held_out_rows(X.shape[0], request.seed, request.settings)
+        if self.teaching is not None:
+            self.held_out &= self.teaching
         self.positives = np.bincount(Y.indices, minlength=Y.shape[1])
-        self.trainer = LabelTrainer(
-            request.learner, X, self.clusters, reporter, request.threads, request.seed, request.settings
-        )
+        how = request.threads, request.seed, request.settings, request.hints.sample_weight
+        self.trainer = LabelTrainer(request.learner, X, self.clusters, reporter, *how)
 
     def train_router(self) -> Router:
         """On the rows that are not held out; then all rows are routed, to find their negative blocks."""
         n_blocks, assignment = len(self.clusters), self.partition.assignment_
         router = make_router(self.X, self.settings)
         options: Any = {"threads": self.threads, "reporter": self.reporter}
-        router.fit(self.X, assignment, n_blocks=n_blocks, mask=~self.held_out, **options)
+        router.fit(self.X, assignment, n_blocks=n_blocks, mask=self._teaching(~self.held_out), **options)
         with self.reporter.phase("route rows"):
             routed = router.blocks(self.X, max(self.settings.negative_blocks, 1), threads=self.threads)
         self.best_blocks = routed[:, 0]
@@ -135,7 +139,8 @@ class Training:
         model = self._routed(router, weights)
         linear = isinstance(weights, LabelVectors)
         self.asked = self._neighbors_asked(linear)
-        return replace(model, neighbors=self._neighbors(model, ~self.held_out)) if self.asked else model
+        shown = self._teaching(~self.held_out)
+        return replace(model, neighbors=self._neighbors(model, shown)) if self.asked else model
 
     def fit_held_out(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
         """What the held-out rows say about scores, and what new rows can expect."""
@@ -181,7 +186,11 @@ class Training:
         )
         if not (self.asked and mix.neighbors):
             return model
-        return replace(model, neighbors=replace(self._neighbors(model, None), weight=mix.neighbors))
+        return replace(model, neighbors=replace(self._neighbors(model, self.teaching), weight=mix.neighbors))
+
+    def _teaching(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Those of the rows that count."""
+        return rows if self.teaching is None else rows & self.teaching
 
     def _visits(self, rows: NDArray[np.bool_] | None) -> sparse.csr_array:
         return visits_of(self.partition.assignment_, self.negative_blocks, len(self.clusters), rows)
