@@ -152,7 +152,15 @@ class BlockwiseClassifier(LabelSetEstimator):
         return estimate(rows, Targets.encode(Y)[1], threads=self._threads, n_partitions=int(self.n_partitions))
 
     # ---- fitting ----
-    def fit(self, X: Any, Y: Any, sample_weight: Any = None, *, max_memory_gb: float | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        Y: Any,
+        sample_weight: Any = None,
+        *,
+        label_features: Any = None,
+        max_memory_gb: float | None = None,
+    ) -> Self:
         """Learn from X (n x d, sparse or dense) and Y: a 0-1 matrix, lists of labels, or one class per row.
 
         A sparse matrix, a 2-d array or a DataFrame is a 0-1 matrix; a list (or Series) of lists or sets holds the labels
@@ -163,12 +171,15 @@ class BlockwiseClassifier(LabelSetEstimator):
         ``sample_weight`` has a number per row: the loss of a row of weight 2 counts twice, and a row of weight 0 teaches
         nothing, but is assigned to a block like any other. It needs shared weights of DiSMEC, the default.
 
+        ``label_features`` (labels x d) has what is known of labels by themselves, like their names in the features of X: it
+        teaches labels that few rows have, and those that none has can be suggested, too. It needs shared weights.
+
         >>> X, Y = [[1.0], [1.0], [1.0]], [["red"], ["red"], ["blue"]]
         >>> BlockwiseClassifier().fit(X, Y, sample_weight=[1, 1, 9]).predict_topk([[1.0]], k=1)[0].tolist()
         [[0]]
         """
         X, Y = self._training_data(X, Y, max_memory_gb)
-        hints = Hints.checked(sample_weight, X.shape[0])
+        hints = Hints.checked(X, Y, sample_weight, label_features)
         Y = hints.taught(Y)
         self.label_counts_ = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
         self._fit(X, Y, reporter_for(self.verbose), hints)
@@ -180,6 +191,8 @@ class BlockwiseClassifier(LabelSetEstimator):
         kind = self._weights_kind(learner)
         if hints.sample_weight is not None and not (kind == "shared" and learner.takes_costs):
             raise BlockXMCError(f"sample_weight needs shared weights of DiSMEC, not {kind} of {type(learner).__name__}")
+        if hints.label_features is not None and kind != "shared":
+            raise BlockXMCError(f'label_features needs weights="shared", not {kind}')
         if kind == "shared":
             self._fit_shared(learner, X, Y, reporter, hints)
         else:

@@ -119,6 +119,6 @@ def test_texts_count_as_much_as_they_weigh():
 
 
 def test_hints_leave_labels_alone_where_all_rows_count():
-    _, Y = plain_rows()
-    assert Hints.checked(np.arange(1, 61), 60).taught(Y) is Y
-    assert Hints.checked(None, 60).teaching is None
+    X, Y = plain_rows()
+    assert Hints.checked(X, Y, np.arange(1, 61), None).taught(Y) is Y
+    assert Hints.checked(X, Y, None, None).teaching is None

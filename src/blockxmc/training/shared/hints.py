@@ -1,4 +1,4 @@
-"""What may be told beside rows and their labels: how much each row counts."""
+"""What may be told beside rows and their labels: how much each row counts, and what labels are about."""
 
 from __future__ import annotations
 
@@ -9,24 +9,28 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blockxmc._core.matrix import as_csr, check_values
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.weights import F32
 
 
 @dataclass(frozen=True)
 class Hints:
-    """Nothing by default: all rows count alike."""
+    """Nothing by default: all rows count alike, and rows alone say what labels are about."""
 
     sample_weight: F32 | None = None  # of each row: what its loss counts
+    label_features: sparse.csr_array | None = None  # labels x features: what is known of labels by themselves
 
     @classmethod
-    def checked(cls, sample_weight: Any, n_rows: int) -> Self:
-        """The hints of these rows, or one clear line.
+    def checked(cls, X: sparse.csr_array, Y: sparse.csr_array, sample_weight: Any, label_features: Any) -> Self:
+        """The hints of these rows and labels, or one clear line.
 
-        >>> Hints.checked([1, 2], 2).sample_weight.tolist()
+        >>> eye = sparse.csr_array(np.eye(2, dtype=np.float32))
+        >>> Hints.checked(eye, eye, [1, 2], None).sample_weight.tolist()
         [1.0, 2.0]
         """
-        return cls(None if sample_weight is None else _weights(sample_weight, n_rows))
+        weights = None if sample_weight is None else _weights(sample_weight, X.shape[0])
+        return cls(weights, None if label_features is None else _features(label_features, (Y.shape[1], X.shape[1])))
 
     @property
     def teaching(self) -> NDArray[np.bool_] | None:
@@ -49,6 +53,18 @@ class Hints:
 
 
 NO_HINTS = Hints()
+
+
+def _features(given: Any, shape: tuple[int, int]) -> sparse.csr_array:
+    try:
+        features = as_csr(given)
+    except (TypeError, ValueError):
+        raise BlockXMCError(f"label_features must be a matrix of numbers, got {type(given).__name__}") from None
+    if features.shape != shape:
+        wanted = f"a row for each of the {shape[0]} labels and {shape[1]} features"
+        raise BlockXMCError(f"label_features must have {wanted}, got shape {features.shape}")
+    check_values(features)
+    return features
 
 
 def _weights(given: Any, n_rows: int) -> F32:
