@@ -259,6 +259,8 @@ def least_score(classifier: XMCEstimator, threshold: Any) -> float:
     if threshold is None:
         return -np.inf
     if threshold == "f1":
+        if getattr(classifier, "rank_by", None) == "propensity":
+            raise BlockXMCError('threshold "f1" is a probability, but labels are ranked by propensity: give a number')
         return float(getattr(classifier, "f1_threshold_", classifier._threshold))
     if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.number)):
         raise BlockXMCError(f'threshold must be None, a number or "f1", got {threshold!r}')
