@@ -113,7 +113,10 @@ class Training:
             routed = router.blocks(self.X, max(self.settings.negative_blocks, 1), threads=self.threads)
         self.best_blocks = routed[:, 0]
         self.negative_blocks = routed[:, : self.settings.negative_blocks]
-        self.more = None if self.labels is None else self.labels.blocks(router, self.threads)
+        self.more = None
+        if self.labels is not None:
+            seen = np.bincount(self.X.indices, minlength=self.X.shape[1]) > 0
+            self.more = self.labels.blocks(router, seen, self.threads)
         self.clusters = self._listed(self.clusters)
         return router
 

@@ -44,11 +44,15 @@ class LabelFeatures:
         own = sparse.diags_array(share) @ normalize(take_rows(self.features, labels))
         return weights.adjusted(np.ones(labels.size, np.float32), as_csr(own), 1.0, threads)
 
-    def blocks(self, router: Router, threads: int) -> sparse.csr_array:
-        """Blocks x labels: the block to which the router sends each label that has few rows, and features."""
+    def blocks(self, router: Router, seen: NDArray[np.bool_], threads: int) -> sparse.csr_array:
+        """Blocks x labels: the block to which the router sends each label that has few rows, and features.
+
+        Of features that no training row has (``seen`` is false), the router knows nothing: a label that has no others is
+        sent only if it stands in no block yet.
+        """
         n_labels = self.positives.size
-        few = (self.positives <= self.settings.label_feature_few) & (np.diff(self.features.indptr) > 0)
-        labels = np.flatnonzero(few)
+        known = np.where(self.positives, abs(self.features) @ seen.astype(np.float32), np.diff(self.features.indptr))
+        labels = np.flatnonzero((self.positives <= self.settings.label_feature_few) & (known > 0))
         best = router.blocks(take_rows(self.features, labels), 1, threads=threads)[:, 0] if labels.size else labels
         ones = np.ones(labels.size, np.float32)
         return sparse.csr_array((ones, (best, labels)), shape=(router.n_blocks, n_labels))
