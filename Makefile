@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo docs test test-cpp test-browser lint format bench bench-peers bench-serve test-sanitize clean
+.PHONY: demo dist docs test test-cpp test-browser lint format bench bench-peers bench-serve test-sanitize clean
 
 
 # Installed in editable mode, so Python edits need no reinstall; kernels are rebuilt when a source is newer.
@@ -48,6 +48,10 @@ $(VENV)/docs.stamp: $(VENV)/dev.stamp
 docs: $(VENV)/docs.stamp
 	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
 	@echo docs/_build/html/index.html
+
+# sdist and wheels into dist/, built twice, audited, installed and tried; DIST_ARGS=--tests runs the test suite against each.
+dist:
+	$(PYTHON) tools/dist.py $(DIST_ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
