@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from blockxmc._core import stored
-from blockxmc._core.matrix import take_rows
+from blockxmc._core.matrix import matrix_digest, take_rows
 from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Reporter
 from blockxmc._core.targets import Targets
@@ -26,9 +27,10 @@ from blockxmc.serving.packing import BITS
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.serving.scorers import pack_scorer
 from blockxmc.training.estimate import estimate
+from blockxmc.training.job import Job, opened, parameters
 from blockxmc.training.per_block import offset_terms, train_blocks, train_global
 from blockxmc.training.shared import settings
-from blockxmc.training.shared.blocks import partition_for_shared
+from blockxmc.training.shared.blocks import PARTITION, partition_for_shared
 from blockxmc.training.shared.fit import Request, fit_shared
 from blockxmc.training.trials.quick import partition_at_quick_lambda, quick_task
 
@@ -91,6 +93,8 @@ class BlockwiseClassifier(LabelSetEstimator):
     ['red']
     """
 
+    _work: Any = None  # the folder of the ``fit`` that is running
+
     def __init__(
         self,
         base: Any = None,
@@ -151,12 +155,43 @@ class BlockwiseClassifier(LabelSetEstimator):
         return estimate(rows, Targets.encode(Y)[1], threads=self._threads, n_partitions=int(self.n_partitions))
 
     # ---- fitting ----
+    def fit(self, X: Any, Y: Any, *, max_memory_gb: float | None = None, work: Any = None) -> Self:
+        """Learn from X (n x d, sparse or dense) and Y: a 0-1 matrix, lists of labels, or one class per row.
+
+        A sparse matrix, a 2-d array or a DataFrame is a 0-1 matrix; a list (or Series) of lists or sets holds the labels
+        of each row, as text or whole numbers; a list, Series or 1-d array of text or numbers holds one class per row.
+        A plain list of equally long lists of 0 and 1 is refused where it may be either of the first two. A training that
+        would take more memory than ``max_memory_gb`` is refused before it begins.
+
+        ``work`` is a folder for finished stages: after a kill the same call goes on from them, and ends in the same bits
+        (docs/resume.md). ``went_on_from_`` says which were there. The folder may be removed when the model is saved.
+        """
+        self._work = work
+        try:
+            return super().fit(X, Y, max_memory_gb=max_memory_gb)
+        finally:
+            del self._work
+
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
-        self._seed = as_seed(self.random_state)
         learner = self._learner()
         kind = self._weights_kind(learner)
+        with opened(self._work, {} if self._work is None else self._identity(X, Y), reporter) as job:
+            self._fit_stages(learner, X, Y, kind, reporter, job)
+            self.went_on_from_ = job.reused
+        if self.went_on_from_:
+            reporter.say(f"went on from: {self.went_on_from_}")
+
+    def _identity(self, X: sparse.csr_array, Y: sparse.csr_array) -> dict[str, Any]:
+        """All that a training depends on."""
+        sizes = {"rows": X.shape[0], "features": X.shape[1], "labels": Y.shape[1]}
+        return sizes | {"data": matrix_digest(X, Y)[:16]} | parameters(self)
+
+    def _fit_stages(
+        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, reporter: Reporter, job: Job
+    ) -> None:
+        self._seed = as_seed(self.random_state)
         if kind == "shared":
-            self._fit_shared(learner, X, Y, reporter)
+            self._fit_shared(learner, X, Y, reporter, job)
         else:
             self._fit_apart(learner, X, Y, kind, reporter)
         some = np.linspace(0, X.shape[0] - 1, min(X.shape[0], COST_ROWS)).astype(int)
@@ -169,28 +204,33 @@ class BlockwiseClassifier(LabelSetEstimator):
         self.f1_threshold_ = float(self.cost_.pop("f1_threshold", usual))
         self.f1_labels_ = round(self.cost_.pop("f1_labels", 0))
 
-    def _fit_shared(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
+    def _fit_shared(
+        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter, job: Job
+    ) -> None:
         """One vector per label for all blocks, block probabilities merged in, scores calibrated."""
-        fitted = [self._fit_partition(learner, X, Y, number, reporter) for number in range(self.n_partitions)]
+        jobs = [job] if self.n_partitions == 1 else [job.within(f"model {i + 1}:") for i in range(self.n_partitions)]
+        fitted = [self._fit_partition(learner, X, Y, number, reporter, own) for number, own in enumerate(jobs)]
         partitions, members, costs = zip(*fitted, strict=True)
         self.partition_ = partitions[0]
         self.model_ = members[0] if self.n_partitions == 1 else Ensemble(members)
         self.cost_ = {key: float(np.mean([cost[key] for cost in costs])) for key in costs[0]}
 
     def _fit_partition(
-        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, number: int, reporter: Reporter
+        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, number: int, reporter: Reporter, job: Job
     ) -> tuple[Partitioner, RoutedModel, dict[str, float]]:
         """One partition with its own model."""
         options: Any = {
             "threads": self._threads,
             "seed": self._seed + number,
             "settings": settings.SETTINGS,
+            "job": job,
         }
         partitioner = self._partitioner(number)
         if self.partitioner is None and self.n_blocks != "paper":
-            partition = partition_for_shared(X, Y, partitioner, reporter, **options)
+            make: Any = partial(partition_for_shared, X, Y, partitioner, reporter, **options)
         else:
-            partition = partitioner._fit(X, Y, reporter)
+            make = partial(partitioner._fit, X, Y, reporter)
+        partition = job.stage("partition", make, PARTITION)
         request = Request(learner, self.route, self.n_neighbors, self._bits(16), **options)
         model, cost = fit_shared(request, X, Y, partition, reporter)
         reporter.say(_expectation(partition, cost, _described(model, self._bits(16), cost)))

@@ -6,7 +6,7 @@ the labels that missed them most are trained again, and everything is packed onc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,8 @@ from blockxmc.partition import Partitioner
 from blockxmc.routing import Router, assess_routing, only_block
 from blockxmc.serving.neighbors import Neighbors
 from blockxmc.serving.routed import RoutedModel
+from blockxmc.serving.scorers import restore_scorer
+from blockxmc.training.job import Form, Job
 from blockxmc.training.shared.blocks import (
     clusters_without,
     cover_all_labels,
@@ -57,6 +59,7 @@ class Request:
     seed: int = 0
     threads: int = 1
     settings: Settings = SETTINGS
+    job: Job = field(default_factory=Job)
 
 
 def fit_shared(
@@ -86,26 +89,35 @@ class Training:
         partition: Partitioner,
         reporter: Reporter,
     ) -> None:
-        self.request, self.settings, self.threads = request, request.settings, request.threads
+        self.request, self.settings, self.threads, self.job = request, request.settings, request.threads, request.job
         self.X, self.Y, self.partition, self.reporter = X, Y, partition, reporter
         self.clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_)
         self.held_out = held_out_rows(X.shape[0], request.seed, request.settings)
         self.positives = np.bincount(Y.indices, minlength=Y.shape[1])
         self.trainer = LabelTrainer(
-            request.learner, X, self.clusters, reporter, request.threads, request.seed, request.settings
+            request.learner, X, self.clusters, reporter, request.threads, request.seed, request.settings, request.job
         )
 
     def train_router(self) -> Router:
         """On the rows that are not held out; then all rows are routed, to find their negative blocks."""
+        router, routed = self.job.stage("router", self._trained_router, Form(_router_state, self._restored_router))
+        self.best_blocks = routed[:, 0]
+        self.negative_blocks = routed[:, : self.settings.negative_blocks]
+        return router
+
+    def _trained_router(self) -> tuple[Router, NDArray[np.int32]]:
         n_blocks, assignment = len(self.clusters), self.partition.assignment_
         router = make_router(self.X, self.settings)
         options: Any = {"threads": self.threads, "reporter": self.reporter}
         router.fit(self.X, assignment, n_blocks=n_blocks, mask=~self.held_out, **options)
         with self.reporter.phase("route rows"):
-            routed = router.blocks(self.X, max(self.settings.negative_blocks, 1), threads=self.threads)
-        self.best_blocks = routed[:, 0]
-        self.negative_blocks = routed[:, : self.settings.negative_blocks]
-        return router
+            return router, router.blocks(self.X, max(self.settings.negative_blocks, 1), threads=self.threads)
+
+    def _restored_router(self, state: dict[str, Any]) -> tuple[Router, NDArray[np.int32]]:
+        router = make_router(self.X, self.settings)
+        router.n_blocks = len(self.clusters)
+        router.scorer = None if state["scorer"] is None else restore_scorer(state["scorer"])
+        return router, state["routed"]
 
     def train_labels(self) -> tuple[SharedWeights, dict[str, float]]:
         """On the rows that are not held out."""
@@ -139,6 +151,9 @@ class Training:
 
     def fit_held_out(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
         """What the held-out rows say about scores, and what new rows can expect."""
+        return self.job.stage("held-out rows", partial(self._fitted, trial, weights), _FITTED)
+
+    def _fitted(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
         rows = np.flatnonzero(self.held_out)
         X, Y = take_rows(self.X, rows), take_rows(self.Y, rows)
         promised = {"router_accuracy": float((self.best_blocks[rows] == self.partition.assignment_[rows]).mean())}
@@ -237,7 +252,7 @@ class Training:
         def many(top_p: float) -> Candidates:
             return as_new.candidates(X, Y, [top_p], self.threads, self.settings.calibrated)[top_p]
 
-        options: Any = {"top_p": trial.top_p, "routed": routed, "threads": self.threads}
+        options: Any = {"top_p": trial.top_p, "routed": routed, "threads": self.threads, "job": self.job}
         fitted, expected = fit_held_out(seen, many, rows.log_positives, self.settings, **options)
         if self.request.bits < 32:
             labels = rows.labels
@@ -256,6 +271,18 @@ class Training:
         calibration = fit_calibration(scores, right)
         expected = promises(calibration.probabilities(scores), right, np.diff(Y.indptr))
         return Fitted(Mix(), None, trial.top_p, calibration), expected
+
+
+def _router_state(found: tuple[Router, NDArray[np.int32]]) -> dict[str, Any]:
+    """A router, and the blocks to which it sends the rows."""
+    router, routed = found
+    return {"scorer": None if router.scorer is None else router.scorer.state(), "routed": routed}
+
+
+_FITTED: Form[tuple[Fitted, dict[str, float]]] = Form(
+    lambda found: {"fitted": found[0].state(), "promised": found[1]},
+    lambda state: (Fitted.from_state(state["fitted"]), state["promised"]),
+)
 
 
 def neighbors_asked(n_neighbors: int | str, linear: bool, settings: Settings = SETTINGS) -> int:
