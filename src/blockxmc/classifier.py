@@ -27,10 +27,11 @@ from blockxmc.serving.packing import BITS
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.serving.scorers import pack_scorer
 from blockxmc.training.estimate import estimate
+from blockxmc.training.forms import PARTITION, router_form
 from blockxmc.training.job import Job, opened, parameters
 from blockxmc.training.per_block import offset_terms, train_blocks, train_global
 from blockxmc.training.shared import settings
-from blockxmc.training.shared.blocks import PARTITION, partition_for_shared
+from blockxmc.training.shared.blocks import partition_for_shared
 from blockxmc.training.shared.fit import Request, fit_shared
 from blockxmc.training.trials.quick import partition_at_quick_lambda, quick_task
 
@@ -193,7 +194,7 @@ class BlockwiseClassifier(LabelSetEstimator):
         if kind == "shared":
             self._fit_shared(learner, X, Y, reporter, job)
         else:
-            self._fit_apart(learner, X, Y, kind, reporter)
+            self._fit_apart(learner, X, Y, kind, job)
         some = np.linspace(0, X.shape[0] - 1, min(X.shape[0], COST_ROWS)).astype(int)
         self.cost_ |= self.model_.cost(take_rows(X, some), self._threads)
         sizes = np.bincount(self.partition_.assignment_)
@@ -236,33 +237,34 @@ class BlockwiseClassifier(LabelSetEstimator):
         reporter.say(_expectation(partition, cost, _described(model, self._bits(16), cost)))
         return partition, model, cost
 
-    def _fit_apart(
-        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, reporter: Reporter
-    ) -> None:
+    def _fit_apart(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, job: Job) -> None:
         """The paper's blocks: a logistic router, and the base's own margins from per-block or global weights."""
-        partitioner = self._partitioner()
+        partitioner, reporter = self._partitioner(), job.reporter
         wanted = 1 if self.route == "auto" else int(self.route)
         if partitioner.lam != "auto":
-            self.partition_ = partitioner._fit(X, Y, reporter)
+            make: Any = partial(partitioner._fit, X, Y, reporter)
         else:
             task = quick_task(learner, partitioner, seed=self._seed, threads=self._threads, reporter=reporter)
-            self.partition_ = partition_at_quick_lambda(X, Y, partitioner, task, weights=kind, route=wanted)
+            make = partial(partition_at_quick_lambda, X, Y, partitioner, task, weights=kind, route=wanted)
+        self.partition_ = job.stage("partition", make, PARTITION)
         route = min(wanted, self.partition_.n_blocks_)
         seed = self._seed
         assignment, clusters = self.partition_.assignment_, self.partition_.label_clusters_
         self.cost_ = {"candidate_recall": 1.0, "router_accuracy": 1.0}
         if X.shape[0] > 1:
+            assess = partial(assess_routing, X, Y, assignment, clusters, route, threads=self._threads, seed=seed)
             with reporter.phase("assess routing"):
-                found = assess_routing(X, Y, assignment, clusters, route, threads=self._threads, seed=seed)
+                found = job.stage("routing on held-out rows", assess)
                 self.cost_ = {key: found[key] for key in self.cost_}
         reporter.say(_expectation(self.partition_, self.cost_, "margins of the base"))
-        router = Router().fit(X, assignment, n_blocks=len(clusters), threads=self._threads, reporter=reporter)
+        options: Any = {"n_blocks": len(clusters), "threads": self._threads, "reporter": reporter}
+        router = job.stage("router", lambda: Router().fit(X, assignment, **options), router_form(Router()))
         weights: list[Weights]
         if self.weights == "global":
-            whole = train_global(learner, X, Y, reporter, threads=self._threads, seed=seed)
+            whole = train_global(learner, X, Y, job, threads=self._threads, seed=seed)
             weights, offset = list(whole.split(clusters)), offset_terms([whole], X.shape[1])
         else:
-            weights = train_blocks(learner, X, Y, assignment, clusters, reporter, threads=self._threads, seed=seed)
+            weights = train_blocks(learner, X, Y, assignment, clusters, job, threads=self._threads, seed=seed)
             offset = offset_terms(weights, X.shape[1])
         sizes: Any = {"n_features": X.shape[1], "n_labels": Y.shape[1], "threads": self._threads}
         scorer = pack_scorer(weights, clusters, **sizes, bits=self._bits(32))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,15 +72,6 @@ class LinearWeights:
         """The same weights, trained on these columns of X only, as weights on all columns."""
         own = features if self.features is None else features[self.features]
         return replace(self, features=own)
-
-    def state(self) -> dict[str, Any]:
-        """The weights as a dict of arrays; see ``from_state``."""
-        return {"kind": "linear", **vars(self)}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Take back what ``state`` gave."""
-        return cls(**{name: value for name, value in state.items() if name != "kind"})
 
     def split(self, label_sets: Iterable[Ids]) -> Iterator[LinearWeights]:
         """The weights of each label set, each holding only the features it uses."""

@@ -69,7 +69,7 @@ class Job:
     """
 
     def __init__(self, kept: Kept | None = None, identity: Identity | None = None, reporter: Reporter | None = None):
-        self._kept, self._reporter = kept, reporter or Reporter()
+        self._kept, self.reporter = kept, reporter or Reporter()
         self._key = _key(identity or {})
         self._lock = threading.Lock()
         self._prefix = ""
@@ -100,7 +100,7 @@ class Job:
 
     def within(self, prefix: str) -> Job:
         """The same job, for stages that there are several times: their names begin with this."""
-        inner = Job(self._kept, reporter=self._reporter)
+        inner = Job(self._kept, reporter=self.reporter)
         inner._key, inner._lock, inner._counts = self._key, self._lock, self._counts
         inner._prefix = f"{self._prefix}{prefix} "
         return inner
@@ -119,7 +119,7 @@ class Job:
         try:
             state = self._kept.get(place)
         except DamagedError as error:
-            self._reporter.say(f"{error}; it is made again")
+            self.reporter.say(f"{error}; it is made again")
             return None
         return state if isinstance(state, dict) and state.get("job") == self._key else None
 

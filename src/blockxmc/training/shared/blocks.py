@@ -18,7 +18,8 @@ from blockxmc.linear.weights import Ids
 from blockxmc.partition import Partitioner, choice
 from blockxmc.partition.ranking import Ranking
 from blockxmc.routing import Router
-from blockxmc.training.job import Form, Job
+from blockxmc.training.forms import PARTITION
+from blockxmc.training.job import Job
 from blockxmc.training.shared.settings import SETTINGS, Settings
 
 I32 = NDArray[np.int32]
@@ -75,10 +76,6 @@ def partition_for_shared(
     # An array is how the start was handed over, not a choice of the user's to be remembered with the model.
     partition.set_params(n_blocks=options.n_blocks, lam=options.lam, init="labels")
     return partition
-
-
-# How a partition is kept as a stage.
-PARTITION = Form(Partitioner.state, Partitioner.from_state)
 
 
 def expected_products(partition: Partitioner, settings: Settings = SETTINGS, *, neighbors: bool = False) -> float:

@@ -25,7 +25,7 @@ from blockxmc.partition import Partitioner
 from blockxmc.routing import Router, assess_routing, only_block
 from blockxmc.serving.neighbors import Neighbors
 from blockxmc.serving.routed import RoutedModel
-from blockxmc.serving.scorers import restore_scorer
+from blockxmc.training.forms import router_form
 from blockxmc.training.job import Form, Job
 from blockxmc.training.shared.blocks import (
     clusters_without,
@@ -100,24 +100,21 @@ class Training:
 
     def train_router(self) -> Router:
         """On the rows that are not held out; then all rows are routed, to find their negative blocks."""
-        router, routed = self.job.stage("router", self._trained_router, Form(_router_state, self._restored_router))
+        router = make_router(self.X, self.settings)
+        router = self.job.stage("router", partial(self._trained, router), router_form(router))
+        routed = self.job.stage("routes", partial(self._routes, router))
         self.best_blocks = routed[:, 0]
         self.negative_blocks = routed[:, : self.settings.negative_blocks]
         return router
 
-    def _trained_router(self) -> tuple[Router, NDArray[np.int32]]:
+    def _trained(self, router: Router) -> Router:
         n_blocks, assignment = len(self.clusters), self.partition.assignment_
-        router = make_router(self.X, self.settings)
         options: Any = {"threads": self.threads, "reporter": self.reporter}
-        router.fit(self.X, assignment, n_blocks=n_blocks, mask=~self.held_out, **options)
-        with self.reporter.phase("route rows"):
-            return router, router.blocks(self.X, max(self.settings.negative_blocks, 1), threads=self.threads)
+        return router.fit(self.X, assignment, n_blocks=n_blocks, mask=~self.held_out, **options)
 
-    def _restored_router(self, state: dict[str, Any]) -> tuple[Router, NDArray[np.int32]]:
-        router = make_router(self.X, self.settings)
-        router.n_blocks = len(self.clusters)
-        router.scorer = None if state["scorer"] is None else restore_scorer(state["scorer"])
-        return router, state["routed"]
+    def _routes(self, router: Router) -> NDArray[np.int32]:
+        with self.reporter.phase("route rows"):
+            return router.blocks(self.X, max(self.settings.negative_blocks, 1), threads=self.threads)
 
     def train_labels(self) -> tuple[SharedWeights, dict[str, float]]:
         """On the rows that are not held out."""
@@ -271,12 +268,6 @@ class Training:
         calibration = fit_calibration(scores, right)
         expected = promises(calibration.probabilities(scores), right, np.diff(Y.indptr))
         return Fitted(Mix(), None, trial.top_p, calibration), expected
-
-
-def _router_state(found: tuple[Router, NDArray[np.int32]]) -> dict[str, Any]:
-    """A router, and the blocks to which it sends the rows."""
-    router, routed = found
-    return {"scorer": None if router.scorer is None else router.scorer.state(), "routed": routed}
 
 
 _FITTED: Form[tuple[Fitted, dict[str, float]]] = Form(

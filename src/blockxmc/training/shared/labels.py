@@ -19,13 +19,13 @@ from scipy import sparse
 from blockxmc import _kernels
 from blockxmc._core.matrix import as_pattern, pattern_args, take_rows
 from blockxmc._core.progress import Reporter, Shifted
-from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.sklearn_adapter import OpaqueWeights, constants
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import F32, Ids, LinearWeights
 from blockxmc.serving.scorer import Scorer
 from blockxmc.serving.scorers import pack_scorer, pack_shared_scorer
+from blockxmc.training.forms import WEIGHTS
 from blockxmc.training.job import Form, Job
 from blockxmc.training.shared.blocks import frequent_labels, holds, home_blocks
 from blockxmc.training.shared.settings import SETTINGS, Settings
@@ -110,16 +110,10 @@ class LabelTrainer:
         return min(max(float(expected.sum()) / self.settings.most_batches, least), self.settings.pairs_at_a_time)
 
 
-def _batch_state(batch: tuple[Any, int]) -> dict[str, Any]:
-    """A trained batch as arrays."""
-    if not isinstance(batch[0], LinearWeights):
-        raise BlockXMCError("weights that are not linear cannot be kept without a pickle: leave work out")
-    return {"weights": batch[0].state(), "pairs": batch[1]}
-
-
 # Weights of a batch of labels, and the number of (row, label) pairs that taught them.
 _BATCH: Form[tuple[Any, int]] = Form(
-    _batch_state, lambda state: (LinearWeights.from_state(state["weights"]), state["pairs"])
+    lambda batch: {"weights": WEIGHTS.state(batch[0]), "pairs": batch[1]},
+    lambda state: (WEIGHTS.restored(state["weights"]), state["pairs"]),
 )
 
 
