@@ -26,6 +26,7 @@ from pathlib import Path
 from blockxmc import BlockwiseClassifier
 from blockxmc.data import load_demo, read_data_dir
 from blockxmc.errors import BlockXMCError
+from blockxmc.training.job import code_digest
 from blockxmc.training.shared import settings
 
 MOST_OVERHEAD = 3.0  # per cent of CPU time
@@ -193,6 +194,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="Kills only, of a training on some of the rows.")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
+    code_digest()  # once: of the code that all trainings here run
     with tempfile.TemporaryDirectory() as place:
         subject = Subject(args.folder, Path(place), args.threads, 3000 if args.quick else None)
         by_stage, finished, different = killed(subject, args.kills, args.seconds)
