@@ -23,6 +23,8 @@ from blockxmc.errors import BlockXMCError
 
 # Layout of the files: another number is another layout.
 FORMAT = 1
+# Characters of a file name, and those of the digest of a longer one.
+_LONGEST, _DIGEST = 120, 8
 _MARK = "$"  # starts the only key of a dict that stands for something else
 
 
@@ -93,7 +95,14 @@ class DamagedError(ValueError):
 
 
 def _stem(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.,]+", "-", name)[:150].lstrip(".-") or "result"
+    """A file name that resembles the name; what had to be cut off is told apart by its digest.
+
+    >>> _stem("labels 0-16"), len(_stem("x" * 500))
+    ('labels-0-16', 129)
+    """
+    plain = re.sub(r"[^A-Za-z0-9_.,-]+", "-", name).lstrip(".-") or "result"
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]
+    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}-{digest}"
 
 
 def _text(record: dict[str, Any]) -> bytes:

@@ -74,6 +74,7 @@ class Job:
         self._lock = threading.Lock()
         self._prefix = ""
         self._counts: dict[str, list[int]] = {}  # of each stage: parts that were asked for, and those that were kept
+        self.notes: list[str] = []  # what was found damaged
 
     def stage(
         self,
@@ -101,7 +102,7 @@ class Job:
     def within(self, prefix: str) -> Job:
         """The same job, for stages that there are several times: their names begin with this."""
         inner = Job(self._kept, reporter=self.reporter)
-        inner._key, inner._lock, inner._counts = self._key, self._lock, self._counts
+        inner._key, inner._lock, inner._counts, inner.notes = self._key, self._lock, self._counts, self.notes
         inner._prefix = f"{self._prefix}{prefix} "
         return inner
 
@@ -114,12 +115,18 @@ class Job:
                 words.append(name if asked == 1 else f"{found} of {asked} batches of {name}")
         return ", ".join(words)
 
+    @property
+    def n_reused(self) -> int:
+        """How many stages and parts were kept already."""
+        return sum(found for _, found in self._counts.values())
+
     def _found(self, place: str) -> Any:
         assert self._kept is not None
         try:
             state = self._kept.get(place)
         except DamagedError as error:
-            self.reporter.say(f"{error}; it is made again")
+            self.notes.append(f"{error}; it was made again")
+            self.reporter.say(self.notes[-1])
             return None
         return state if isinstance(state, dict) and state.get("job") == self._key else None
 
