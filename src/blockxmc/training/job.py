@@ -246,7 +246,7 @@ def _held(folder: Path) -> Iterator[None]:
     """Make the folder where there is none, and keep others from writing to it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except (FileExistsError, NotADirectoryError):
         raise BlockXMCError(f"{folder} is a file: finished work is kept in a folder") from None
     except OSError as error:
