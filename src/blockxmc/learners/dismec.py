@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from scipy import sparse
 
@@ -85,5 +85,5 @@ class DiSMEC(Learner):
             bias=None if self.bias is None else self.bias * length,
             prune=self.prune / length,
         )
-        how = {"rows": rows, "costs": costs, "start": start}
+        how: Any = {"rows": rows, "costs": costs, "start": start}
         return train_one_vs_all(problem, X, Y, threads=job.threads, phase=job.phase, **how)

@@ -21,6 +21,7 @@ from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.linear.vectors import LabelVectors
+from blockxmc.linear.weights import LinearWeights
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router, assess_routing, only_block
 from blockxmc.serving.neighbors import Neighbors
@@ -37,6 +38,7 @@ from blockxmc.training.shared.blocks import (
 from blockxmc.training.shared.calibration import UNCALIBRATED, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
 from blockxmc.training.shared.centroids import label_centroids
+from blockxmc.training.shared.kept import Kept, Part, kept_copy
 from blockxmc.training.shared.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced
 from blockxmc.training.shared.mix import Fitted, fit_held_out, promises
 from blockxmc.training.shared.settings import SETTINGS, Settings
@@ -57,22 +59,23 @@ class Request:
     seed: int = 0
     threads: int = 1
     settings: Settings = SETTINGS
+    keep_rows: bool = False
 
 
 def fit_shared(
     request: Request, X: sparse.csr_array, Y: sparse.csr_array, partition: Partitioner, reporter: Reporter
-) -> tuple[RoutedModel, dict[str, float]]:
-    """Router and labels of one partition, and what its training and the held-out rows say about it."""
+) -> tuple[RoutedModel, dict[str, float], Kept | None]:
+    """Router and labels of one partition, what its training and the held-out rows say about it, and what is kept."""
     training = Training(request, X, Y, partition, reporter)
     router = training.train_router()
     weights, cost = training.train_labels()
     if not training.held_out.any():
         model = training.uncalibrated(router, weights)
-        return model, cost | training.assess_routing(model.route)
+        return model, cost | training.assess_routing(model.route), training.kept(router, weights, Mix())
     trial = training.trial(router, weights)
     fitted, promised = training.fit_held_out(trial, weights)
     weights = training.train_again(weights)
-    return training.pack(trial, weights, fitted), cost | promised
+    return training.pack(trial, weights, fitted), cost | promised, training.kept(router, weights, fitted.mix)
 
 
 class Training:
@@ -91,6 +94,7 @@ class Training:
         self.clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_)
         self.held_out = held_out_rows(X.shape[0], request.seed, request.settings)
         self.positives = np.bincount(Y.indices, minlength=Y.shape[1])
+        self.asked = 0
         self.trainer = LabelTrainer(
             request.learner, X, self.clusters, reporter, request.threads, request.seed, request.settings
         )
@@ -158,9 +162,13 @@ class Training:
     def train_again(self, weights: SharedWeights) -> SharedWeights:
         """The labels of whose positives too many were held out learn from all rows."""
         labels = labels_short_of_rows(self.Y, self.held_out, self.settings)
-        if not labels.size:
-            return weights
-        again = self.trainer.train_some(self.Y, self._visits(None), labels, "train labels again")
+        return self.solve_again(weights, labels) if labels.size else weights
+
+    def solve_again(
+        self, weights: SharedWeights, labels: NDArray[np.intp], start: sparse.csr_array | None = None
+    ) -> SharedWeights:
+        """The weights with those of some labels learnt from all rows, beginning where ``start`` says."""
+        again = self.trainer.train_some(self.Y, self._visits(None), labels, "train labels again", start)
         return replaced(weights, labels, again)
 
     def pack(self, trial: RoutedModel, weights: SharedWeights, fitted: Fitted) -> RoutedModel:
@@ -182,6 +190,17 @@ class Training:
         if not (self.asked and mix.neighbors):
             return model
         return replace(model, neighbors=replace(self._neighbors(model, None), weight=mix.neighbors))
+
+    def kept(self, router: Router, weights: SharedWeights, mix: Mix) -> Kept | None:
+        """What a model needs to learn on, where that is wanted."""
+        if not self.request.keep_rows:
+            return None
+        if not isinstance(weights, LabelVectors):
+            raise BlockXMCError("keep_rows needs a linear base, whose weights are vectors")
+        nothing = LinearWeights(sparse.csr_array(np.zeros((self.X.shape[1], 1), np.float32)), np.zeros(1, np.float32))
+        blocks = LabelVectors.joined([router.learned or nothing], np.arange(len(self.clusters)))
+        part = Part(kept_copy(self.X), kept_copy(self.Y))
+        return Kept((part,), weights, blocks, self.negative_blocks, mix, self.asked)
 
     def _visits(self, rows: NDArray[np.bool_] | None) -> sparse.csr_array:
         return visits_of(self.partition.assignment_, self.negative_blocks, len(self.clusters), rows)
