@@ -34,7 +34,7 @@ class OneVsAll {
   public:
     // `costs`: what the loss of each row counts; nullptr: 1.
     OneVsAll(const CsrView &x, float bias, const Objective &objective, float prune, const Cost *costs = nullptr)
-        : objective_(objective), prune_(prune), n_features_(x.n_cols), number_(x.n_cols, -1), columns_(x.nnz()) {
+        : objective_(objective), prune_(prune), number_(x.n_cols, -1), columns_(x.nnz()) {
         for (int64_t k = 0; k < x.nnz(); ++k) number_[x.indices[k]] = 0;
         for (int64_t f = 0; f < x.n_cols; ++f)
             if (number_[f] == 0) {
@@ -269,7 +269,6 @@ class OneVsAll {
 
     const Objective objective_;
     const float prune_;
-    const int64_t n_features_;
     std::vector<int32_t> number_;             // of a feature among those that occur, -1: it does not
     std::vector<int32_t> original_, columns_; // features that occur, and the columns of X in their numbering
     Rows rows_;
