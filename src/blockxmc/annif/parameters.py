@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from blockxmc import BlockwiseClassifier, DiSMEC, TextClassifier
+from blockxmc import BlockwiseClassifier, TextClassifier
+from blockxmc.classifier import lean_dismec
 from blockxmc.errors import BlockXMCError
 
 
@@ -30,7 +31,7 @@ PARAMETERS = {
     "min_df": Parameter("auto", _or("auto", int), "in how many documents a feature must occur; auto: in two"),
     "max_features": Parameter(None, int, "how many features to keep, the most frequent ones; empty: all"),
     "stop_words": Parameter(None, str.split, "words that are no features, or english"),
-    "C": Parameter(1.0, float, "how closely training documents are followed"),
+    "C": Parameter(0.5, float, "how closely training documents are followed"),
     "n_blocks": Parameter("auto", _or("auto", int), "number of blocks"),
     "n_partitions": Parameter(1, int, "models that answer together: 2 is a little better and twice as large"),
     "seed": Parameter(0, int, "start of the random numbers"),
@@ -42,7 +43,7 @@ def read_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
 
     >>> values = read_parameters({"ngram": "2", "min_df": "auto", "cluster_k": "100"})
     >>> values["ngram"], values["min_df"], values["C"], "cluster_k" in values
-    (2, 'auto', 1.0, False)
+    (2, 'auto', 0.5, False)
     """
     found = {}
     for name, parameter in PARAMETERS.items():
@@ -63,7 +64,7 @@ def classifier_of(values: Mapping[str, Any], jobs: int) -> TextClassifier:
     stop_words = values["stop_words"]
     return TextClassifier(
         BlockwiseClassifier(
-            DiSMEC(C=values["C"]),
+            lean_dismec().set_params(C=values["C"]),
             n_blocks=values["n_blocks"],
             n_partitions=values["n_partitions"],
             n_jobs=jobs or None,
