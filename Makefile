@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-cpp test-browser lint format bench bench-peers bench-serve test-sanitize clean
+.PHONY: demo docs test test-cpp test-browser lint format bench bench-peers bench-serve test-sanitize clean
 
 
 # Installed in editable mode, so Python edits need no reinstall; kernels are rebuilt when a source is newer.
@@ -38,6 +38,16 @@ test-browser: $(VENV)/dev.stamp
 		{ echo "no browser: install chromium (apt install chromium), or set CHROMIUM=/path/to/chromium"; exit 2; }
 	$(BIN)/python -m pip install -q playwright
 	CHROMIUM="$(CHROMIUM)" $(BIN)/python -m pytest tests/service/test_browser.py $(PYTEST_ARGS)
+
+# The documentation site, examples run anew, into docs/_build/html; a warning is an error. `make docs-check` looks at it in a
+# real browser, at the width of a phone and of a desk.
+$(VENV)/docs.stamp: $(VENV)/dev.stamp
+	$(BIN)/python -m pip install -q -e '.[docs]'
+	touch $@
+
+docs: $(VENV)/docs.stamp
+	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
+	@echo docs/_build/html/index.html
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -42,7 +42,7 @@ from blockxmc.training.shared.blocks import (
     visits_of,
 )
 from blockxmc.training.shared.candidates import HeldOut, Mix
-from blockxmc.training.shared.labels import LabelTrainer, pack_shared, replaced, rows_of_labels
+from blockxmc.training.shared.labels import LabelTrainer, pack_shared, replaced, rows_of_labels, shared_costs
 from blockxmc.training.shared.mix import Fitter
 from blockxmc.training.shared.settings import SETTINGS
 
@@ -161,7 +161,8 @@ def test_labels_learn_from_the_union_of_their_rows():
         used = np.flatnonzero(rows)
         if not used.size:
             continue
-        alone = learner._train(X[used], sparse.csr_array(Y[used][:, [label]]), Job(1, 0, Silent()))
+        costs = shared_costs(Y, settings.SETTINGS.shared_positive)[used]
+        alone = learner._train(X[used], sparse.csr_array(Y[used][:, [label]]), Job(1, 0, Silent()), costs=costs)
         theirs = found.vectors[[label]].toarray().ravel()
         np.testing.assert_allclose(theirs, alone.coef.toarray().ravel(), atol=2e-3)
 
