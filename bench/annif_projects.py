@@ -16,7 +16,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from demo_folder import demo_texts
+from blockxmc.data import load_demo_texts
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from annif_parts import annif, surroundings, write_corpus, write_folder, write_punkt
@@ -30,7 +30,7 @@ TIMED = 1000
 
 def prepare():
     """The folder: corpora, vocabulary, projects, NLTK data."""
-    train, test = demo_texts()
+    train, test = load_demo_texts()
     shutil.rmtree(OUT, ignore_errors=True)
     write_folder(OUT, {name for part in (train, test) for names in part.labels for name in names})
     write_corpus(OUT / "train.tsv", train.texts, train.labels)

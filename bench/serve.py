@@ -22,10 +22,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlencode
 
-from demo_folder import demo_texts
 from http_load import connect, get, in_turn, post, saturate, steady, uvloop
 
 from blockxmc import TextClassifier, load
+from blockxmc.data import load_demo_texts
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from hostile_requests import hostile_requests, send, status_of
@@ -192,7 +192,7 @@ def soak(bars, texts, options):
 
 def replaced(bars, texts, options):
     """1,000 requests while the model is replaced 20 times: all are answered, each by one version."""
-    first, second = load(OUT / "packages"), trained("others", demo_texts()[1])
+    first, second = load(OUT / "packages"), trained("others", load_demo_texts()[1])
     path, texts = OUT / "packages", texts[:25]
     labels = [[[str(s.label) for s in row] for row in model.suggest(texts)] for model in (first, second)]
     version = lambda: json.loads((path / "manifest.json").read_text())["manifest_sha256"][:16]  # noqa: E731
@@ -292,7 +292,7 @@ def main():
     parser.add_argument("--markdown", type=Path, help="file for the table of bars")
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
-    train, test = demo_texts()
+    train, test = load_demo_texts()
     trained("packages", train)
     bars = Bars()
     for part in options.parts:
