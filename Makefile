@@ -53,7 +53,7 @@ docs: $(VENV)/docs.stamp
 # The backend in a real Annif, in an environment of its own, then the bundled data beside omikuji (docs/results/annif.md).
 test-annif: $(ENVS)/annif/stamp
 	$(ENVS)/annif/bin/python -m pip install -q -e '.[annif,serve]' -C build-dir=build/annif
-	$(ENVS)/annif/bin/python -m pytest -p no:cacheprovider tests/annif $(PYTEST_ARGS)
+	$(ENVS)/annif/bin/python -m pytest -p no:cacheprovider tests/annif_backend $(PYTEST_ARGS)
 	$(ENVS)/annif/bin/python bench/annif_projects.py --results docs/results
 
 lint: $(VENV)/dev.stamp

@@ -94,8 +94,15 @@ def served(*options):
 
 def answers(port, request):
     """Whether a request is answered with 200."""
+
+    async def ask():
+        connection = await connect(port)
+        status, _ = await connection.ask(request)
+        connection.transport.close()
+        return status == 200
+
     with suppress(OSError):
-        return send(("127.0.0.1", port), request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)) == 200
+        return uvloop.run(ask())
     return False
 
 
@@ -161,8 +168,8 @@ def annif(bars, texts, options):
 
     with served() as (port, _):
         ours = rate(port, "packages", 16, options.seconds)
-    environment = os.environ | {"NLTK_DATA": str((ANNIF / "nltk").absolute())}
-    with serving([str(program), "run", "--port", "{port}"], "/v1/projects", environment, ANNIF) as (port, _):
+    environment = os.environ | {"ANNIF_PROJECTS": "projects.cfg", "NLTK_DATA": str((ANNIF / "nltk").absolute())}
+    with serving([str(program), "run", "--port", "{port}"], "/v1/projects/omikuji", environment, ANNIF) as (port, _):
         theirs = rate(port, "omikuji", 4, options.seconds)
     bars.add(
         "requests a second over those of annif run with omikuji",
