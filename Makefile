@@ -50,6 +50,11 @@ docs: $(VENV)/docs.stamp
 	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
 	@echo docs/_build/html/index.html
 
+# A schema-driven tool tries what the service's /openapi.json promises.
+test-openapi: $(VENV)/dev.stamp
+	$(BIN)/python -m pip install -q 'schemathesis>=4'
+	$(BIN)/python -m pytest tests/service/test_schemathesis.py $(PYTEST_ARGS)
+
 # The backend in a real Annif, in an environment of its own, then the bundled data beside omikuji (docs/results/annif.md).
 test-annif: $(ENVS)/annif/stamp
 	$(ENVS)/annif/bin/python -m pip install -q -e '.[annif,serve]' -C build-dir=build/annif
