@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ENVS := bench/out/envs
 
-.PHONY: demo docs test test-cpp test-browser test-annif test-openapi lint format bench bench-peers bench-serve test-sanitize clean
+.PHONY: demo dist docs test test-cpp test-browser test-annif test-openapi lint format bench bench-peers bench-serve test-sanitize clean
 
 
 # Installed in editable mode, so Python edits need no reinstall; kernels are rebuilt when a source is newer.
@@ -60,6 +60,10 @@ test-annif: $(ENVS)/annif/stamp
 	$(ENVS)/annif/bin/python -m pip install -q -e '.[annif,serve]' -C build-dir=build/annif
 	$(ENVS)/annif/bin/python -m pytest -p no:cacheprovider tests/annif_backend $(PYTEST_ARGS)
 	$(ENVS)/annif/bin/python bench/annif_projects.py --results docs/results
+
+# sdist and wheels into dist/, built twice, audited, installed and tried; DIST_ARGS=--tests runs the test suite against each.
+dist:
+	$(PYTHON) tools/dist.py $(DIST_ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
