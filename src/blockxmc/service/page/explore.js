@@ -41,7 +41,7 @@ async function search() {
   const words = byId("find").value.trim();
   if (!model) return;
   try {
-    const { labels } = await of(model.name, `labels?limit=20&q=${encodeURIComponent(words)}`);
+    const { labels } = await of(model.name, `labels?limit=${words ? 20 : 8}&q=${encodeURIComponent(words)}`);
     const rows = labels.map((one) => h("li", {}, h("button", { class: "link", onclick: () => showLabel(one.id) }, String(one.label)),
       ` ${one.training_rows.toLocaleString("en")} texts`));
     byId("found-title").textContent = words ? "Labels found" : "Most frequent labels";
