@@ -165,7 +165,7 @@ class BlockwiseClassifier(LabelSetEstimator):
         would take more memory than ``max_memory_gb`` is refused before it begins.
 
         ``work`` is a folder for finished stages: after a kill the same call goes on from them, and ends in the same bits
-        (docs/resume.md). ``went_on_from_`` says which were there. The folder may be removed when the model is saved.
+        (docs/howto/resume.md). ``went_on_from_`` says which were there. The folder may be removed when the model is saved.
         """
         self._work = work
         try:
