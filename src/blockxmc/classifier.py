@@ -12,7 +12,7 @@ from sklearn.base import clone
 from blockxmc._core import stored
 from blockxmc._core.matrix import matrix_digest, take_rows
 from blockxmc._core.params import as_seed
-from blockxmc._core.progress import Reporter
+from blockxmc._core.progress import Reporter, reporter_for
 from blockxmc._core.targets import Targets
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
@@ -33,6 +33,7 @@ from blockxmc.training.per_block import offset_terms, train_blocks, train_global
 from blockxmc.training.shared import settings
 from blockxmc.training.shared.blocks import partition_for_shared
 from blockxmc.training.shared.fit import Request, fit_shared
+from blockxmc.training.shared.hints import NO_HINTS, Hints
 from blockxmc.training.trials.quick import partition_at_quick_lambda, quick_task
 
 # Training rows on which the work per row is measured.
@@ -94,8 +95,6 @@ class BlockwiseClassifier(LabelSetEstimator):
     ['red']
     """
 
-    _work: Any = None  # the folder of the ``fit`` that is running
-
     def __init__(
         self,
         base: Any = None,
@@ -156,7 +155,16 @@ class BlockwiseClassifier(LabelSetEstimator):
         return estimate(rows, Targets.encode(Y)[1], threads=self._threads, n_partitions=int(self.n_partitions))
 
     # ---- fitting ----
-    def fit(self, X: Any, Y: Any, *, max_memory_gb: float | None = None, work: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        Y: Any,
+        sample_weight: Any = None,
+        *,
+        label_features: Any = None,
+        max_memory_gb: float | None = None,
+        work: Any = None,
+    ) -> Self:
         """Learn from X (n x d, sparse or dense) and Y: a 0-1 matrix, lists of labels, or one class per row.
 
         A sparse matrix, a 2-d array or a DataFrame is a 0-1 matrix; a list (or Series) of lists or sets holds the labels
@@ -164,35 +172,52 @@ class BlockwiseClassifier(LabelSetEstimator):
         A plain list of equally long lists of 0 and 1 is refused where it may be either of the first two. A training that
         would take more memory than ``max_memory_gb`` is refused before it begins.
 
+        ``sample_weight`` has a number per row: the loss of a row of weight 2 counts twice, and a row of weight 0 teaches
+        nothing, but is assigned to a block like any other. It needs shared weights of DiSMEC, the default.
+
+        ``label_features`` (labels x d) has what is known of labels by themselves, like their names in the features of X: it
+        teaches labels that few rows have, and those that none has can be suggested, too. It needs shared weights.
+
         ``work`` is a folder for finished stages: after a kill the same call goes on from them, and ends in the same bits
         (docs/howto/resume.md). ``went_on_from_`` says which were there. The folder may be removed when the model is saved.
-        """
-        self._work = work
-        try:
-            return super().fit(X, Y, max_memory_gb=max_memory_gb)
-        finally:
-            del self._work
 
-    def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
+        >>> X, Y = [[1.0], [1.0], [1.0]], [["red"], ["red"], ["blue"]]
+        >>> BlockwiseClassifier().fit(X, Y, sample_weight=[1, 1, 9]).predict_topk([[1.0]], k=1)[0].tolist()
+        [[0]]
+        """
+        X, Y = self._training_data(X, Y, max_memory_gb)
+        hints = Hints.checked(X, Y, sample_weight, label_features)
+        Y = hints.taught(Y)
+        self.label_counts_ = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
+        self._fit(X, Y, reporter_for(self.verbose), hints, work)
+        return self
+
+    def _fit(
+        self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter, hints: Hints = NO_HINTS, work: Any = None
+    ) -> None:
         learner = self._learner()
         kind = self._weights_kind(learner)
-        with opened(self._work, {} if self._work is None else self._identity(X, Y), reporter) as job:
-            self._fit_stages(learner, X, Y, kind, reporter, job)
+        if hints.sample_weight is not None and not (kind == "shared" and learner.takes_costs):
+            raise BlockXMCError(f"sample_weight needs shared weights of DiSMEC, not {kind} of {type(learner).__name__}")
+        if hints.label_features is not None and kind != "shared":
+            raise BlockXMCError(f'label_features needs weights="shared", not {kind}')
+        with opened(work, {} if work is None else self._identity(X, Y, hints), reporter) as job:
+            self._fit_stages(learner, X, Y, kind, hints, job)
             self.went_on_from_ = job.reused
         if self.went_on_from_:
             reporter.say(f"went on from: {self.went_on_from_}")
 
-    def _identity(self, X: sparse.csr_array, Y: sparse.csr_array) -> dict[str, Any]:
+    def _identity(self, X: sparse.csr_array, Y: sparse.csr_array, hints: Hints) -> dict[str, Any]:
         """All that a training depends on."""
         sizes = {"rows": X.shape[0], "features": X.shape[1], "labels": Y.shape[1]}
-        return sizes | {"data": matrix_digest(X, Y)[:16]} | parameters(self)
+        return sizes | {"data": matrix_digest(X, Y)[:16]} | hints.digests() | parameters(self)
 
     def _fit_stages(
-        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, reporter: Reporter, job: Job
+        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, hints: Hints, job: Job
     ) -> None:
         self._seed = as_seed(self.random_state)
         if kind == "shared":
-            self._fit_shared(learner, X, Y, reporter, job)
+            self._fit_shared(learner, X, Y, hints, job)
         else:
             self._fit_apart(learner, X, Y, kind, job)
         some = np.linspace(0, X.shape[0] - 1, min(X.shape[0], COST_ROWS)).astype(int)
@@ -205,21 +230,20 @@ class BlockwiseClassifier(LabelSetEstimator):
         self.f1_threshold_ = float(self.cost_.pop("f1_threshold", usual))
         self.f1_labels_ = round(self.cost_.pop("f1_labels", 0))
 
-    def _fit_shared(
-        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter, job: Job
-    ) -> None:
+    def _fit_shared(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, hints: Hints, job: Job) -> None:
         """One vector per label for all blocks, block probabilities merged in, scores calibrated."""
         jobs = [job] if self.n_partitions == 1 else [job.within(f"model {i + 1}:") for i in range(self.n_partitions)]
-        fitted = [self._fit_partition(learner, X, Y, number, reporter, own) for number, own in enumerate(jobs)]
+        fitted = [self._fit_partition(learner, X, Y, number, hints, own) for number, own in enumerate(jobs)]
         partitions, members, costs = zip(*fitted, strict=True)
         self.partition_ = partitions[0]
         self.model_ = members[0] if self.n_partitions == 1 else Ensemble(members)
         self.cost_ = {key: float(np.mean([cost[key] for cost in costs])) for key in costs[0]}
 
     def _fit_partition(
-        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, number: int, reporter: Reporter, job: Job
+        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, number: int, hints: Hints, job: Job
     ) -> tuple[Partitioner, RoutedModel, dict[str, float]]:
         """One partition with its own model."""
+        reporter = job.reporter
         options: Any = {
             "threads": self._threads,
             "seed": self._seed + number,
@@ -232,7 +256,7 @@ class BlockwiseClassifier(LabelSetEstimator):
         else:
             make = partial(partitioner._fit, X, Y, reporter)
         partition = job.stage("partition", make, PARTITION)
-        request = Request(learner, self.route, self.n_neighbors, self._bits(16), **options)
+        request = Request(learner, self.route, self.n_neighbors, self._bits(16), **options, hints=hints)
         model, cost = fit_shared(request, X, Y, partition, reporter)
         reporter.say(_expectation(partition, cost, _described(model, self._bits(16), cost)))
         return partition, model, cost

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from blockxmc._core import saving
 from blockxmc._core.base import TopK, XMCEstimator
 from blockxmc.classifier import BlockwiseClassifier
 from blockxmc.data.dataset import Dataset
+from blockxmc.data.label_texts import clean_label_texts, with_labels
 from blockxmc.data.text import as_texts, clean_rows, from_texts
 from blockxmc.data.tfidf import TextOptions, TextVectorizer
 from blockxmc.errors import BlockXMCError
@@ -25,6 +26,20 @@ class Suggestion(NamedTuple):
 
     label: Any
     score: float
+
+    @property
+    def trained(self) -> bool:
+        """Whether a training row has the label; else it is known by its text alone."""
+        return True
+
+
+class UntrainedSuggestion(Suggestion):
+    """A suggestion of a label that no training row has: see ``label_texts`` of :meth:`TextClassifier.fit`."""
+
+    @property
+    def trained(self) -> bool:
+        """No."""
+        return False
 
 
 # No ClassifierMixin: scikit-learn's splitters for classifiers refuse lists of label names.
@@ -82,15 +97,45 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return model
 
     # ---- fitting ----
-    def fit(self, texts: Any, labels: Any, *, label_names: Any = None, **fit_options: Any) -> Self:
+    def fit(
+        self,
+        texts: Any,
+        labels: Any,
+        sample_weight: Any = None,
+        *,
+        label_names: Any = None,
+        label_texts: Any = None,
+        **fit_options: Any,
+    ) -> Self:
         """Learn from texts and their labels: a list of names per text, or a 0-1 matrix with a column per label.
 
         Names are stripped, and empty ones left out, as in files. The columns of a matrix are named by ``label_names``, or
-        by the columns of a DataFrame, or numbered. Further options go to the classifier's ``fit``.
+        by the columns of a DataFrame, or numbered. ``sample_weight`` says how much each text counts. Further options go
+        to the classifier's ``fit``.
+
+        ``label_texts`` tells what labels are about: a dict from names to texts, or a list of names that speak for
+        themselves. It helps labels that few texts have. A label that no text has can be suggested, too, and is marked as
+        an :class:`UntrainedSuggestion`.
+
+        >>> texts, labels = ["cats purr", "dogs bark", "cats sleep", "dogs run"], [["cat"], ["dog"], ["cat"], ["dog"]]
+        >>> clf = TextClassifier().fit(texts, labels, label_texts={"cow": "cows moo"})
+        >>> clf.suggest("cows moo", k=1)[0].label, clf.suggest("cows moo", k=1)[0].trained
+        ('cow', False)
         """
         classifier = self._new_classifier()
+        if sample_weight is not None:
+            _require_option(classifier, "sample_weight")
+            fit_options["sample_weight"] = sample_weight
         vectorizer = self._new_vectorizer()
+        if label_texts is not None:
+            _require_option(classifier, "label_features")
+            label_texts = clean_label_texts(label_texts)
+            vectorizer.fit(as_texts(texts)[0], classifier.n_jobs, more=list(label_texts.values()))
         dataset = _dataset(texts, labels, vectorizer, label_names, classifier)
+        if label_texts is not None:
+            dataset = with_labels(dataset, label_texts)
+            own = [label_texts.get(name, "") for name in dataset.label_names or ()]
+            fit_options["label_features"] = vectorizer.transform(own, classifier.n_jobs)
         self.classifier_ = fit_dataset(classifier, dataset, **fit_options)
         self.vectorizer_ = vectorizer
         return self
@@ -131,9 +176,13 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         least = least_score(self.classifier_, threshold)
         listed, one = as_texts(texts)
         ids, scores = self.predict_topk(listed, k, allow=allow, deny=deny)
-        names = self.classes_
+        names, counts = self.classes_, self.classifier_.label_counts_
         rows = [
-            [Suggestion(names[j], float(s)) for j, s in zip(*row, strict=True) if j >= 0 and s > least]
+            [
+                (Suggestion if counts[j] else UntrainedSuggestion)(names[j], float(s))
+                for j, s in zip(*row, strict=True)
+                if j >= 0 and s > least
+            ]
             for row in zip(ids, scores, strict=True)
         ]
         return rows[0] if one else rows
@@ -210,10 +259,18 @@ def least_score(classifier: XMCEstimator, threshold: Any) -> float:
     if threshold is None:
         return -np.inf
     if threshold == "f1":
+        if getattr(classifier, "rank_by", None) == "propensity":
+            raise BlockXMCError('threshold "f1" is a probability, but labels are ranked by propensity: give a number')
         return float(getattr(classifier, "f1_threshold_", classifier._threshold))
     if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.number)):
         raise BlockXMCError(f'threshold must be None, a number or "f1", got {threshold!r}')
     return float(threshold)
+
+
+def _require_option(classifier: XMCEstimator, name: str) -> None:
+    """Refuse what the classifier cannot be told."""
+    if not has_fit_parameter(classifier, name):
+        raise BlockXMCError(f"{type(classifier).__name__} takes no {name}: use BlockwiseClassifier")
 
 
 def _dataset(

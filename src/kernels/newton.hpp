@@ -34,7 +34,7 @@ class OneVsAll {
   public:
     // `costs`: what the loss of each row counts; nullptr: 1.
     OneVsAll(const CsrView &x, float bias, const Objective &objective, float prune, const Cost *costs = nullptr)
-        : objective_(objective), prune_(prune), n_features_(x.n_cols), columns_(x.nnz()) {
+        : objective_(objective), prune_(prune), columns_(x.nnz()) {
         std::vector<int32_t> number(x.n_cols, -1);
         for (int64_t k = 0; k < x.nnz(); ++k) number[x.indices[k]] = 0;
         for (int64_t f = 0; f < x.n_cols; ++f)
@@ -253,7 +253,6 @@ class OneVsAll {
 
     const Objective objective_;
     const float prune_;
-    const int64_t n_features_;
     std::vector<int32_t> original_, columns_; // features that occur, and the columns of X in their numbering
     Rows rows_;
     Columns columns_by_feature_; // the same, by column; empty where no group needs it

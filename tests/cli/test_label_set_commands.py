@@ -8,8 +8,10 @@ import pytest
 from cli_parts import run
 from helpers import blocky
 
+from blockxmc import load
 from blockxmc.cli import main
-from blockxmc.data import write_xc
+from blockxmc.data import read_xc, write_xc
+from blockxmc.metrics import precision_at_k
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +64,39 @@ def test_bad_options_are_one_line(capsys, folder, bad):
     code, _, err = run(capsys, "evaluate", folder / "model", folder / "test.txt", *bad)
     assert (code, len(err.splitlines())) == (2, 1)
     assert bad[0] in err
+
+
+def test_answers_ranked_by_propensity_are_those_of_python(capsys, folder):
+    model, data = load(folder / "model"), read_xc(folder / "test.txt")
+    usual, rare = (model.set_params(rank_by=by).predict_topk(data.X, 3) for by in ("probability", "propensity"))
+    assert (usual[0] != rare[0]).any()
+    code, out, _ = run(
+        capsys, "predict", folder / "model", folder / "test.txt", "--rank-by", "propensity", "--top-k", 3
+    )
+    found = [[int(pair.split(":")[0]) for pair in line.split()] for line in out.splitlines()]
+    assert (code, found) == (0, [[j for j in row if j >= 0] for row in rare[0].tolist()])
+    by = {}
+    for how in ("probability", "propensity"):
+        code, out, _ = run(capsys, "evaluate", folder / "model", folder / "test.txt", "--json", "--rank-by", how)
+        by[how] = json.loads(out)
+    assert by["propensity"]["P@3"] == pytest.approx(100 * precision_at_k(data.Y, rare[0], 3))
+    assert by["probability"]["P@3"] == pytest.approx(100 * precision_at_k(data.Y, usual[0], 3))
+    assert by["propensity"]["PSP@1"] != by["probability"]["PSP@1"]
+    # Label sets and probabilities do not depend on the order of answers.
+    for key in ("F1", "calibration_error", "probabilities_per_hit"):
+        assert by["propensity"][key] == by["probability"][key]
+
+
+def test_an_order_of_answers_that_cannot_be_had_is_one_line(capsys, folder, tmp_path):
+    assert run(capsys, "train", folder / "train.txt", "--model", tmp_path / "m", "--system", "full")[0] == 0
+    for args, message in (
+        ((folder / "model", "--rank-by", "luck"), "probability or propensity"),
+        ((tmp_path / "m", "--rank-by", "propensity"), "margins"),
+        ((folder / "model", "--rank-by", "propensity", "--threshold", "f1"), "is a probability"),
+    ):
+        code, _, err = run(capsys, "predict", args[0], folder / "test.txt", *args[1:])
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert message in err
 
 
 def test_a_text_is_explained_by_its_words(capsys, folder):

@@ -230,3 +230,25 @@ def test_train_and_test_are_converted_with_one_vocabulary(capsys, tmp_path):
     assert first == {"text": ROWS[0][0], "labels": ROWS[0][1]}
     code, _, err = run(capsys, "convert", tmp_path / "out", tmp_path / "b", "--test", tmp_path / "b.csv")
     assert (code, "--test goes with a file" in err) == (2, True)
+
+
+def test_label_texts_of_a_file(capsys, folder, tmp_path):
+    (tmp_path / "labels.tsv").write_text("cow\tcows moo\ncat\tcats\n")
+    train = ["train", folder / "train.jsonl", "--model", tmp_path / "m", "--label-texts"]
+    assert run(capsys, *train, tmp_path / "labels.tsv")[0] == 0
+    (tmp_path / "new.jsonl").write_text('{"text": "cows moo"}\n')
+    code, out, _ = run(capsys, "predict", tmp_path / "m", tmp_path / "new.jsonl", "--top-k", 1)
+    assert (code, json.loads(out)["labels"]) == (0, ["cow"])
+    code, out, _ = run(capsys, "explain", tmp_path / "m", "cows moo", "--top-k", 1)
+    assert (code, "no training row has it" in out) == (0, True)
+    texts, labels = zip(*ROWS, strict=True)
+    python = TextClassifier().fit(texts, labels, label_texts={"cow": "cows moo", "cat": "cats"})
+    assert load(tmp_path / "m").suggest("cows and cats") == python.suggest("cows and cats")
+    (tmp_path / "bad.json").write_text("[]")
+    code, _, err = run(capsys, *train[:3], tmp_path / "none", "--label-texts", tmp_path / "bad.json")
+    assert (code, len(err.splitlines()), (tmp_path / "none").exists()) == (2, 1, False)
+    (tmp_path / "train.txt").write_text("4 2 2\n0 0:1\n1 1:1\n0 0:1\n1 1:1\n")
+    args = ["train", tmp_path / "train.txt", "--model", tmp_path / "none", "--label-texts", tmp_path / "labels.tsv"]
+    code, _, err = run(capsys, *args)
+    assert code == 2
+    assert "--label-texts is for texts" in err

@@ -29,6 +29,11 @@ ESTIMATORS = [
     PDSparse(max_iter=10),
     PPDSparse(),
 ]
+# A row of weight 0 or 2 is assigned to a block like any other: a row that is missing or there twice changes the blocks.
+EXPECTED = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "weights count in the loss, not in the partition"
+    for kind in ("dense", "sparse")
+}
 NAMES = ["BP", "BP-paper", *(type(estimator).__name__ for estimator in ESTIMATORS[2:])]
 
 
@@ -37,7 +42,7 @@ def test_scikit_learns_checks(estimator):
     """The learners and the other baselines run these checks in their own tests."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn's own check of infinite values casts them
-        results = check_estimator(clone(estimator), on_fail=None, on_skip=None)
+        results = check_estimator(clone(estimator), on_fail=None, on_skip=None, expected_failed_checks=EXPECTED)
     failed = {r["check_name"]: str(r["exception"])[:300] for r in results if r["status"] == "failed"}
     assert not failed
 

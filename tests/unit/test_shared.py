@@ -153,6 +153,7 @@ def test_labels_learn_from_the_union_of_their_rows():
     clusters = cover_all_labels(Y, assignment, [np.array([0, 2, 4]), np.array([1, 2]), np.array([3])])
     learner = DiSMEC(tol=1e-6, prune=0.0)
     visits = visits_of(assignment, routed, len(clusters))
+    costs = shared_costs(Y, SETTINGS.shared_positive)
     found, _ = LabelTrainer(learner, X, clusters, Reporter(), threads=1, seed=0).train(Y, visits, "labels")
     for label in range(Y.shape[1]):
         blocks = [block for block, ids in enumerate(clusters) if label in ids]
@@ -161,8 +162,8 @@ def test_labels_learn_from_the_union_of_their_rows():
         used = np.flatnonzero(rows)
         if not used.size:
             continue
-        costs = shared_costs(Y, settings.SETTINGS.shared_positive)[used]
-        alone = learner._train(X[used], sparse.csr_array(Y[used][:, [label]]), Job(1, 0, Silent()), costs=costs)
+        own = sparse.csr_array(Y[used][:, [label]])
+        alone = learner._train(X[used], own, Job(1, 0, Silent()), costs=costs[used])
         theirs = found.vectors[[label]].toarray().ravel()
         np.testing.assert_allclose(theirs, alone.coef.toarray().ravel(), atol=2e-3)
 

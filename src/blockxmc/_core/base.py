@@ -88,6 +88,11 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         A plain list of equally long lists of 0 and 1 is refused where it may be either of the first two. A training that
         would take more memory than ``max_memory_gb`` is refused before it begins.
         """
+        self._fit(*self._training_data(X, Y, max_memory_gb), reporter_for(self.verbose))
+        return self
+
+    def _training_data(self, X: Any, Y: Any, max_memory_gb: float | None) -> tuple[sparse.csr_array, sparse.csr_array]:
+        """X and Y as kernels want them, checked; what they say about labels is remembered."""
         check_random_state(self.random_state)
         X = self._checked(X, reset=True)
         targets, Y01 = Targets.encode(Y)
@@ -99,8 +104,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.arange(targets.n_labels) if targets.names is None else targets.names
         self.label_counts_ = np.bincount(Y01.indices, minlength=targets.n_labels).astype(np.int64)
         self.n_train_rows_ = int(X.shape[0])
-        self._fit(X, Y01, reporter_for(self.verbose))
-        return self
+        return X, Y01
 
     @cached_property
     def classes_(self) -> NDArray[Any]:

@@ -24,6 +24,14 @@ Threads = Annotated[int | None, typer.Option("--threads", min=1, max=1024, help=
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of everything that is random.")]
 
 
+RankBy = Annotated[
+    str | None,
+    typer.Option(
+        "--rank-by", help="probability; or propensity: rare labels come earlier.", show_default="as the model was made"
+    ),
+]
+
+
 def verbosity() -> int:
     """1 on a terminal, where progress is shown; 0 in scripts and logs."""
     return int(sys.stderr.isatty())
@@ -91,6 +99,19 @@ def on_features(model: Any) -> XMCEstimator:
 
     classifier: XMCEstimator = model.classifier_ if isinstance(model, TextClassifier) else model
     return classifier
+
+
+def rank_answers(classifier: XMCEstimator, by: str | None) -> None:
+    """Rank the answers of a model by probability or propensity, as it was typed; None: as it was made."""
+    from blockxmc.serving.label_sets import LabelSetEstimator
+
+    if by is None:
+        return
+    if by not in ("probability", "propensity"):
+        raise BlockXMCError(f"--rank-by must be probability or propensity, got {by!r}")
+    if not isinstance(classifier, LabelSetEstimator) or classifier.model_.calibration is None:
+        raise BlockXMCError("--rank-by needs probabilities, but the scores of this model are margins")
+    classifier.set_params(rank_by=by)
 
 
 def read_for(model: Any, path: PathLike, *, require_labels: bool, texts: TextSettings | None = None) -> Dataset:

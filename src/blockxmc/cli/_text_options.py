@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +24,10 @@ LabelField = Annotated[
 ]
 LabelSeparator = Annotated[
     str | None, typer.Option("--label-separator", help="What stands between labels in one string, like ; or |.")
+]
+LabelTexts = Annotated[
+    Path | None,
+    typer.Option("--label-texts", help="Texts: what labels are about; lines of name, tab, text, or JSON {name: text}."),
 ]
 Ngrams = Annotated[
     int | None, typer.Option("--ngrams", min=1, max=MOST_NGRAM, help="Texts: up to so many words are a feature.")
@@ -56,6 +61,7 @@ class TextSettings:
     text_field: tuple[str, ...] | None = None
     label_field: str | None = None
     label_separator: str | None = None
+    label_texts: Path | None = None
 
     def fields(self) -> Fields:
         """Where texts and labels stand in a file."""
@@ -77,6 +83,12 @@ class TextSettings:
             found["stop_words"] = "english" if self.stop_words == "english" else read_names(self.stop_words)
         TextOptions(**found)
         return found
+
+    def of_labels(self) -> dict[str, Any]:
+        """What is said about labels, for ``TextClassifier.fit``."""
+        from blockxmc.data.label_texts import read_label_texts
+
+        return {} if self.label_texts is None else {"label_texts": read_label_texts(self.label_texts)}
 
     def refuse_for(self, source: object) -> None:
         """Refuse options of texts where there are none."""

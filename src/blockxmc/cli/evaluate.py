@@ -8,7 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Json, Threads, on_features, open_model, print_json, print_table, read_for, verbosity
+from blockxmc.cli._common import (
+    Json,
+    RankBy,
+    Threads,
+    on_features,
+    open_model,
+    print_json,
+    print_table,
+    rank_answers,
+    read_for,
+    verbosity,
+)
 from blockxmc.cli._text_options import LabelField, LabelSeparator, TextField, TextSettings
 from blockxmc.errors import BlockXMCError
 
@@ -30,6 +41,7 @@ def evaluate(
     propensity: Annotated[
         str, typer.Option("--propensity", metavar="A,B", help="Parameters of the propensity model.")
     ] = "0.55,1.5",
+    rank_by: RankBy = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw what probabilities mean (png, svg, pdf).")
     ] = None,
@@ -45,6 +57,7 @@ def evaluate(
 
     ks, (a, b) = _ranks(at), _propensity(propensity)
     estimator = open_model(model, threads)
+    rank_answers(on_features(estimator), rank_by)
     reporter = reporter_for(verbosity())
     texts = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)
     dataset = read_for(estimator, data, require_labels=True, texts=texts)

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from blockxmc.cli._common import Threads, kind_of, on_features, open_model, read_for, verbosity
+from blockxmc.cli._common import RankBy, Threads, kind_of, on_features, open_model, rank_answers, read_for, verbosity
 from blockxmc.cli._text_options import IdField, TextField
 from blockxmc.errors import BlockXMCError
 
@@ -45,6 +45,7 @@ def predict(
     threshold: Annotated[
         str | None, typer.Option("--threshold", help="Only labels that score higher: a number, or f1.")
     ] = None,
+    rank_by: RankBy = None,
     allow: Annotated[Path | None, typer.Option("--allow", help="File with the labels that may be answered.")] = None,
     deny: Annotated[Path | None, typer.Option("--deny", help="File with labels that may not.")] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Rows at once, at most.")] = ROWS_AT_ONCE,
@@ -61,6 +62,7 @@ def predict(
         raise BlockXMCError(f"--out {out} is the file to predict for: choose another name")
     estimator = open_model(model, threads)
     classifier = on_features(estimator)
+    rank_answers(classifier, rank_by)
     ask = _question(classifier, top_k, threshold, allow, deny)
     form = format or ("xc" if classifier.label_names_ is None else "jsonl")
     write = _Writer(classifier.label_names_, form)

@@ -16,6 +16,7 @@ from blockxmc.cli._text_options import (
     Analyzer,
     LabelField,
     LabelSeparator,
+    LabelTexts,
     MaxFeatures,
     MinDf,
     Ngrams,
@@ -51,6 +52,7 @@ def train(
         list[str] | None, typer.Option("--param", help="Any other parameter, as NAME=VALUE, e.g. base__C=2.")
     ] = None,
     label_names: Annotated[Path | None, typer.Option("--label-names", help="File with one label name a line.")] = None,
+    label_texts: LabelTexts = None,
     ngrams: Ngrams = None,
     min_df: MinDf = None,
     max_features: MaxFeatures = None,
@@ -72,9 +74,8 @@ def train(
 ) -> None:
     """Train a model on TRAIN and write it to a directory."""
     options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()), assign_at)
-    text = TextSettings(
-        ngrams, min_df, max_features, analyzer, stop_words, tuple(text_field or ()), label_field, label_separator
-    )
+    fields = tuple(text_field or ()), label_field, label_separator
+    text = TextSettings(ngrams, min_df, max_features, analyzer, stop_words, *fields, label_texts)
     plan = _Plan(data, model, label_names, options, text, max_memory, work, threads, seed)
     result = plan.carry_out()
     if json:
@@ -131,8 +132,9 @@ class _Plan:
         if self.label_names is not None:
             raise BlockXMCError(f"--label-names is for numbered labels; {source} names its own")
         model = TextClassifier(classifier, **self.text.parameters())
+        more = self.text.of_labels()
         corpus = read_corpus(source, verbose=verbosity(), fields=self.text.fields())
-        return partial(model.fit, corpus.texts, corpus.labels, **self._fit_options())
+        return partial(model.fit, corpus.texts, corpus.labels, **self._fit_options(), **more)
 
     def _fit_features(self, source: PathLike, classifier: Any) -> Callable[[], Any]:
         """How to train on features, read already."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from numbers import Integral
@@ -124,24 +124,39 @@ class TextVectorizer:
         self.options = options or TextOptions(**more)
         self._set_words(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.float32))
 
-    def fit(self, texts: Iterable[str], n_jobs: int | None = None) -> Self:
-        """Learn the words and how rare they are."""
-        self.fit_transform(texts, n_jobs)
+    def fit(self, texts: Iterable[str], n_jobs: int | None = None, more: Sequence[str] = ()) -> Self:
+        """Learn the words of texts and of ``more``, like names of labels; texts alone say how rare words are."""
+        self.fit_transform(texts, n_jobs, more)
         return self
 
-    def fit_transform(self, texts: Iterable[str], n_jobs: int | None = None) -> sparse.csr_array:
-        """Learn from texts and return their features."""
-        learner, threads, n_texts = WordLearner(), thread_count(n_jobs), 0
-        for batch, classes in batches(texts, lowercase=bool(self.options.lowercase)):
-            learner.feed(self._cutting, batch, classes, threads)
-            n_texts += len(batch)
+    def fit_transform(
+        self, texts: Iterable[str], n_jobs: int | None = None, more: Sequence[str] = ()
+    ) -> sparse.csr_array:
+        """Learn from texts and return their features, and behind them those of ``more``."""
+        learner, threads = WordLearner(), thread_count(n_jobs)
+        n_texts = self._feed(learner, texts, threads)
         min_df = self.options.least_texts(n_texts)
+        for _ in range(min_df):  # so often that all their words are kept
+            self._feed(learner, more, threads)
         words, ends, in_texts, counts = learner.finish(min_df, self.options.max_features or 2**31 - 1, threads)
         if not ends.size:
             what = "word of two or more letters" if self.options.analyzer == "word" else "group of letters"
             raise BlockXMCError(f"no {what} occurs in at least {min_df} of the {n_texts} texts; nothing to learn")
+        if len(more):
+            indptr, indices, values = counts
+            in_texts = np.bincount(indices[: indptr[n_texts]], minlength=ends.size)
+            once = indptr[: n_texts + len(more) + 1]
+            counts = once, indices[: once[-1]], values[: once[-1]]
         self._set_words(words, ends, (np.log((1 + n_texts) / (1 + in_texts)) + 1).astype(np.float32))
         return self._weigh([counts], threads)
+
+    def _feed(self, learner: WordLearner, texts: Iterable[str], threads: int) -> int:
+        """Show texts to a learner, and count them."""
+        n_texts = 0
+        for batch, classes in batches(texts, lowercase=bool(self.options.lowercase)):
+            learner.feed(self._cutting, batch, classes, threads)
+            n_texts += len(batch)
+        return n_texts
 
     def transform(self, texts: Iterable[str], n_jobs: int | None = None) -> sparse.csr_array:
         """Features of texts (float32 CSR); words not learnt are ignored."""

@@ -78,6 +78,7 @@ def suggestions(
     """Whether the first k suggestions of each row are right, and their probabilities; None where scores are margins."""
     if getattr(getattr(model, "model_", None), "calibration", None) is None:
         return None
-    labels, scores = model.predict_topk(test.X, k)
+    # By probability, whatever answers are ranked by.
+    labels, scores = model._likeliest(model._validated(test.X), min(k, test.Y.shape[1]))
     there = labels >= 0
-    return Ranking.of(test.Y, labels, k).hits[there], scores[there]
+    return Ranking.of(test.Y, labels, labels.shape[1]).hits[there], scores[there]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -66,7 +67,12 @@ class Explained(XMCEstimator):
         X = self._validated(row if sparse.issparse(row) or np.ndim(row) == 2 else np.atleast_2d(row))
         ids = None if label is None else label_ids(self.targets_, label, "explain")
         names = getattr(self, "feature_names_in_", None) if feature_names is None else feature_names
-        return explain_row(self._served(), X, ids, k, self.targets_.names, names)
+        found = explain_row(self._served(), X, ids, k, self.targets_.names, names)
+        untrained = self.label_counts_ == 0
+        return [
+            replace(why, fate=f"{why.fate}; no training row has it") if untrained[why.label] and why.rank else why
+            for why in found
+        ]
 
 
 class RoutedEstimator(Explained):

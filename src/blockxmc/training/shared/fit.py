@@ -20,6 +20,7 @@ from blockxmc._core.matrix import take_rows
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
+from blockxmc.linear.one_vs_all import typical_length
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router, assess_routing, only_block
@@ -39,6 +40,8 @@ from blockxmc.training.shared.blocks import (
 from blockxmc.training.shared.calibration import UNCALIBRATED, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
 from blockxmc.training.shared.centroids import label_centroids
+from blockxmc.training.shared.hints import NO_HINTS, Hints
+from blockxmc.training.shared.label_features import LabelFeatures, listing_more
 from blockxmc.training.shared.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced
 from blockxmc.training.shared.mix import Fitted, fit_held_out, promises
 from blockxmc.training.shared.settings import SETTINGS, Settings
@@ -59,6 +62,7 @@ class Request:
     seed: int = 0
     threads: int = 1
     settings: Settings = SETTINGS
+    hints: Hints = NO_HINTS
     job: Job = field(default_factory=Job)
 
 
@@ -92,11 +96,15 @@ class Training:
         self.request, self.settings, self.threads, self.job = request, request.settings, request.threads, request.job
         self.X, self.Y, self.partition, self.reporter = X, Y, partition, reporter
         self.clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_)
+        self.teaching = request.hints.teaching
         self.held_out = held_out_rows(X.shape[0], request.seed, request.settings)
+        if self.teaching is not None:
+            self.held_out &= self.teaching
         self.positives = np.bincount(Y.indices, minlength=Y.shape[1])
-        self.trainer = LabelTrainer(
-            request.learner, X, self.clusters, reporter, request.threads, request.seed, request.settings, request.job
-        )
+        self.labels: LabelFeatures | None = None
+        if request.hints.label_features is not None:
+            known = request.hints.label_features, self.positives, request.settings
+            self.labels = LabelFeatures(*known, length=typical_length(X))
 
     def train_router(self) -> Router:
         """On the rows that are not held out; then all rows are routed, to find their negative blocks."""
@@ -105,12 +113,17 @@ class Training:
         routed = self.job.stage("routes", partial(self._routes, router))
         self.best_blocks = routed[:, 0]
         self.negative_blocks = routed[:, : self.settings.negative_blocks]
+        self.more = None
+        if self.labels is not None:
+            seen = np.bincount(self.X.indices, minlength=self.X.shape[1]) > 0
+            self.more = self.labels.blocks(router, seen, self.threads)
+        self.clusters = self._listed(self.clusters)
         return router
 
     def _trained(self, router: Router) -> Router:
         n_blocks, assignment = len(self.clusters), self.partition.assignment_
         options: Any = {"threads": self.threads, "reporter": self.reporter}
-        return router.fit(self.X, assignment, n_blocks=n_blocks, mask=~self.held_out, **options)
+        return router.fit(self.X, assignment, n_blocks=n_blocks, mask=self._teaching(~self.held_out), **options)
 
     def _routes(self, router: Router) -> NDArray[np.int32]:
         with self.reporter.phase("route rows"):
@@ -121,9 +134,11 @@ class Training:
         self.shown = sparse.csr_array(sparse.diags_array((~self.held_out).astype(np.float32)) @ self.Y)
         self.shown.eliminate_zeros()
         visits = self._visits(~self.held_out)
-        weights, pairs = self.trainer.train(self.shown, visits, "train labels")
+        weights, pairs = self._trainer().train(self.shown, visits, "train labels")
         with self.reporter.phase("check negatives"):
             outside = outside_violations(weights, self.X, self.shown, visits, self.clusters)
+        if self.labels is not None:
+            weights = self.labels.added_to(weights, np.arange(weights.n_labels), self.threads)
         return weights, {"trained_pairs": pairs, "outside_violations": outside}
 
     def uncalibrated(self, router: Router, weights: SharedWeights) -> RoutedModel:
@@ -144,7 +159,8 @@ class Training:
         model = self._routed(router, weights)
         linear = isinstance(weights, LabelVectors)
         self.asked = self._neighbors_asked(linear)
-        return replace(model, neighbors=self._neighbors(model, ~self.held_out)) if self.asked else model
+        shown = self._teaching(~self.held_out)
+        return replace(model, neighbors=self._neighbors(model, shown)) if self.asked else model
 
     def fit_held_out(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
         """What the held-out rows say about scores, and what new rows can expect."""
@@ -155,7 +171,7 @@ class Training:
         X, Y = take_rows(self.X, rows), take_rows(self.Y, rows)
         promised = {"router_accuracy": float((self.best_blocks[rows] == self.partition.assignment_[rows]).mean())}
         # A block lists the labels of its own rows: with those of the held-out rows they would find more than new rows do.
-        clusters = clusters_without(self.partition, self.Y, self.held_out, self.threads)
+        clusters = self._listed(clusters_without(self.partition, self.Y, self.held_out, self.threads))
         # One thread: sums must not depend on the number of threads, and these matrices are small.
         with self.reporter.phase("fit on held-out rows"), threadpool_limits(1, user_api="blas"):
             if isinstance(weights, LabelVectors):
@@ -172,7 +188,9 @@ class Training:
         labels = labels_short_of_rows(self.Y, self.held_out, self.settings)
         if not labels.size:
             return weights
-        again = self.trainer.train_some(self.Y, self._visits(None), labels, "train labels again")
+        again = self._trainer().train_some(self.Y, self._visits(None), labels, "train labels again")
+        if self.labels is not None:
+            again = self.labels.added_to(again, labels, self.threads)
         return replaced(weights, labels, again)
 
     def pack(self, trial: RoutedModel, weights: SharedWeights, fitted: Fitted) -> RoutedModel:
@@ -193,7 +211,20 @@ class Training:
         )
         if not (self.asked and mix.neighbors):
             return model
-        return replace(model, neighbors=replace(self._neighbors(model, None), weight=mix.neighbors))
+        return replace(model, neighbors=replace(self._neighbors(model, self.teaching), weight=mix.neighbors))
+
+    def _teaching(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Those of the rows that count."""
+        return rows if self.teaching is None else rows & self.teaching
+
+    def _trainer(self) -> LabelTrainer:
+        request = self.request
+        how = self.threads, request.seed, self.settings, request.hints.sample_weight, self.job
+        return LabelTrainer(request.learner, self.X, self.clusters, self.reporter, *how)
+
+    def _listed(self, clusters: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+        """Label clusters with the labels whose own features belong there."""
+        return clusters if self.more is None else listing_more(clusters, self.more)
 
     def _visits(self, rows: NDArray[np.bool_] | None) -> sparse.csr_array:
         return visits_of(self.partition.assignment_, self.negative_blocks, len(self.clusters), rows)

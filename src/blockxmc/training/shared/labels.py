@@ -48,6 +48,7 @@ class LabelTrainer:
     threads: int
     seed: int
     settings: Settings = SETTINGS
+    sample_weight: F32 | None = None
     job: Job = field(default_factory=Job)
 
     def train(self, Y: sparse.csr_array, visits: sparse.csr_array, title: str) -> tuple[SharedWeights, float]:
@@ -63,9 +64,10 @@ class LabelTrainer:
 
     def _costs(self, Y: sparse.csr_array) -> dict[str, F32]:
         """What rows count, for a learner that can be told."""
-        if not (self.learner.takes_costs and self.settings.shared_positive):
+        power = self.settings.shared_positive
+        if self.sample_weight is None and not (self.learner.takes_costs and power):
             return {}
-        return {"costs": shared_costs(Y, self.settings.shared_positive)}
+        return {"costs": shared_costs(Y, power, self.sample_weight)}
 
     def _blocks_of_labels(self, n_labels: int) -> sparse.csr_array:
         return sparse.csr_array(holds(self.label_clusters, n_labels).T)
@@ -117,17 +119,22 @@ _BATCH: Form[tuple[Any, int]] = Form(
 )
 
 
-def shared_costs(Y: sparse.csr_array, power: float) -> F32:
+def shared_costs(Y: sparse.csr_array, power: float, sample_weight: F32 | None = None) -> F32:
     """Rows x 2: a row with m labels counts ``m ** -power`` as a positive, 1 on average over all positives; 1 as a negative.
 
-    A row that has many labels says less about each of them.
+    A row that has many labels says less about each of them. Both are multiplied by the weight of the row, if it has one: a
+    row of weight 2 counts as if it were there twice.
 
-    >>> shared_costs(sparse.csr_array(np.array([[1, 0], [1, 1]])), 1.0).tolist()
+    >>> Y = sparse.csr_array(np.array([[1, 0], [1, 1]]))
+    >>> shared_costs(Y, 1.0).tolist()
     [[1.5, 1.0], [0.75, 1.0]]
+    >>> shared_costs(Y, 0.0, np.array([2, 1], np.float32)).tolist()
+    [[2.0, 2.0], [1.0, 1.0]]
     """
     m = np.maximum(np.diff(Y.indptr), 1).astype(np.float64)
-    counts = m**-power
-    return np.column_stack([counts * (m.sum() / (m @ counts)), np.ones(m.size)]).astype(np.float32)
+    counts, weights = m**-power, np.ones(m.size) if sample_weight is None else sample_weight.astype(np.float64)
+    usual = (weights @ m) / (weights @ (m * counts))
+    return np.column_stack([weights * counts * usual, weights]).astype(np.float32)
 
 
 def replaced(weights: SharedWeights, labels: NDArray[np.intp], new: SharedWeights) -> SharedWeights:

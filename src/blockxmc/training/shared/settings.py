@@ -64,6 +64,13 @@ class Settings:
     # (ablation: "centroid prune").
     centroid_prune: float = 0.1
 
+    # ---- label features ----
+    # Where labels have features of their own, the cosine to them counts so much in the score of a label without training
+    # rows, and half, a third, ... of it with one, two, ...: docs/results/label_texts.md.
+    label_feature_weight: float = 2.0
+    # A label with at most so many training rows is also listed by the block to which the router sends its features.
+    label_feature_few: int = 3
+
     # ---- held-out rows ----
     # With fewer rows nothing is held out: a tenth of them could not tell two settings apart.
     least_rows: int = 200

@@ -1,0 +1,88 @@
+"""What may be told beside rows and their labels: how much each row counts, and what labels are about."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blockxmc._core.matrix import as_csr, check_values, matrix_digest
+from blockxmc.errors import BlockXMCError
+from blockxmc.linear.weights import F32
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Nothing by default: all rows count alike, and rows alone say what labels are about."""
+
+    sample_weight: F32 | None = None  # of each row: what its loss counts
+    label_features: sparse.csr_array | None = None  # labels x features: what is known of labels by themselves
+
+    @classmethod
+    def checked(cls, X: sparse.csr_array, Y: sparse.csr_array, sample_weight: Any, label_features: Any) -> Self:
+        """The hints of these rows and labels, or one clear line.
+
+        >>> eye = sparse.csr_array(np.eye(2, dtype=np.float32))
+        >>> Hints.checked(eye, eye, [1, 2], None).sample_weight.tolist()
+        [1.0, 2.0]
+        """
+        weights = None if sample_weight is None else _weights(sample_weight, X.shape[0])
+        return cls(weights, None if label_features is None else _features(label_features, (Y.shape[1], X.shape[1])))
+
+    @property
+    def teaching(self) -> NDArray[np.bool_] | None:
+        """The rows that count; None: all."""
+        if self.sample_weight is None or (self.sample_weight > 0).all():
+            return None
+        return self.sample_weight > 0
+
+    def digests(self) -> dict[str, str]:
+        """What tells these hints from others."""
+        weights = None if self.sample_weight is None else hashlib.sha256(self.sample_weight.tobytes()).hexdigest()[:16]
+        features = None if self.label_features is None else matrix_digest(self.label_features)[:16]
+        return {"sample_weight": str(weights), "label_features": str(features)}
+
+    def taught(self, Y: sparse.csr_array) -> sparse.csr_array:
+        """The labels as far as they count: those of a row of weight 0 do not.
+
+        >>> Hints(np.array([0, 1], np.float32)).taught(sparse.csr_array(np.eye(2, dtype=np.float32))).toarray().tolist()
+        [[0.0, 0.0], [0.0, 1.0]]
+        """
+        if self.teaching is None:
+            return Y
+        out = sparse.csr_array(sparse.diags_array(self.teaching.astype(np.float32)) @ Y)
+        out.eliminate_zeros()
+        return out
+
+
+NO_HINTS = Hints()
+
+
+def _features(given: Any, shape: tuple[int, int]) -> sparse.csr_array:
+    try:
+        features = as_csr(given)
+    except (TypeError, ValueError):
+        raise BlockXMCError(f"label_features must be a matrix of numbers, got {type(given).__name__}") from None
+    if features.shape != shape:
+        wanted = f"a row for each of the {shape[0]} labels and {shape[1]} features"
+        raise BlockXMCError(f"label_features must have {wanted}, got shape {features.shape}")
+    check_values(features)
+    return features
+
+
+def _weights(given: Any, n_rows: int) -> F32:
+    try:
+        weights = np.asarray(given, np.float32)
+    except (TypeError, ValueError):
+        raise BlockXMCError(f"sample_weight must be a number per row, got {given!r:.60}") from None
+    if weights.ndim == 0:
+        weights = np.full(n_rows, weights)
+    if weights.shape != (n_rows,):
+        raise BlockXMCError(f"sample_weight must be 1-d with a number per row, {n_rows}, got shape {weights.shape}")
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise BlockXMCError("sample_weight must be finite numbers of at least 0, and not all of them zero")
+    return weights
