@@ -184,6 +184,11 @@ def test_texts(monkeypatch, tmp_path):
         TextClassifier(BlockwiseClassifier(n_blocks=4), ngram_range=(1, 2)).fit(*given, work=tmp_path)
 
 
+def test_a_classifier_without_stages_says_so(tmp_path):
+    with pytest.raises(BlockXMCError, match="DiSMEC takes no work: use BlockwiseClassifier"):
+        TextClassifier(DiSMEC()).fit(*texts(), work=tmp_path)
+
+
 # ---- real processes ----
 @pytest.mark.skipif(not BENCH.exists(), reason="the source distribution carries no benchmarks")
 def test_sigkill_at_random_moments():
