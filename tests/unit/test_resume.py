@@ -146,6 +146,10 @@ def test_other_data_and_settings_are_refused_by_name(tmp_path):
         same_again.fit(other, Y, work=tmp_path)
     with pytest.raises(BlockXMCError, match="rows was 600, now 599"):
         same_again.fit(X[:-1], Y[:-1], work=tmp_path)
+    with pytest.raises(BlockXMCError, match=r"sample_weight was None, now [0-9a-f]+;"):
+        same_again.fit(X, Y, np.ones(600), work=tmp_path)
+    with pytest.raises(BlockXMCError, match=r"label_features was None, now [0-9a-f]+;"):
+        same_again.fit(X, Y, label_features=np.ones((50, 60)), work=tmp_path)
     assert same_again.fit(X, Y, work=tmp_path).went_on_from_
 
 
@@ -178,6 +182,11 @@ def test_texts(monkeypatch, tmp_path):
     assert same_bits(clf.classifier_._state(), whole.classifier_._state())
     with pytest.raises(BlockXMCError, match="features was 36, now"):
         TextClassifier(BlockwiseClassifier(n_blocks=4), ngram_range=(1, 2)).fit(*given, work=tmp_path)
+
+
+def test_a_classifier_without_stages_says_so(tmp_path):
+    with pytest.raises(BlockXMCError, match="DiSMEC takes no work: use BlockwiseClassifier"):
+        TextClassifier(DiSMEC()).fit(*texts(), work=tmp_path)
 
 
 # ---- real processes ----

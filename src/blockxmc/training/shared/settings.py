@@ -57,7 +57,7 @@ class Settings:
     most_batches: int = 32
     # ... of no fewer (label, row) pairs, and no fewer for each row: a batch looks through all rows once.
     least_pairs: int = 2**18
-    least_pairs_per_row: int = 32
+    least_pairs_per_row: int = 64
     # ... and of no more: a quarter of a gigabyte.
     pairs_at_a_time: int = 2**26
     # Parts of a label's centroid, at unit length, that are smaller than this count only where the label has a weight anyway
