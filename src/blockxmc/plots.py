@@ -64,8 +64,12 @@ def draw_blocks(
     path: Path,
     rows_per_block: int = ROWS_PER_BLOCK,
     title: str = "",
+    captions: Sequence[str] | None = None,
 ) -> None:
-    """Figure 1 of the paper: the permuted training label matrix, a dot for each label a row has."""
+    """Figure 1 of the paper: the permuted training label matrix, a dot for each label a row has.
+
+    ``captions`` are written beside the blocks; see :func:`typical_labels`.
+    """
     plt = _pyplot()
     matrix, offsets, columns = block_matrix(Y, assignment, label_clusters, rows_per_block)
     inside = np.zeros((len(label_clusters), columns.size), dtype=bool)
@@ -80,7 +84,7 @@ def draw_blocks(
         )  # fmt: skip
     dots = sparse.coo_array(matrix)
     hit = inside[np.searchsorted(offsets, dots.row, side="right") - 1, dots.col]
-    size = max(0.15, min(4.0, 4e4 / max(dots.nnz, 1)))
+    size = max(0.15, min(4.0, 2e4 / max(dots.nnz, 1)))
     # Tens of thousands of dots: an SVG holds them as one image.
     style: dict[str, Any] = {"s": size, "marker": "s", "linewidths": 0, "rasterized": True}
     axes.scatter(dots.col[hit] + 0.5, dots.row[hit] + 0.5, c="black", label="captured", **style)
@@ -88,12 +92,32 @@ def draw_blocks(
     for offset in offsets[1:-1]:
         axes.axhline(offset, color="#8d99ae", linewidth=0.6)
     axes.set(xlim=(0, columns.size), ylim=(offsets[-1], 0), xlabel="labels, by block", ylabel="training rows, by block")
+    for block, caption in enumerate(captions or ()):
+        middle = (offsets[block] + offsets[block + 1]) / 2
+        axes.text(columns.size * 1.01, middle, caption, va="center", fontsize=8, color="#33415c")
     axes.set_title(title, loc="left", fontsize=10)
-    place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.1}
+    place: dict[str, Any] = {"loc": "upper right", "bbox_to_anchor": (1.0, -0.06), "borderaxespad": 0.1}
     axes.legend(ncols=2, frameon=False, fontsize=8, markerscale=8 / np.sqrt(size) / 2, **place)
     figure.tight_layout()
     figure.savefig(path)
     plt.close(figure)
+
+
+def typical_labels(
+    Y: sparse.csr_array, assignment: NDArray[np.integer], n_blocks: int, count: int = 3
+) -> list[NDArray[np.intp]]:
+    """The labels that tell most about each block: frequent in it, and rare elsewhere.
+
+    >>> Y = sparse.csr_array(np.array([[1, 1, 0], [0, 1, 0], [0, 1, 1]], np.float32))
+    >>> [ids.tolist() for ids in typical_labels(Y, np.array([0, 0, 1]), 2, count=1)]
+    [[0], [2]]
+    """
+    rows = sparse.csr_array(
+        (np.ones(assignment.size), (assignment, np.arange(assignment.size))), (n_blocks, Y.shape[0])
+    )
+    inside = (rows @ Y).toarray()
+    share = inside / np.maximum(inside.sum(axis=0), 1)
+    return [np.argsort(-worth, kind="stable")[:count] for worth in inside * share**2]
 
 
 def draw_lambda(result: TuningResult, path: Path, title: str = "") -> None:

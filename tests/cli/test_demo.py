@@ -6,7 +6,8 @@ import numpy as np
 from cli_parts import run
 
 import blockxmc.data
-from blockxmc.data import from_texts
+from blockxmc.data import from_texts, load_demo_texts
+from blockxmc.data.corpus import read_corpus
 
 
 def small_demo(**options):
@@ -30,3 +31,11 @@ def test_it_ends_with_lines_that_can_be_pasted(capsys, tmp_path, monkeypatch):
     assert (tmp_path / "blocks.png").exists()
     code, out, _ = run(capsys, "demo", "--out", tmp_path, "--threads", 1, "--json")
     assert len(json.loads(out)["sentences"]) == 3
+
+
+def test_the_bundled_rows_can_be_had_as_csv(capsys, tmp_path):
+    code, out, _ = run(capsys, "demo", "--data", tmp_path / "data")
+    assert code == 0
+    assert "15,711 rows" in out
+    written = read_corpus(tmp_path / "data" / "test.csv")
+    assert written == load_demo_texts()[1]

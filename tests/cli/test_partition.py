@@ -134,7 +134,7 @@ def test_text_is_exported_by_the_words_of_the_training_rows(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:Label not")  # a label that every row of a block has
 def test_the_example_with_a_foreign_classifier_runs(tmp_path, monkeypatch):
-    page = (Path(__file__).parents[2] / "docs" / "other-programs.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "other-programs.md").read_text()
     command = re.search(r"blockxmc (partition .*)", page)[1].split()
     code = re.search(r"```python\n(.*?)```", page, re.S)[1]
     X, Y = blocky(n=400)

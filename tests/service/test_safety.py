@@ -10,6 +10,7 @@ from hostile_requests import hostile_requests, send
 from service_parts import TOKEN, running
 
 from blockxmc.errors import BlockXMCError
+from blockxmc.service import answers
 from blockxmc.service.settings import Limits, Settings
 
 MODEL = "/v1/models/packages"
@@ -108,29 +109,29 @@ def test_a_body_that_does_not_come_is_given_up(model_dir):
 
 def test_more_than_can_wait_are_told_to_come_back(model_dir, monkeypatch):
     free = threading.Event()
-    monkeypatch.setattr("blockxmc.service.answers.explain", lambda model, body: free.wait(20) and {})
+    monkeypatch.setattr(answers, "explain", lambda model, body: free.wait(20) and {})
     with running(model_dir, limits=Limits(waiting=2), threads=1, access_log=False) as client:
-        answers = []
-        ask = lambda: answers.append(client.post(f"{MODEL}/explain", json={"text": "a"}))  # noqa: E731
+        given = []
+        ask = lambda: given.append(client.post(f"{MODEL}/explain", json={"text": "a"}))  # noqa: E731
         threads = [threading.Thread(target=ask) for _ in range(5)]
         for thread in threads:
             thread.start()
         deadline = time.monotonic() + 20
-        while len(answers) < 2 and time.monotonic() < deadline:
+        while len(given) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
         assert client.get("/healthz").status_code == 200  # the service itself is not held up
         free.set()
         for thread in threads:
             thread.join(20)
-        refused = [answer for answer in answers if answer.status_code == 503]
-        assert sorted(answer.status_code for answer in answers) == [200, 200, 200, 503, 503]
+        refused = [answer for answer in given if answer.status_code == 503]
+        assert sorted(answer.status_code for answer in given) == [200, 200, 200, 503, 503]
         assert all(answer.headers["retry-after"] == "1" for answer in refused)
         assert client.post(f"{MODEL}/explain", json={"text": "a"}).status_code == 200  # places are free again
 
 
 def test_an_answer_that_takes_too_long_is_given_up(model_dir, monkeypatch):
     free = threading.Event()
-    monkeypatch.setattr("blockxmc.service.answers.explain", lambda model, body: free.wait(20) and {})
+    monkeypatch.setattr(answers, "explain", lambda model, body: free.wait(20) and {})
     with running(model_dir, limits=Limits(answer_seconds=0.1), access_log=False) as client:
         answer = client.post(f"{MODEL}/explain", json={"text": "a"})
         assert "longer than 0.1 s" in is_problem(answer, 503)
@@ -240,7 +241,7 @@ def test_a_defect_is_a_500_without_a_traceback(model_dir, monkeypatch, capfd):
         raise RuntimeError("with a private text")
 
     with running(model_dir, access_log=False) as client:
-        monkeypatch.setattr("blockxmc.service.answers.suggest", broken)
+        monkeypatch.setattr(answers, "suggest", broken)
         assert "private" not in is_problem(client.post(SUGGEST, json={"text": "a"}), 500)
         assert client.get("/healthz").status_code == 200
     err = capfd.readouterr().err

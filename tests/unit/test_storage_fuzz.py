@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "fuzz"))
 
 COUNT = 300
 ROOT = Path(__file__).parent.parent.parent
-FORMAT = (ROOT / "docs" / "model-format.md").read_text()
+FORMAT = (ROOT / "docs" / "reference" / "model-format.md").read_text()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs fork, /proc and limits on memory")

@@ -31,10 +31,17 @@ echo "cats that purr" | {program} predict mine-model -
 
 def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for the figure.")] = Path("demo-output"),
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Write the bundled data into this folder as train.csv and test.csv, and stop."),
+    ] = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Train BP and the full classifier on the bundled data: a table, a figure, and labels for three sentences."""
+    if data is not None:
+        _write_data(data)
+        return
     from blockxmc import BlockwiseClassifier, DiSMEC, TextClassifier
     from blockxmc._core.progress import reporter_for
     from blockxmc.data import load_demo
@@ -77,6 +84,16 @@ def demo(
     missing = "No figure: install the extra `plots` to draw the blocks"
     print(f"\nFigure of the blocks (BP as in the paper): {figure}" if figure else missing)
     print(YOUR_OWN_DATA.format(program=_program()))
+
+
+def _write_data(folder: Path) -> None:
+    from blockxmc.data import load_demo_texts
+    from blockxmc.data.corpus import write_csv
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, corpus in zip(("train.csv", "test.csv"), load_demo_texts(), strict=True):
+        write_csv(folder / name, corpus)
+        print(f"{folder / name}: {len(corpus.texts):,} rows")
 
 
 def _train_and_measure(estimator: Any, train: Dataset, test: Dataset) -> dict[str, Any]:

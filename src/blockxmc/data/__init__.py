@@ -1,7 +1,7 @@
 """Reading, writing and making data sets."""
 
 from blockxmc.data._source import read_names, write_names
-from blockxmc.data.bundled import load_demo
+from blockxmc.data.bundled import load_demo, load_demo_texts
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.describe import describe
 from blockxmc.data.folder import read_data_dir, read_dataset
@@ -17,6 +17,7 @@ __all__ = [
     "describe",
     "from_texts",
     "load_demo",
+    "load_demo_texts",
     "make_synthetic",
     "read_data_dir",
     "read_dataset",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -119,6 +120,16 @@ def write_jsonl(path: PathLike, corpus: Corpus, verbose: int = 0) -> None:
                 phase.update(done)
             record = {"text": text, "labels": labels} if name is None else {"id": name, "text": text, "labels": labels}
             out.write((json.dumps(record, ensure_ascii=False) + "\n").encode())
+
+
+def write_csv(path: PathLike, corpus: Corpus) -> None:
+    """Write a header and a line per row: ``text`` and ``labels``, separated by semicolons."""
+    content = io.StringIO(newline="")
+    lines = csv.writer(content, lineterminator="\n")
+    lines.writerow(["text", "labels"])
+    lines.writerows(zip(corpus.texts, map(";".join, corpus.labels), strict=True))
+    with write_atomic(path) as out:
+        out.write(content.getvalue().encode())
 
 
 # ---- JSON ----

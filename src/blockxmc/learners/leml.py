@@ -23,7 +23,7 @@ F64 = NDArray[np.float64]
 
 
 class LEML(Learner):
-    """Low-rank linear model: minimises |Y - X W H'|^2 / 2 + lam (|W|^2 + |H|^2) / 2 over W (d x k) and H (m x k).
+    """Low-rank linear model: minimises ``|Y - X W H'|^2 / 2 + lam (|W|^2 + |H|^2) / 2`` over W (d x k) and H (m x k).
 
     Parameters
     ----------

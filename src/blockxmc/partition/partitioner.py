@@ -55,10 +55,14 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    assignment_ : block of each training row.      label_clusters_ : ascending label ids of each block.
-    objective_trace_ : f after every half-step.    captured_ : share of positives whose label lies in their block.
+    assignment_ : block of each training row.
+    label_clusters_ : ascending label ids of each block.
+    objective_trace_ : f after every half-step.
+    captured_ : share of positives whose label lies in their block.
     lam_, lam_rel_ : lambda used, and lam * q / n, which is comparable across numbers of rows and blocks.
-    n_blocks_ : blocks alive.    n_iter_ : rounds.    choice_ : how blocks and lambda were chosen, and why.
+    n_blocks_ : blocks alive.
+    n_iter_ : rounds.
+    choice_ : how blocks and lambda were chosen, and why.
 
     Examples
     --------

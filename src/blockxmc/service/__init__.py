@@ -1,1 +1,1 @@
-"""HTTP service and web page (the ``serve`` extra): ``blockxmc serve DIR...``; docs/service.md has the whole of it."""
+"""HTTP service and web page (the ``serve`` extra): ``blockxmc serve DIR...``; docs/howto/serving.md has the whole of it."""

@@ -2,7 +2,7 @@
 
 Large arrays are opened as read-only memory maps, so loading is instant and many processes share one copy. Every saved
 version has files of its own, and replacing the manifest is the one atomic step that makes it the model: at every moment
-the path is a whole model, old or new. ``docs/model-format.md`` describes every file.
+the path is a whole model, old or new. ``docs/reference/model-format.md`` describes every file.
 """
 
 from blockxmc._core.stored import check_indices, check_row_pointers

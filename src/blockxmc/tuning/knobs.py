@@ -19,7 +19,7 @@ from blockxmc._core.progress import Phase
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.linear.one_vs_all import typical_length
-from blockxmc.linear.weights import LinearWeights
+from blockxmc.linear.weights import F32, LinearWeights
 from blockxmc.serving.packed import PackedScorer
 from blockxmc.serving.packing import BITS
 from blockxmc.serving.routed import RoutedModel
@@ -174,8 +174,8 @@ def tune_knobs(
     from blockxmc.classifier import BlockwiseClassifier, lean_dismec  # here, since the classifier imports trial models
 
     limits, grid, options = limits or Limits(), grid or KnobGrid(), options or TrialOptions()
-    if options.cache is not None:
-        raise BlockXMCError("tune_knobs keeps no finished work: leave cache out of the options")
+    if options.work is not None:
+        raise BlockXMCError("tune_knobs keeps no finished work: leave work out of the options")
     problem = Problem.of(X, Y, lean_dismec() if base is None else base, options)
     model = BlockwiseClassifier(
         None,
@@ -273,14 +273,25 @@ class Remembered(Learner):
     def _threshold(self) -> float:  # type: ignore[override]
         return self.base._threshold
 
+    @property
+    def takes_costs(self) -> bool:  # type: ignore[override]
+        """Whether rows may count differently: as the base has it."""
+        return self.base.takes_costs
+
     def _check_params(self) -> None:
         self.base._check_params()
 
     def _train(
-        self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, rows: sparse.csr_array | None = None
+        self,
+        X: sparse.csr_array,
+        Y: sparse.csr_array,
+        job: Job,
+        rows: sparse.csr_array | None = None,
+        costs: F32 | None = None,
     ) -> LinearWeights:
         base: Any = self.base
-        weights = self.trainings.next(lambda: base._train(X, Y, job, rows=rows))
+        options = {} if costs is None else {"costs": costs}
+        weights = self.trainings.next(lambda: base._train(X, Y, job, rows=rows, **options))
         if self.prune is None:
             return weights
         return pruned(weights, self.prune / (typical_length(X) if getattr(base, "unit_rows", False) else 1.0))

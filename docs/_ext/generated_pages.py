@@ -1,0 +1,109 @@
+"""Reference pages that are written from the program itself: its commands, and its HTTP interface."""
+
+import inspect
+from pathlib import Path
+
+import click
+import typer
+
+
+def setup(app):
+    """Sphinx calls this once."""
+    app.connect("builder-inited", write_pages)
+    return {"parallel_read_safe": True, "version": "1"}
+
+
+def write_pages(app):
+    """Write the generated pages, and leave a page alone that would not change, so that Sphinx does not read it again."""
+    folder = Path(app.srcdir) / "reference"
+    for name, text in {"commands.md": commands(), "http.md": http()}.items():
+        path = folder / name
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+
+
+# ---- commands ----
+def commands():
+    """Every command with its arguments and options, as its own ``--help`` has them."""
+    from blockxmc.cli import app as program
+
+    group = typer.main.get_command(program)
+    parts = [
+        "# Commands\n",
+        "Written from the commands' own `--help`. Results go to standard output, progress and messages to standard error."
+        " Exit codes: 0 done, 2 bad input or usage, 130 interrupted, 1 a defect of ours.\n",
+    ]
+    for name, command in group.commands.items():
+        parts.append(f"## {name}\n\n{inspect.cleandoc(command.help or '')}\n")
+        context = click.Context(command, info_name=f"blockxmc {name}")
+        parts.append(f"```text\n{command.get_usage(context)}\n```\n".replace("Usage: ", ""))
+        rows = [_row(context, param) for param in command.params]
+        parts.append("| option | meaning |\n|---|---|\n" + "\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
+def _row(context, param):
+    record = param.get_help_record(context)
+    if param.param_type_name == "argument":
+        names, text = f"`{param.name.upper()}`", getattr(param, "help", None) or ""
+    else:
+        names, text = f"`{record[0]}`", record[1]
+    return f"| {names} | {_cell(text)} |"
+
+
+def _cell(text):
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "\\<").replace("[", "\\[")
+
+
+# ---- the HTTP interface ----
+def http():
+    """Every address of the service, from the description that the service itself gives at ``/openapi.json``."""
+    from blockxmc.service.annif_rest import AnnifRequests
+    from blockxmc.service.answers import Requests
+    from blockxmc.service.openapi import describe
+    from blockxmc.service.settings import Limits
+
+    limits = Limits()
+    spec = describe(Requests(limits), AnnifRequests(limits), token=True)
+    parts = [
+        "# HTTP interface\n",
+        "Written from the service's own `/openapi.json`. How to run it: [](../howto/serving.md).\n",
+        "| address | what it does | answers |\n|---|---|---|",
+    ]
+    bodies = []
+    for path, methods in spec["paths"].items():
+        for method, operation in methods.items():
+            if method not in ("get", "post"):
+                continue
+            answers = ", ".join(operation["responses"])
+            parts.append(f"| `{method.upper()} {path}` | {_cell(operation.get('summary', ''))} | {answers} |")
+            content = operation.get("requestBody", {}).get("content", {})
+            for kind, media in content.items():
+                bodies.append((f"{method.upper()} {path}", kind, _resolved(spec, media["schema"])))
+    parts.append("\n## Bodies of requests\n")
+    for address, kind, schema in bodies:
+        rows = [
+            f"| `{name}` | {_kind(value)} | {_cell(value.get('description', ''))} |"
+            for name, value in schema.get("properties", {}).items()
+        ]
+        parts.append(
+            f"### `{address}`\n\n`{kind}`\n\n| field | type | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+        )
+    return "\n".join(parts)
+
+
+def _resolved(spec, schema):
+    while "$ref" in schema:
+        schema = spec["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+    return schema
+
+
+def _kind(schema):
+    if "enum" in schema:
+        return _cell(" or ".join(f"`{value}`" for value in schema["enum"]))
+    for word in ("anyOf", "oneOf"):
+        if word in schema:
+            return _cell(" or ".join(_kind(part) for part in schema[word]))
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema.get('items', {}))}"
+    return str(schema.get("type", "any"))
