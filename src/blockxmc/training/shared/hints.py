@@ -58,12 +58,6 @@ class Hints:
         out.eliminate_zeros()
         return out
 
-    def digests(self) -> dict[str, str]:
-        """What tells these hints from others: a name and a digest of each that there is."""
-        weights = None if self.sample_weight is None else as_csr(self.sample_weight[None])
-        given = {"sample_weight": weights, "label_features": self.label_features}
-        return {name: matrix_digest(matrix)[:16] for name, matrix in given.items() if matrix is not None}
-
 
 NO_HINTS = Hints()
 
