@@ -1,4 +1,4 @@
-"""Compile the kernels for machines that are not here, and run their tests where an emulator can: python tools/portability.py.
+"""Compile the kernels for machines that are not here; run their tests where an emulator can: python tools/portability.py.
 
 Clang and the cross-compilers come from zig (`pip install ziglang`); GCC for arm64 and qemu-user are used where they are
 installed (Debian: g++-aarch64-linux-gnu, qemu-user). Every source is compiled with -Wall -Wextra -Werror.

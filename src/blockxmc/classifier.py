@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from blockxmc._core import stored
-from blockxmc._core.matrix import take_rows
+from blockxmc._core.matrix import matrix_digest, take_rows
 from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Reporter, reporter_for
 from blockxmc._core.targets import Targets
@@ -21,11 +22,13 @@ from blockxmc.linear.weights import Weights
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router, assess_routing
 from blockxmc.serving.ensemble import Ensemble
-from blockxmc.serving.label_sets import LabelSetEstimator
 from blockxmc.serving.packing import BITS
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.serving.scorers import pack_scorer
 from blockxmc.training.estimate import estimate
+from blockxmc.training.forms import PARTITION, router_form
+from blockxmc.training.job import Job, opened, parameters
+from blockxmc.training.learning_on import LearningOn
 from blockxmc.training.per_block import offset_terms, train_blocks, train_global
 from blockxmc.training.shared import settings
 from blockxmc.training.shared.blocks import partition_for_shared
@@ -38,7 +41,7 @@ COST_ROWS = 4096
 WEIGHTS = ("auto", "shared", "per-block", "global")
 
 
-class BlockwiseClassifier(LabelSetEstimator):
+class BlockwiseClassifier(LearningOn):
     """Extreme multi-label classification by block-wise partitioning.
 
     Training rows are divided into blocks, each block gets the labels that matter there, a router learns to find the
@@ -78,6 +81,8 @@ class BlockwiseClassifier(LabelSetEstimator):
     rank_by : ``"probability"``; or ``"propensity"``: probability times inverse propensity, the expected gain in PSP: rare
         labels come earlier, PSP@5 gains up to 5 points and P@1 loses up to 37 (docs/results/label_sets.md). Scores of
         ``predict_topk`` are then these products; label sets and ``predict_proba`` stay as they are.
+    keep_rows : keep the training rows and the weights as they were solved, in memory and in the model directory, so that
+        ``update`` and ``forget`` can change the model; needs shared weights of a linear base and one partition.
     n_jobs : threads; None means all cores. Results do not depend on it.
     random_state : seed of everything random, or a NumPy RandomState or Generator, or None, from which ``fit`` draws one.
 
@@ -92,6 +97,8 @@ class BlockwiseClassifier(LabelSetEstimator):
     ['red']
     """
 
+    _work: Any = None  # the folder of the ``fit`` that is running
+
     def __init__(
         self,
         base: Any = None,
@@ -105,6 +112,7 @@ class BlockwiseClassifier(LabelSetEstimator):
         weight_bits: int | str = "auto",
         threshold: float | str = "f1",
         rank_by: Literal["probability", "propensity"] = "probability",
+        keep_rows: bool = False,
         n_jobs: int | None = None,
         random_state: Any = 0,
         verbose: int = 0,
@@ -120,6 +128,7 @@ class BlockwiseClassifier(LabelSetEstimator):
         self.weight_bits = weight_bits
         self.threshold = threshold
         self.rank_by = rank_by
+        self.keep_rows = keep_rows
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -160,6 +169,7 @@ class BlockwiseClassifier(LabelSetEstimator):
         *,
         label_features: Any = None,
         max_memory_gb: float | None = None,
+        work: Any = None,
     ) -> Self:
         """Learn from X (n x d, sparse or dense) and Y: a 0-1 matrix, lists of labels, or one class per row.
 
@@ -174,6 +184,9 @@ class BlockwiseClassifier(LabelSetEstimator):
         ``label_features`` (labels x d) has what is known of labels by themselves, like their names in the features of X: it
         teaches labels that few rows have, and those that none has can be suggested, too. It needs shared weights.
 
+        ``work`` is a folder for finished stages: after a kill the same call goes on from them, and ends in the same bits
+        (docs/howto/resume.md). ``went_on_from_`` says which were there. The folder may be removed when the model is saved.
+
         >>> X, Y = [[1.0], [1.0], [1.0]], [["red"], ["red"], ["blue"]]
         >>> BlockwiseClassifier().fit(X, Y, sample_weight=[1, 1, 9]).predict_topk([[1.0]], k=1)[0].tolist()
         [[0]]
@@ -182,21 +195,39 @@ class BlockwiseClassifier(LabelSetEstimator):
         hints = Hints.checked(X, Y, sample_weight, label_features)
         Y = hints.taught(Y)
         self.label_counts_ = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
-        self._fit(X, Y, reporter_for(self.verbose), hints)
+        self._fit(X, Y, reporter_for(self.verbose), hints, work)
         return self
 
-    def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter, hints: Hints = NO_HINTS) -> None:
-        self._seed = as_seed(self.random_state)
+    def _fit(
+        self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter, hints: Hints = NO_HINTS, work: Any = None
+    ) -> None:
         learner = self._learner()
         kind = self._weights_kind(learner)
         if hints.sample_weight is not None and not (kind == "shared" and learner.takes_costs):
             raise BlockXMCError(f"sample_weight needs shared weights of DiSMEC, not {kind} of {type(learner).__name__}")
         if hints.label_features is not None and kind != "shared":
             raise BlockXMCError(f'label_features needs weights="shared", not {kind}')
+        if self.keep_rows and not (hints.sample_weight is None and hints.label_features is None):
+            raise BlockXMCError("keep_rows does not go with sample_weight or label_features: updates do not know them")
+        with opened(work, {} if work is None else self._identity(X, Y, hints), reporter) as job:
+            self._fit_stages(learner, X, Y, kind, job, hints)
+            self.went_on_from_ = job.reused
+        if self.went_on_from_:
+            reporter.say(f"went on from: {self.went_on_from_}")
+
+    def _identity(self, X: sparse.csr_array, Y: sparse.csr_array, hints: Hints) -> dict[str, Any]:
+        """All that a training depends on."""
+        sizes = {"rows": X.shape[0], "features": X.shape[1], "labels": Y.shape[1]}
+        return sizes | {"data": matrix_digest(X, Y)[:16]} | hints.digests() | parameters(self)
+
+    def _fit_stages(
+        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, job: Job, hints: Hints
+    ) -> None:
+        self._seed = as_seed(self.random_state)
         if kind == "shared":
-            self._fit_shared(learner, X, Y, reporter, hints)
+            self._fit_shared(learner, X, Y, job, hints)
         else:
-            self._fit_apart(learner, X, Y, kind, reporter)
+            self._fit_apart(learner, X, Y, kind, job)
         some = np.linspace(0, X.shape[0] - 1, min(X.shape[0], COST_ROWS)).astype(int)
         self.cost_ |= self.model_.cost(take_rows(X, some), self._threads)
         sizes = np.bincount(self.partition_.assignment_)
@@ -206,67 +237,76 @@ class BlockwiseClassifier(LabelSetEstimator):
         usual = 0.5 if self.model_.calibration is not None else learner._threshold
         self.f1_threshold_ = float(self.cost_.pop("f1_threshold", usual))
         self.f1_labels_ = round(self.cost_.pop("f1_labels", 0))
+        self._begin_history()
 
-    def _fit_shared(
-        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter, hints: Hints
-    ) -> None:
+    def _fit_shared(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, job: Job, hints: Hints) -> None:
         """One vector per label for all blocks, block probabilities merged in, scores calibrated."""
-        fitted = [self._fit_partition(learner, X, Y, number, reporter, hints) for number in range(self.n_partitions)]
+        jobs = [job] if self.n_partitions == 1 else [job.within(f"model {i + 1}:") for i in range(self.n_partitions)]
+        fitted = [self._fit_partition(learner, X, Y, number, own, hints) for number, own in enumerate(jobs)]
         partitions, members, costs = zip(*fitted, strict=True)
         self.partition_ = partitions[0]
         self.model_ = members[0] if self.n_partitions == 1 else Ensemble(members)
         self.cost_ = {key: float(np.mean([cost[key] for cost in costs])) for key in costs[0]}
 
     def _fit_partition(
-        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, number: int, reporter: Reporter, hints: Hints
+        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, number: int, job: Job, hints: Hints
     ) -> tuple[Partitioner, RoutedModel, dict[str, float]]:
         """One partition with its own model."""
+        reporter = job.reporter
         options: Any = {
             "threads": self._threads,
             "seed": self._seed + number,
             "settings": settings.SETTINGS,
+            "job": job,
         }
         partitioner = self._partitioner(number)
         if self.partitioner is None and self.n_blocks != "paper":
-            partition = partition_for_shared(X, Y, partitioner, reporter, **options)
+            make: Any = partial(partition_for_shared, X, Y, partitioner, reporter, **options)
         else:
-            partition = partitioner._fit(X, Y, reporter)
-        request = Request(learner, self.route, self.n_neighbors, self._bits(16), **options, hints=hints)
-        model, cost = fit_shared(request, X, Y, partition, reporter)
+            make = partial(partitioner._fit, X, Y, reporter)
+        partition = job.stage("partition", make, PARTITION)
+        options |= {"hints": hints, "keep_rows": self.keep_rows}
+        request = Request(learner, self.route, self.n_neighbors, self._bits(16), **options)
+        model, cost, self.kept_ = fit_shared(request, X, Y, partition, reporter)
         reporter.say(_expectation(partition, cost, _described(model, self._bits(16), cost)))
         return partition, model, cost
 
-    def _fit_apart(
-        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, reporter: Reporter
-    ) -> None:
+    def _fit_apart(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, job: Job) -> None:
         """The paper's blocks: a logistic router, and the base's own margins from per-block or global weights."""
-        partitioner = self._partitioner()
+        partitioner, reporter = self._partitioner(), job.reporter
         wanted = 1 if self.route == "auto" else int(self.route)
         if partitioner.lam != "auto":
-            self.partition_ = partitioner._fit(X, Y, reporter)
+            make: Any = partial(partitioner._fit, X, Y, reporter)
         else:
             task = quick_task(learner, partitioner, seed=self._seed, threads=self._threads, reporter=reporter)
-            self.partition_ = partition_at_quick_lambda(X, Y, partitioner, task, weights=kind, route=wanted)
+            make = partial(partition_at_quick_lambda, X, Y, partitioner, task, weights=kind, route=wanted)
+        self.partition_ = job.stage("partition", make, PARTITION)
         route = min(wanted, self.partition_.n_blocks_)
         seed = self._seed
         assignment, clusters = self.partition_.assignment_, self.partition_.label_clusters_
         self.cost_ = {"candidate_recall": 1.0, "router_accuracy": 1.0}
         if X.shape[0] > 1:
+            assess = partial(assess_routing, X, Y, assignment, clusters, route, threads=self._threads, seed=seed)
             with reporter.phase("assess routing"):
-                found = assess_routing(X, Y, assignment, clusters, route, threads=self._threads, seed=seed)
+                found = job.stage("routing on held-out rows", assess)
                 self.cost_ = {key: found[key] for key in self.cost_}
         reporter.say(_expectation(self.partition_, self.cost_, "margins of the base"))
-        router = Router().fit(X, assignment, n_blocks=len(clusters), threads=self._threads, reporter=reporter)
+        options: Any = {"n_blocks": len(clusters), "threads": self._threads, "reporter": reporter}
+        router = job.stage("router", lambda: Router().fit(X, assignment, **options), router_form(Router()))
         weights: list[Weights]
         if self.weights == "global":
-            whole = train_global(learner, X, Y, reporter, threads=self._threads, seed=seed)
+            whole = train_global(learner, X, Y, job, threads=self._threads, seed=seed)
             weights, offset = list(whole.split(clusters)), offset_terms([whole], X.shape[1])
         else:
-            weights = train_blocks(learner, X, Y, assignment, clusters, reporter, threads=self._threads, seed=seed)
+            weights = train_blocks(learner, X, Y, assignment, clusters, job, threads=self._threads, seed=seed)
             offset = offset_terms(weights, X.shape[1])
         sizes: Any = {"n_features": X.shape[1], "n_labels": Y.shape[1], "threads": self._threads}
         scorer = pack_scorer(weights, clusters, **sizes, bits=self._bits(32))
         self.model_ = RoutedModel(router.scorer, scorer, route, offset=offset)
+
+    def _request(self) -> Request:
+        options: Any = {"threads": self._threads, "seed": as_seed(self.random_state), "settings": settings.SETTINGS}
+        return Request(self._learner(), self.route, self.n_neighbors, self._bits(16), **options)
 
     def _bits(self, usual: int) -> int:
         return usual if self.weight_bits == "auto" else int(self.weight_bits)
@@ -284,6 +324,8 @@ class BlockwiseClassifier(LabelSetEstimator):
             raise BlockXMCError(f"n_partitions={self.n_partitions} needs shared weights, whose scores can be averaged")
         if kind != "shared" and self.n_neighbors not in ("auto", 0):
             raise BlockXMCError(f"n_neighbors={self.n_neighbors} needs shared weights")
+        if self.keep_rows and (kind != "shared" or self.n_partitions > 1):
+            raise BlockXMCError("keep_rows needs shared weights and one partition: others cannot be updated")
         return kind
 
     def _learner(self) -> Learner:
@@ -331,6 +373,7 @@ class BlockwiseClassifier(LabelSetEstimator):
             "cost": self.cost_,
             "f1_threshold": self.f1_threshold_,
             "f1_labels": self.f1_labels_,
+            **({} if self.kept_ is None else {"kept": self.kept_.state()}),
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -344,6 +387,7 @@ class BlockwiseClassifier(LabelSetEstimator):
         self.cost_ = stored.numbers(state["cost"], "cost")
         self.f1_threshold_ = stored.real(state["f1_threshold"], "f1_threshold")
         self.f1_labels_ = stored.whole(state["f1_labels"], "f1_labels")
+        self._restore_kept(state.get("kept"))
 
 
 def lean_dismec() -> DiSMEC:

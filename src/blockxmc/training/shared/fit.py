@@ -6,7 +6,7 @@ the labels that missed them most are trained again, and everything is packed onc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -22,10 +22,13 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.linear.one_vs_all import typical_length
 from blockxmc.linear.vectors import LabelVectors
+from blockxmc.linear.weights import LinearWeights
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router, assess_routing, only_block
 from blockxmc.serving.neighbors import Neighbors
 from blockxmc.serving.routed import RoutedModel
+from blockxmc.training.forms import router_form
+from blockxmc.training.job import Form, Job
 from blockxmc.training.shared.blocks import (
     clusters_without,
     cover_all_labels,
@@ -39,6 +42,7 @@ from blockxmc.training.shared.calibration import UNCALIBRATED, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
 from blockxmc.training.shared.centroids import label_centroids
 from blockxmc.training.shared.hints import NO_HINTS, Hints
+from blockxmc.training.shared.kept import Kept, Part, kept_copy
 from blockxmc.training.shared.label_features import LabelFeatures, listing_more
 from blockxmc.training.shared.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced
 from blockxmc.training.shared.mix import Fitted, fit_held_out, promises
@@ -61,22 +65,24 @@ class Request:
     threads: int = 1
     settings: Settings = SETTINGS
     hints: Hints = NO_HINTS
+    job: Job = field(default_factory=Job)
+    keep_rows: bool = False
 
 
 def fit_shared(
     request: Request, X: sparse.csr_array, Y: sparse.csr_array, partition: Partitioner, reporter: Reporter
-) -> tuple[RoutedModel, dict[str, float]]:
-    """Router and labels of one partition, and what its training and the held-out rows say about it."""
+) -> tuple[RoutedModel, dict[str, float], Kept | None]:
+    """Router and labels of one partition, what its training and the held-out rows say about it, and what is kept."""
     training = Training(request, X, Y, partition, reporter)
     router = training.train_router()
     weights, cost = training.train_labels()
     if not training.held_out.any():
         model = training.uncalibrated(router, weights)
-        return model, cost | training.assess_routing(model.route)
+        return model, cost | training.assess_routing(model.route), training.kept(router, weights, Mix())
     trial = training.trial(router, weights)
     fitted, promised = training.fit_held_out(trial, weights)
     weights = training.train_again(weights)
-    return training.pack(trial, weights, fitted), cost | promised
+    return training.pack(trial, weights, fitted), cost | promised, training.kept(router, weights, fitted.mix)
 
 
 class Training:
@@ -90,7 +96,7 @@ class Training:
         partition: Partitioner,
         reporter: Reporter,
     ) -> None:
-        self.request, self.settings, self.threads = request, request.settings, request.threads
+        self.request, self.settings, self.threads, self.job = request, request.settings, request.threads, request.job
         self.X, self.Y, self.partition, self.reporter = X, Y, partition, reporter
         self.clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_)
         self.teaching = request.hints.teaching
@@ -98,6 +104,7 @@ class Training:
         if self.teaching is not None:
             self.held_out &= self.teaching
         self.positives = np.bincount(Y.indices, minlength=Y.shape[1])
+        self.asked = 0
         self.labels: LabelFeatures | None = None
         if request.hints.label_features is not None:
             known = request.hints.label_features, self.positives, request.settings
@@ -105,12 +112,9 @@ class Training:
 
     def train_router(self) -> Router:
         """On the rows that are not held out; then all rows are routed, to find their negative blocks."""
-        n_blocks, assignment = len(self.clusters), self.partition.assignment_
         router = make_router(self.X, self.settings)
-        options: Any = {"threads": self.threads, "reporter": self.reporter}
-        router.fit(self.X, assignment, n_blocks=n_blocks, mask=self._teaching(~self.held_out), **options)
-        with self.reporter.phase("route rows"):
-            routed = router.blocks(self.X, max(self.settings.negative_blocks, 1), threads=self.threads)
+        router = self.job.stage("router", partial(self._trained, router), router_form(router))
+        routed = self.job.stage("routes", partial(self._routes, router))
         self.best_blocks = routed[:, 0]
         self.negative_blocks = routed[:, : self.settings.negative_blocks]
         self.more = None
@@ -119,6 +123,15 @@ class Training:
             self.more = self.labels.blocks(router, seen, self.threads)
         self.clusters = self._listed(self.clusters)
         return router
+
+    def _trained(self, router: Router) -> Router:
+        n_blocks, assignment = len(self.clusters), self.partition.assignment_
+        options: Any = {"threads": self.threads, "reporter": self.reporter}
+        return router.fit(self.X, assignment, n_blocks=n_blocks, mask=self._teaching(~self.held_out), **options)
+
+    def _routes(self, router: Router) -> NDArray[np.int32]:
+        with self.reporter.phase("route rows"):
+            return router.blocks(self.X, max(self.settings.negative_blocks, 1), threads=self.threads)
 
     def train_labels(self) -> tuple[SharedWeights, dict[str, float]]:
         """On the rows that are not held out."""
@@ -155,6 +168,9 @@ class Training:
 
     def fit_held_out(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
         """What the held-out rows say about scores, and what new rows can expect."""
+        return self.job.stage("held-out rows", partial(self._fitted, trial, weights), _FITTED)
+
+    def _fitted(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
         rows = np.flatnonzero(self.held_out)
         X, Y = take_rows(self.X, rows), take_rows(self.Y, rows)
         promised = {"router_accuracy": float((self.best_blocks[rows] == self.partition.assignment_[rows]).mean())}
@@ -174,9 +190,13 @@ class Training:
     def train_again(self, weights: SharedWeights) -> SharedWeights:
         """The labels of whose positives too many were held out learn from all rows."""
         labels = labels_short_of_rows(self.Y, self.held_out, self.settings)
-        if not labels.size:
-            return weights
-        again = self._trainer().train_some(self.Y, self._visits(None), labels, "train labels again")
+        return self.solve_again(weights, labels) if labels.size else weights
+
+    def solve_again(
+        self, weights: SharedWeights, labels: NDArray[np.intp], start: sparse.csr_array | None = None
+    ) -> SharedWeights:
+        """The weights with those of some labels learnt from all rows, beginning where ``start`` says."""
+        again = self._trainer().train_some(self.Y, self._visits(None), labels, "train labels again", start)
         if self.labels is not None:
             again = self.labels.added_to(again, labels, self.threads)
         return replaced(weights, labels, again)
@@ -207,12 +227,23 @@ class Training:
 
     def _trainer(self) -> LabelTrainer:
         request = self.request
-        how = self.threads, request.seed, self.settings, request.hints.sample_weight
+        how = self.threads, request.seed, self.settings, self.job, request.hints.sample_weight
         return LabelTrainer(request.learner, self.X, self.clusters, self.reporter, *how)
 
     def _listed(self, clusters: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
         """Label clusters with the labels whose own features belong there."""
         return clusters if self.more is None else listing_more(clusters, self.more)
+
+    def kept(self, router: Router, weights: SharedWeights, mix: Mix) -> Kept | None:
+        """What a model needs to learn on, where that is wanted."""
+        if not self.request.keep_rows:
+            return None
+        if not isinstance(weights, LabelVectors):
+            raise BlockXMCError("keep_rows needs a linear base, whose weights are vectors")
+        nothing = LinearWeights(sparse.csr_array(np.zeros((self.X.shape[1], 1), np.float32)), np.zeros(1, np.float32))
+        blocks = LabelVectors.joined([router.learned or nothing], np.arange(len(self.clusters)))
+        part = Part(kept_copy(self.X), kept_copy(self.Y))
+        return Kept((part,), weights, blocks, self.negative_blocks, mix, self.asked)
 
     def _visits(self, rows: NDArray[np.bool_] | None) -> sparse.csr_array:
         return visits_of(self.partition.assignment_, self.negative_blocks, len(self.clusters), rows)
@@ -268,7 +299,7 @@ class Training:
         def many(top_p: float) -> Candidates:
             return as_new.candidates(X, Y, [top_p], self.threads, self.settings.calibrated)[top_p]
 
-        options: Any = {"top_p": trial.top_p, "routed": routed, "threads": self.threads}
+        options: Any = {"top_p": trial.top_p, "routed": routed, "threads": self.threads, "job": self.job}
         fitted, expected = fit_held_out(seen, many, rows.log_positives, self.settings, **options)
         if self.request.bits < 32:
             labels = rows.labels
@@ -287,6 +318,12 @@ class Training:
         calibration = fit_calibration(scores, right)
         expected = promises(calibration.probabilities(scores), right, np.diff(Y.indptr))
         return Fitted(Mix(), None, trial.top_p, calibration), expected
+
+
+_FITTED: Form[tuple[Fitted, dict[str, float]]] = Form(
+    lambda found: {"fitted": found[0].state(), "promised": found[1]},
+    lambda state: (Fitted.from_state(state["fitted"]), state["promised"]),
+)
 
 
 def neighbors_asked(n_neighbors: int | str, linear: bool, settings: Settings = SETTINGS) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._core.matrix import as_csr, check_values
+from blockxmc._core.matrix import as_csr, check_values, matrix_digest
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.weights import F32
 
@@ -50,6 +50,12 @@ class Hints:
         out = sparse.csr_array(sparse.diags_array(self.teaching.astype(np.float32)) @ Y)
         out.eliminate_zeros()
         return out
+
+    def digests(self) -> dict[str, str]:
+        """What tells these hints from others: a name and a digest of each that there is."""
+        weights = None if self.sample_weight is None else as_csr(self.sample_weight[None])
+        given = {"sample_weight": weights, "label_features": self.label_features}
+        return {name: matrix_digest(matrix)[:16] for name, matrix in given.items() if matrix is not None}
 
 
 NO_HINTS = Hints()
