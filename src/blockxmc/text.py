@@ -21,7 +21,7 @@ from blockxmc.data.extra import ExtendedVectorizer, Extra, beside, large_values,
 from blockxmc.data.label_texts import clean_label_texts, with_labels
 from blockxmc.data.text import as_texts, clean_rows, from_texts
 from blockxmc.data.tfidf import TextOptions, TextVectorizer
-from blockxmc.errors import BlockXMCError
+from blockxmc.errors import BlockXMCError, UpdateError
 from blockxmc.training.dataset import fit_dataset
 from blockxmc.training.shared.extra import best_extra_weight
 
@@ -194,10 +194,34 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return TextVectorizer(TextOptions(**options))
 
     def update(self, texts: Any, labels: Any, **options: Any) -> Self:
-        """Learn from new texts and labels without training everything again: see the classifier's ``update``."""
-        X, _ = self._features(texts)
-        self.classifier_.update(X, clean_rows(labels), **options)
+        """Learn from new texts and labels without training everything again: see the classifier's ``update``.
+
+        Words that the model does not know become features. Known words keep the idf that they were trained with.
+
+        >>> from blockxmc import BlockwiseClassifier
+        >>> texts, labels = ["cats purr", "dogs bark", "cats sleep", "dogs run"], [["cat"], ["dog"], ["cat"], ["dog"]]
+        >>> clf = TextClassifier(BlockwiseClassifier(keep_rows=True)).fit(texts, labels)
+        >>> clf.update(["cows moo", "cows graze"], [["cow"], ["cow"]]).suggest("cows", k=1)[0].label
+        'cow'
+        """
+        classifier = self._updatable()
+        listed, one = as_texts(texts)
+        vectorizer, X = self.vectorizer_.extended(listed, classifier.n_jobs)
+        classifier.update(X, clean_rows([labels] if one else labels), **options)
+        self.vectorizer_ = vectorizer
         return self
+
+    def forget(self, rows: Any) -> Self:
+        """Take texts, by their numbers, out of the model: see the classifier's ``forget``. Words stay known."""
+        self._updatable().forget(rows)
+        return self
+
+    def _updatable(self) -> BlockwiseClassifier:
+        check_is_fitted(self)
+        if not isinstance(self.classifier_, BlockwiseClassifier):
+            raise UpdateError(f"a {type(self.classifier_).__name__} cannot be updated: use BlockwiseClassifier")
+        self.classifier_._learned()  # refuses a model that keeps no rows, before words are counted
+        return self.classifier_
 
     # ---- answers ----
     def suggest(self, texts: Any, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None) -> Any:

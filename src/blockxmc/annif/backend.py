@@ -18,6 +18,7 @@ from annif.exception import (
     OperationFailedException,
 )
 from annif.suggestion import SuggestionBatch
+from annif.util import boolean
 from scipy import sparse
 
 from blockxmc import TextClassifier, load
@@ -98,6 +99,8 @@ class BlockxmcBackend(AnnifLearningBackend, AnnifHyperoptBackend):  # type: igno
         """A model of these rows, trained with the parameters of a project."""
         try:
             values = read_parameters(params)
+            if values["keep_rows"] is None:
+                values["keep_rows"] = boolean(self.project.config.get("allow_learn", False))
             model = classifier_of(values, jobs)
         except BlockXMCError as error:
             raise ConfigurationException(str(error), backend_id=self.backend_id) from error

@@ -52,7 +52,7 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     target = Path(os.path.realpath(path))
     check_target(target)
     with updating(target, _listed) as update:
-        update.publish(_written(estimator, Writer(target, update.version)))
+        update.publish(_written(estimator, Writer(target, update.version, _entries(target))))
 
 
 def load(path: str | os.PathLike[str], extra: Any = None) -> Any:
@@ -370,11 +370,16 @@ def _has_manifest(path: Path) -> bool:
 
 def _listed(path: Path) -> set[str]:
     """The files of the model at ``path``; none where there is no model."""
+    return set(_entries(path))
+
+
+def _entries(path: Path) -> dict[str, Any]:
+    """What the model at ``path`` says of its files."""
     if not (path / MANIFEST).exists():
-        return set()
+        return {}
     with Folder(path) as folder:
         files = json.loads(_manifest_bytes(folder)).get("files")
-    return set(files) if isinstance(files, dict) else set()
+    return files if isinstance(files, dict) else {}
 
 
 def _seal(manifest: dict[str, Any]) -> str:
