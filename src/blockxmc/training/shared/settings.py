@@ -71,6 +71,12 @@ class Settings:
     # A label with at most so many training rows is also listed by the block to which the router sends its features.
     label_feature_few: int = 3
 
+    # ---- extra columns ----
+    # Weights of columns beside words that are tried, on so many rows and of the most frequent labels (bench/extra.py).
+    extra_weights: tuple[float, ...] = (0.25, 0.5, 1.0)
+    extra_rows: int = 3000
+    extra_labels: int = 64
+
     # ---- held-out rows ----
     # With fewer rows nothing is held out: a tenth of them could not tell two settings apart.
     least_rows: int = 200
