@@ -22,13 +22,13 @@ from blockxmc.linear.weights import Weights
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router, assess_routing
 from blockxmc.serving.ensemble import Ensemble
-from blockxmc.serving.label_sets import LabelSetEstimator
 from blockxmc.serving.packing import BITS
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.serving.scorers import pack_scorer
 from blockxmc.training.estimate import estimate
 from blockxmc.training.forms import PARTITION, router_form
 from blockxmc.training.job import Job, opened, parameters
+from blockxmc.training.learning_on import LearningOn
 from blockxmc.training.per_block import offset_terms, train_blocks, train_global
 from blockxmc.training.shared import settings
 from blockxmc.training.shared.blocks import partition_for_shared
@@ -41,7 +41,7 @@ COST_ROWS = 4096
 WEIGHTS = ("auto", "shared", "per-block", "global")
 
 
-class BlockwiseClassifier(LabelSetEstimator):
+class BlockwiseClassifier(LearningOn):
     """Extreme multi-label classification by block-wise partitioning.
 
     Training rows are divided into blocks, each block gets the labels that matter there, a router learns to find the
@@ -81,6 +81,8 @@ class BlockwiseClassifier(LabelSetEstimator):
     rank_by : ``"probability"``; or ``"propensity"``: probability times inverse propensity, the expected gain in PSP: rare
         labels come earlier, PSP@5 gains up to 5 points and P@1 loses up to 37 (docs/results/label_sets.md). Scores of
         ``predict_topk`` are then these products; label sets and ``predict_proba`` stay as they are.
+    keep_rows : keep the training rows and the weights as they were solved, in memory and in the model directory, so that
+        ``update`` and ``forget`` can change the model; needs shared weights of a linear base and one partition.
     n_jobs : threads; None means all cores. Results do not depend on it.
     random_state : seed of everything random, or a NumPy RandomState or Generator, or None, from which ``fit`` draws one.
 
@@ -95,6 +97,8 @@ class BlockwiseClassifier(LabelSetEstimator):
     ['red']
     """
 
+    _work: Any = None  # the folder of the ``fit`` that is running
+
     def __init__(
         self,
         base: Any = None,
@@ -108,6 +112,7 @@ class BlockwiseClassifier(LabelSetEstimator):
         weight_bits: int | str = "auto",
         threshold: float | str = "f1",
         rank_by: Literal["probability", "propensity"] = "probability",
+        keep_rows: bool = False,
         n_jobs: int | None = None,
         random_state: Any = 0,
         verbose: int = 0,
@@ -123,6 +128,7 @@ class BlockwiseClassifier(LabelSetEstimator):
         self.weight_bits = weight_bits
         self.threshold = threshold
         self.rank_by = rank_by
+        self.keep_rows = keep_rows
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -201,8 +207,10 @@ class BlockwiseClassifier(LabelSetEstimator):
             raise BlockXMCError(f"sample_weight needs shared weights of DiSMEC, not {kind} of {type(learner).__name__}")
         if hints.label_features is not None and kind != "shared":
             raise BlockXMCError(f'label_features needs weights="shared", not {kind}')
+        if self.keep_rows and not (hints.sample_weight is None and hints.label_features is None):
+            raise BlockXMCError("keep_rows does not go with sample_weight or label_features: updates do not know them")
         with opened(work, {} if work is None else self._identity(X, Y, hints), reporter) as job:
-            self._fit_stages(learner, X, Y, kind, hints, job)
+            self._fit_stages(learner, X, Y, kind, job, hints)
             self.went_on_from_ = job.reused
         if self.went_on_from_:
             reporter.say(f"went on from: {self.went_on_from_}")
@@ -213,11 +221,11 @@ class BlockwiseClassifier(LabelSetEstimator):
         return sizes | {"data": matrix_digest(X, Y)[:16]} | hints.digests() | parameters(self)
 
     def _fit_stages(
-        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, hints: Hints, job: Job
+        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, job: Job, hints: Hints
     ) -> None:
         self._seed = as_seed(self.random_state)
         if kind == "shared":
-            self._fit_shared(learner, X, Y, hints, job)
+            self._fit_shared(learner, X, Y, job, hints)
         else:
             self._fit_apart(learner, X, Y, kind, job)
         some = np.linspace(0, X.shape[0] - 1, min(X.shape[0], COST_ROWS)).astype(int)
@@ -229,18 +237,19 @@ class BlockwiseClassifier(LabelSetEstimator):
         usual = 0.5 if self.model_.calibration is not None else learner._threshold
         self.f1_threshold_ = float(self.cost_.pop("f1_threshold", usual))
         self.f1_labels_ = round(self.cost_.pop("f1_labels", 0))
+        self._begin_history()
 
-    def _fit_shared(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, hints: Hints, job: Job) -> None:
+    def _fit_shared(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, job: Job, hints: Hints) -> None:
         """One vector per label for all blocks, block probabilities merged in, scores calibrated."""
         jobs = [job] if self.n_partitions == 1 else [job.within(f"model {i + 1}:") for i in range(self.n_partitions)]
-        fitted = [self._fit_partition(learner, X, Y, number, hints, own) for number, own in enumerate(jobs)]
+        fitted = [self._fit_partition(learner, X, Y, number, own, hints) for number, own in enumerate(jobs)]
         partitions, members, costs = zip(*fitted, strict=True)
         self.partition_ = partitions[0]
         self.model_ = members[0] if self.n_partitions == 1 else Ensemble(members)
         self.cost_ = {key: float(np.mean([cost[key] for cost in costs])) for key in costs[0]}
 
     def _fit_partition(
-        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, number: int, hints: Hints, job: Job
+        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, number: int, job: Job, hints: Hints
     ) -> tuple[Partitioner, RoutedModel, dict[str, float]]:
         """One partition with its own model."""
         reporter = job.reporter
@@ -256,8 +265,9 @@ class BlockwiseClassifier(LabelSetEstimator):
         else:
             make = partial(partitioner._fit, X, Y, reporter)
         partition = job.stage("partition", make, PARTITION)
-        request = Request(learner, self.route, self.n_neighbors, self._bits(16), **options, hints=hints)
-        model, cost = fit_shared(request, X, Y, partition, reporter)
+        options |= {"hints": hints, "keep_rows": self.keep_rows}
+        request = Request(learner, self.route, self.n_neighbors, self._bits(16), **options)
+        model, cost, self.kept_ = fit_shared(request, X, Y, partition, reporter)
         reporter.say(_expectation(partition, cost, _described(model, self._bits(16), cost)))
         return partition, model, cost
 
@@ -294,6 +304,10 @@ class BlockwiseClassifier(LabelSetEstimator):
         scorer = pack_scorer(weights, clusters, **sizes, bits=self._bits(32))
         self.model_ = RoutedModel(router.scorer, scorer, route, offset=offset)
 
+    def _request(self) -> Request:
+        options: Any = {"threads": self._threads, "seed": as_seed(self.random_state), "settings": settings.SETTINGS}
+        return Request(self._learner(), self.route, self.n_neighbors, self._bits(16), **options)
+
     def _bits(self, usual: int) -> int:
         return usual if self.weight_bits == "auto" else int(self.weight_bits)
 
@@ -310,6 +324,8 @@ class BlockwiseClassifier(LabelSetEstimator):
             raise BlockXMCError(f"n_partitions={self.n_partitions} needs shared weights, whose scores can be averaged")
         if kind != "shared" and self.n_neighbors not in ("auto", 0):
             raise BlockXMCError(f"n_neighbors={self.n_neighbors} needs shared weights")
+        if self.keep_rows and (kind != "shared" or self.n_partitions > 1):
+            raise BlockXMCError("keep_rows needs shared weights and one partition: others cannot be updated")
         return kind
 
     def _learner(self) -> Learner:
@@ -357,6 +373,7 @@ class BlockwiseClassifier(LabelSetEstimator):
             "cost": self.cost_,
             "f1_threshold": self.f1_threshold_,
             "f1_labels": self.f1_labels_,
+            **({} if self.kept_ is None else {"kept": self.kept_.state()}),
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -370,6 +387,7 @@ class BlockwiseClassifier(LabelSetEstimator):
         self.cost_ = stored.numbers(state["cost"], "cost")
         self.f1_threshold_ = stored.real(state["f1_threshold"], "f1_threshold")
         self.f1_labels_ = stored.whole(state["f1_labels"], "f1_labels")
+        self._restore_kept(state.get("kept"))
 
 
 def lean_dismec() -> DiSMEC:

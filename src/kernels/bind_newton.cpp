@@ -27,7 +27,8 @@ const Cost *checked_costs(const In2<float> &costs, int64_t n_rows) {
 nb::tuple train_one_vs_all(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data, int64_t n_features,
                            In1<int64_t> positive_indptr, In1<int32_t> positive_indices,
                            std::optional<In1<int64_t>> member_indptr, std::optional<In1<int32_t>> member_indices,
-                           std::optional<In2<float>> costs, const std::string &loss, double C, double tol, double bias,
+                           std::optional<In2<float>> costs, std::optional<In1<int64_t>> start_indptr,
+                           std::optional<In1<int32_t>> start_indices, std::optional<In1<float>> start_data, const std::string &loss, double C, double tol, double bias,
                            double prune, int threads, Out1<int64_t> progress) {
     require(loss == "squared_hinge" || loss == "logistic", "loss must be 'squared_hinge' or 'logistic'");
     require(C > 0 && std::isfinite(C) && tol > 0 && std::isfinite(bias) && prune >= 0, "C and tol must be positive, prune 0 or more");
@@ -47,10 +48,16 @@ nb::tuple train_one_vs_all(In1<int64_t> indptr, In1<int32_t> indices, In1<float>
             members = RowLists{member_indptr->data(), member_indices->data()};
             check_subset(positives, *members, n_labels);
         }
+        std::optional<CsrView> start;
+        if (start_indptr) {
+            require(loss == "squared_hinge" && start_indices && start_data, "a start needs three arrays and the squared hinge");
+            start = checked_csr("start", *start_indptr, *start_indices, *start_data, n_features);
+            require(start->n_rows == n_labels, "one start per label is needed");
+        }
         const Cost *cost_of_rows = costs ? checked_costs(*costs, x.n_rows) : nullptr;
         const Objective objective{loss == "logistic" ? Loss::logistic : Loss::squared_hinge, C, tol};
         OneVsAll problems(x, static_cast<float>(bias), objective, static_cast<float>(prune), cost_of_rows);
-        out = problems.train(n_labels, positives, members, threads, watch);
+        out = problems.train(n_labels, positives, members, start, threads, watch);
     }
     return nb::make_tuple(to_numpy(std::move(out.indptr)), to_numpy(std::move(out.indices)), to_numpy(std::move(out.data)),
                           to_numpy(std::move(out.bias)));
@@ -77,7 +84,8 @@ void bind_newton(nb::module_ &m) {
     m.def("train_one_vs_all", &train_one_vs_all, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
           nb::arg("data").noconvert(), nb::arg("n_features"), nb::arg("positive_indptr").noconvert(),
           nb::arg("positive_indices").noconvert(), nb::arg("member_indptr").noconvert().none(),
-          nb::arg("member_indices").noconvert().none(), nb::kw_only(), nb::arg("costs").noconvert().none() = nb::none(), nb::arg("loss"), nb::arg("C"), nb::arg("tol"),
+          nb::arg("member_indices").noconvert().none(), nb::kw_only(), nb::arg("costs").noconvert().none() = nb::none(), nb::arg("start_indptr").noconvert().none() = nb::none(),
+          nb::arg("start_indices").noconvert().none() = nb::none(), nb::arg("start_data").noconvert().none() = nb::none(), nb::arg("loss"), nb::arg("C"), nb::arg("tol"),
           nb::arg("bias"), nb::arg("prune"), nb::arg("threads"), nb::arg("progress").noconvert());
     m.def("rows_of_labels", &rows_of_labels, nb::arg("block_indptr").noconvert(), nb::arg("block_rows").noconvert(),
           nb::arg("n_rows"), nb::arg("label_indptr").noconvert(), nb::arg("label_blocks").noconvert(),

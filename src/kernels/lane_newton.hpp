@@ -134,11 +134,13 @@ class LaneNewton {
     }
 
     // positive[i] has the bit of each lane for which row i is a positive, member[i] that of each lane trained on row i
-    // (all_rows: every lane is trained on every row). The weights are then in weights().
-    void solve(LaneMask lanes, const LaneMask *positive, const LaneMask *member, bool all_rows) {
+    // (all_rows: every lane is trained on every row). `start` has the vector from which each lane starts, if any. The
+    // weights are then in weights().
+    void solve(LaneMask lanes, const LaneMask *positive, const LaneMask *member, bool all_rows,
+               std::span<const std::span<const Weight>> start = {}) {
         positive_ = positive;
         set_targets(positive, member, all_rows);
-        if (objective_.loss == Loss::squared_hinge) start_in_plane(positive, member);
+        if (objective_.loss == Loss::squared_hinge) start_in_plane(positive, member, start);
         else line_.to_zero();
         LaneMask open = lanes;
         for (int newton = 0; open && newton < kMaxNewton; ++newton) {
@@ -198,11 +200,19 @@ class LaneNewton {
         }
     }
 
-    // Puts w at the best point of the plane of the positives' mean (from the sums in w) and the bias or overall mean.
-    void start_in_plane(const LaneMask *positive, const LaneMask *member) {
+    // Puts w at the best point of the plane of the lane's start, or else of the positives' mean (from the sums in w), and
+    // of the bias or overall mean.
+    void start_in_plane(const LaneMask *positive, const LaneMask *member, std::span<const std::span<const Weight>> start) {
         const int64_t n = rows_.x.n_rows, d = rows_.x.n_cols;
         Lanes share{};
         for (int lane = 0; lane < kLanes; ++lane) share[lane] = static_cast<float>(1 / std::max(positives_[lane], 1.0));
+        for (size_t lane = 0; lane < start.size(); ++lane) {
+            if (start[lane].empty()) continue;
+            const int at = static_cast<int>(lane);
+            share[at] = 1;
+            for (Lanes &w : line_.w) w[at] = 0;
+            for (const Weight &s : start[lane]) line_.w[s.feature][at] = s.value;
+        }
         for (int64_t f = 0; f < d; ++f) line_.w[f].v *= share.v;
         lane_products_of_all(rows_, columns_, line_.w.data(), line_.z.data());
         const bool biased = rows_.bias != 0;

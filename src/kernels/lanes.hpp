@@ -26,6 +26,12 @@ struct alignas(64) Lanes {
 using LaneVector = std::vector<Lanes>;
 using LaneMask = uint16_t; // one bit per lane
 
+// One number of a sparse vector.
+struct Weight {
+    int32_t feature;
+    float value;
+};
+
 struct LaneSums {
     double v[kLanes] = {};
     double &operator[](int lane) { return v[lane]; }

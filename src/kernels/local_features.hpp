@@ -26,6 +26,9 @@ class LocalFeatures {
         return number;
     }
 
+    // The number of a feature, -1 where it is not in the rows.
+    int32_t find(int32_t feature) const { return slot_[feature]; }
+
     // The features by number.
     std::span<const int32_t> list() const { return {features_.data(), size()}; }
     size_t size() const { return static_cast<size_t>(size_); }

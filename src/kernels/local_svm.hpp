@@ -5,17 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "lane_start.hpp"
 #include "local_features.hpp"
 
 namespace blockxmc {
-
-struct Weight {
-    int32_t feature;
-    float value;
-};
 
 class LocalSvm {
   public:
@@ -65,13 +61,17 @@ class LocalSvm {
         return gradient_at_products(C);
     }
 
-    // |g| at the best point of the plane of the positives' mean and the bias, where it puts the weights; prepares solve().
-    double gradient_in_plane(double C) {
+    // |g| at the best point of the plane of the bias and the `start` (where there is none, the positives' mean), where it
+    // puts the weights; prepares solve().
+    double gradient_in_plane(double C, std::span<const Weight> start = {}) {
         w_.assign(features_.size(), 0.0f);
         const int64_t n = n_rows();
-        for (int64_t i = 0; i < n; ++i)
+        for (const Weight &s : start)
+            if (const int32_t at = features_.find(s.feature); at >= 0) w_[at] = s.value;
+        for (int64_t i = 0; i < n && start.empty(); ++i)
             if (sign_[i] > 0) scatter(i, 1.0f, w_);
-        const auto positives = static_cast<float>(std::max<int64_t>(std::count(sign_.begin(), sign_.end(), 1.0f), 1));
+        const int64_t counted = start.empty() ? std::count(sign_.begin(), sign_.end(), 1.0f) : 1;
+        const auto positives = static_cast<float>(std::max<int64_t>(counted, 1));
         float without_bias = 0, *bias = &without_bias;
         if (rows_.bias != 0 && n) bias = &w_[features_.number(static_cast<int32_t>(rows_.x.n_cols))];
         *bias = 0;

@@ -34,22 +34,23 @@ class OneVsAll {
   public:
     // `costs`: what the loss of each row counts; nullptr: 1.
     OneVsAll(const CsrView &x, float bias, const Objective &objective, float prune, const Cost *costs = nullptr)
-        : objective_(objective), prune_(prune), columns_(x.nnz()) {
-        std::vector<int32_t> number(x.n_cols, -1);
-        for (int64_t k = 0; k < x.nnz(); ++k) number[x.indices[k]] = 0;
+        : objective_(objective), prune_(prune), number_(x.n_cols, -1), columns_(x.nnz()) {
+        for (int64_t k = 0; k < x.nnz(); ++k) number_[x.indices[k]] = 0;
         for (int64_t f = 0; f < x.n_cols; ++f)
-            if (number[f] == 0) {
-                number[f] = static_cast<int32_t>(original_.size());
+            if (number_[f] == 0) {
+                number_[f] = static_cast<int32_t>(original_.size());
                 original_.push_back(static_cast<int32_t>(f));
             }
-        for (int64_t k = 0; k < x.nnz(); ++k) columns_[k] = number[x.indices[k]];
+        for (int64_t k = 0; k < x.nnz(); ++k) columns_[k] = number_[x.indices[k]];
         rows_ = {{x.indptr, columns_.data(), x.data, x.n_rows, static_cast<int64_t>(original_.size())}, bias, costs};
     }
 
-    // positives[j]: rows of label j; members (optional): rows label j is trained on, a superset of its positives.
-    SparseWeights train(int64_t n_labels, const RowLists &positives, const std::optional<RowLists> &members, int n_threads,
-                        const Watch &watch) {
+    // positives[j]: rows of label j; members (optional): rows label j is trained on, a superset of its positives; start
+    // (optional, squared hinge only): a vector that is nearly the solution, per label; one without numbers is none.
+    SparseWeights train(int64_t n_labels, const RowLists &positives, const std::optional<RowLists> &members,
+                        const std::optional<CsrView> &start, int n_threads, const Watch &watch) {
         solutions_.assign(n_labels, {});
+        take_starts(n_labels, start);
         plan(n_labels, positives, members, n_threads);
         const MeanRow mean(rows_);
         const bool together = std::ranges::any_of(groups_, [](const Group &group) { return group.way == Way::together; });
@@ -80,6 +81,14 @@ class OneVsAll {
     static constexpr int64_t kAloneGroup = 8; // labels per work item when solved alone
     static constexpr int64_t kShared = 4;    // labels go together when a row of their union serves this many of them
 
+    // The starts in the numbering of the features that occur: the others end at 0 whatever they start from.
+    void take_starts(int64_t n_labels, const std::optional<CsrView> &start) {
+        starts_.assign(n_labels, {});
+        for (int64_t j = 0; start && j < n_labels; ++j)
+            for (int64_t k = start->indptr[j]; k < start->indptr[j + 1]; ++k)
+                if (const int32_t f = number_[start->indices[k]]; f >= 0) starts_[j].push_back({f, start->data[k]});
+    }
+
     // Groups of labels of similar frequency, frequent ones first. Labels without positives have the same weights when they
     // are trained on all rows: one is solved for all.
     void plan(int64_t n_labels, const RowLists &positives, const std::optional<RowLists> &members, int n_threads) {
@@ -90,7 +99,7 @@ class OneVsAll {
         for (int64_t j = 0; j < n_labels; ++j) {
             const int64_t size = members ? static_cast<int64_t>((*members)[j].size()) : n;
             source_[j] = j;
-            if (size == n && positives[j].empty()) {
+            if (size == n && positives[j].empty() && starts_[j].empty()) {
                 if (empty < 0) empty = j;
                 source_[j] = empty;
             }
@@ -160,7 +169,7 @@ class OneVsAll {
         }
         const double at_zero = local.gradient_at_zero(objective_.C);
         const double target = objective_.target(at_zero, static_cast<int64_t>(p), local.n_rows());
-        local.solve(objective_.C, local.gradient_in_plane(objective_.C), target);
+        local.solve(objective_.C, local.gradient_in_plane(objective_.C, starts_[j]), target);
         const std::vector<float> &w = local.weights();
         for (size_t f = 0; f < w.size(); ++f) keep(j, {local.features()[f], w[f]});
     }
@@ -179,7 +188,12 @@ class OneVsAll {
         const MeanRow mean(subset.rows());
         const Columns columns(subset.rows());
         LaneNewton lanes(subset.rows(), columns, objective_, mean);
-        lanes.solve(lanes_in(group), positive.data(), member.data(), false);
+        std::vector<std::vector<Weight>> known(group.labels.size());
+        for (size_t lane = 0; lane < group.labels.size(); ++lane)
+            for (const Weight &s : starts_[group.labels[lane]])
+                if (const int32_t f = subset.find(s.feature); f >= 0) known[lane].push_back({f, s.value});
+        const std::vector<std::span<const Weight>> start(known.begin(), known.end());
+        lanes.solve(lanes_in(group), positive.data(), member.data(), false, start);
         for (size_t f = 0; f < lanes.weights().size(); ++f)
             for (size_t lane = 0; lane < group.labels.size(); ++lane)
                 keep(group.labels[lane], {subset.feature(f), lanes.weights()[f][static_cast<int>(lane)]});
@@ -205,7 +219,9 @@ class OneVsAll {
             if (members)
                 for (int32_t i : (*members)[group.labels[lane]]) member[i] |= 1u << lane;
         }
-        lanes.solve(all, positive.data(), member.data(), !members);
+        std::vector<std::span<const Weight>> start;
+        for (int64_t j : group.labels) start.push_back(starts_[j]);
+        lanes.solve(all, positive.data(), member.data(), !members, start);
         keep(group, lanes.weights());
     }
 
@@ -253,12 +269,13 @@ class OneVsAll {
 
     const Objective objective_;
     const float prune_;
+    std::vector<int32_t> number_;             // of a feature among those that occur, -1: it does not
     std::vector<int32_t> original_, columns_; // features that occur, and the columns of X in their numbering
     Rows rows_;
     Columns columns_by_feature_; // the same, by column; empty where no group needs it
     std::vector<int64_t> source_; // label whose solution a label shares
     std::vector<Group> groups_;
-    std::vector<std::vector<Weight>> solutions_;
+    std::vector<std::vector<Weight>> starts_, solutions_;
 };
 
 } // namespace blockxmc

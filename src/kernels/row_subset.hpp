@@ -42,6 +42,9 @@ class RowSubset {
         return local < features_.size() ? features_.list()[local] : static_cast<int32_t>(all_.x.n_cols);
     }
 
+    // The other way round; -1: these rows do not have the feature.
+    int32_t find(int32_t feature) const { return features_.find(feature); }
+
   private:
     const Rows all_;
     LocalFeatures features_;

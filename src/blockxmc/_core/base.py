@@ -63,6 +63,9 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Take back what ``_state`` gave (arrays may be read-only memory maps)."""
         raise NotImplementedError
 
+    def _check_all(self) -> None:
+        """Look at what ``_restore`` leaves unread because answers do not need it."""
+
     def _check_sizes(self, n_labels: int, n_features: int) -> None:
         """Refuse restored weights that belong to other labels or features than the model has."""
         require(n_labels == self.targets_.n_labels, f"weights of {n_labels} labels, not {self.targets_.n_labels}")

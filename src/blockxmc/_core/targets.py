@@ -113,6 +113,56 @@ class Targets:
         unseen = sum(name not in known for row in rows for name in row)
         return self._from_names([[name for name in row if name in known] for row in rows]), unseen
 
+    def extended(self, Y: Any, names: Sequence[Any] | None = None) -> tuple[Targets, sparse.csr_array]:
+        """Other data in the labels known already and in new ones, which get the next ids; ``names`` are those of columns.
+
+        >>> targets, _ = Targets.encode([["b"], ["a"]])
+        >>> more, Y = targets.extended([["c", "b"]])
+        >>> more.names.tolist(), Y.indices.tolist()
+        (['a', 'b', 'c'], [1, 2])
+        """
+        names = list(Y.columns) if names is None and hasattr(Y, "columns") and self.names is not None else names
+        Y = _without_pandas(Y)
+        rows = None if sparse.issparse(Y) or Y is None else _label_lists(Y)
+        if rows is not None and self.kind not in ("names", "classes") and _may_be_matrix(Y, rows):
+            Y, rows = np.asarray(Y), None  # the model was fitted on a matrix: so this is one, too
+        if rows is None:
+            more, Y01 = Targets.encode(Y)
+            if more.kind != "classes" and self.kind != "classes":
+                return self._extended_matrix(Y01, names)
+            rows = [[row] for row in np.asarray(Y).ravel().tolist()]
+        if self.names is None:
+            raise BlockXMCError("the model was fitted on a 0-1 matrix: pass Y as a matrix, not as lists or classes")
+        targets = self._with_names(_distinct_names(rows) if self.kind != "classes" else {row[0] for row in rows})
+        return targets, targets._from_names(rows)
+
+    def _extended_matrix(self, Y: sparse.csr_array, names: Sequence[Any] | None) -> tuple[Targets, sparse.csr_array]:
+        if names is not None and self.names is not None:
+            if len(names) != Y.shape[1] or len(set(names)) < len(names):
+                raise BlockXMCError(f"{len(names)} label names for {Y.shape[1]} columns: give every column its own")
+            used = np.unique(Y.indices)
+            targets = self._with_names([names[j] for j in used])
+            new = np.array([targets.ids_by_name.get(name, -1) for name in names], np.int64)
+            parts = (Y.data, new[Y.indices], Y.indptr)
+            return targets, as_indicator(sparse.csr_array(parts, shape=(Y.shape[0], targets.n_labels)))
+        if Y.shape[1] < self.n_labels:
+            raise BlockXMCError(f"Y has {Y.shape[1]} labels, the model has {self.n_labels}")
+        if Y.shape[1] > self.n_labels and self.names is not None:
+            raise BlockXMCError(f"Y has {Y.shape[1]} labels, the model has {self.n_labels}: name them by label_names")
+        return replace(self, n_labels=Y.shape[1]), Y
+
+    def _with_names(self, names: Iterable[Any]) -> Targets:
+        """The same labels, and those of these names that are new, in order, behind them."""
+        assert self.names is not None
+        new = sorted(set(names) - set(self.ids_by_name))
+        text = self.n_labels == 0 or isinstance(self.names[0], str)
+        if any(isinstance(name, str) != text for name in new):
+            raise BlockXMCError(f"the model's labels are {'text' if text else 'numbers'}, but Y has {_short(new[0])}")
+        if not new:
+            return Targets(self.kind, self.n_labels, self.names)
+        joined = np.array([*self.names.tolist(), *new], dtype=object if text and self.kind != "classes" else None)
+        return Targets(self.kind, joined.size, joined)
+
     @cached_property
     def ids_by_name(self) -> dict[Any, int]:
         """The id of each label name; nothing where labels have no names."""

@@ -35,6 +35,8 @@ class Learner(Explained):
     one_vs_all: ClassVar[bool] = False
     # True where ``_train`` takes ``costs``: what each row counts as a positive, and as a negative.
     takes_costs: ClassVar[bool] = False
+    # True where ``_train`` takes ``start``: vectors near the solutions.
+    takes_start: ClassVar[bool] = False
 
     def _train(self, X: sparse.csr_array, Y: sparse.csr_array, job: Job) -> Weights:
         """Weights of all columns of Y from all rows of X; reports ``job.phase.update(labels_done)``."""

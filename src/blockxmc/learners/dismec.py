@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from scipy import sparse
 
@@ -38,6 +38,7 @@ class DiSMEC(Learner):
 
     one_vs_all: ClassVar[bool] = True
     takes_costs: ClassVar[bool] = True
+    takes_start: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -69,11 +70,12 @@ class DiSMEC(Learner):
         job: Job,
         rows: sparse.csr_array | None = None,
         costs: F32 | None = None,
+        start: sparse.csr_array | None = None,
     ) -> LinearWeights:
         """Weights of all labels.
 
         ``rows`` (labels x n, a pattern) restricts each label to some of the rows; ``costs`` (n x 2) says what a row counts
-        as a positive, and as a negative.
+        as a positive, and as a negative; ``start`` (labels x features) has vectors near the solutions.
         """
         length = typical_length(X) if self.unit_rows else 1.0
         problem = OneVsAll(
@@ -83,4 +85,5 @@ class DiSMEC(Learner):
             bias=None if self.bias is None else self.bias * length,
             prune=self.prune / length,
         )
-        return train_one_vs_all(problem, X, Y, threads=job.threads, phase=job.phase, rows=rows, costs=costs)
+        how: Any = {"rows": rows, "costs": costs, "start": start}
+        return train_one_vs_all(problem, X, Y, threads=job.threads, phase=job.phase, **how)

@@ -15,6 +15,7 @@ from blockxmc._core.progress import Phase, watched
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.weights import F32, LinearWeights
 
+_START = ("start_indptr", "start_indices", "start_data")
 Loss = Literal["squared_hinge", "logistic"]
 
 
@@ -66,11 +67,13 @@ def train_one_vs_all(
     phase: Phase,
     rows: sparse.csr_array | None = None,
     costs: F32 | None = None,
+    start: sparse.csr_array | None = None,
 ) -> LinearWeights:
     """Solve the problem for every column of Y.
 
     ``rows`` (labels x n, a pattern) restricts each label to some of the rows, its positives among them. ``costs`` (n x 2)
-    says what the loss of a row counts where the row is a positive of the label, and where it is not.
+    says what the loss of a row counts where the row is a positive of the label, and where it is not. ``start`` (labels x
+    features, squared hinge) has vectors near the solutions, up to their lengths; an empty one says nothing.
     """
     positives = sparse.csc_array(Y)
     positives.sort_indices()
@@ -86,6 +89,7 @@ def train_one_vs_all(
         *members,
         phase=phase,
         costs=costs,
+        **({} if start is None else dict(zip(_START, csr_args(start), strict=True))),
         loss=problem.loss,
         C=float(problem.C),
         tol=float(problem.tol),

@@ -57,18 +57,25 @@ class LabelVectors:
         [[5.0, 0.0]]
         """
         there = labels >= 0
-        # Only the vectors that are asked for: the kernel prepares all that it is given.
-        asked, position = np.unique(labels[there], return_inverse=True)
         indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int64)
+        out = np.zeros(labels.shape, np.float32)
+        out[there] = self.pair_scores(X, indptr, labels[there], threads)
+        return out
+
+    def pair_scores(
+        self, X: sparse.csr_array, indptr: NDArray[np.integer], labels: NDArray[np.integer], threads: int
+    ) -> F32:
+        """Scores of lists of labels: those of row i stand at ``labels[indptr[i] : indptr[i + 1]]``."""
+        # Only the vectors that are asked for: the kernel prepares all that it is given.
+        asked, position = np.unique(labels, return_inverse=True)
         found = np.empty(position.size, np.float32)
         kernel = _kernels.LabelWeights(*csr_args(sparse.csr_array(self.vectors[asked])), self.vectors.shape[1])
-        kernel.score(*csr_args(X), indptr, position.astype(np.int32), found, threads)
-        out = np.zeros(labels.shape, np.float32)
-        out[there] = found + self.bias[labels[there]]
+        kernel.score(*csr_args(X), indptr.astype(np.int64), position.astype(np.int32), found, threads)
+        found += self.bias[labels]
         if self.mass is not None:
-            lengths = np.asarray(abs(X).sum(axis=1), np.float32).reshape(-1, 1)
-            out += np.where(there, lengths * self.mass[np.maximum(labels, 0)], 0)
-        return out
+            lengths = np.asarray(abs(X).sum(axis=1), np.float32)
+            found += np.repeat(lengths, np.diff(indptr)) * self.mass[labels]
+        return found
 
     def adjusted(self, factors: F32, other: sparse.csr_array, share: float, threads: int = 1) -> LabelVectors:
         """Vectors whose scores are ``(score + 1) * factor - 1``, a factor for each label, plus a share of another's.

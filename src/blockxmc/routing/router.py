@@ -58,6 +58,7 @@ class Router:
         self.sample = sample
         self.n_blocks = 0
         self.scorer: Scorer | None = None  # None where there is one block only: nothing to decide
+        self.learned: LinearWeights | None = None  # what the scorer was packed from
 
     def fit(
         self,
@@ -78,7 +79,7 @@ class Router:
         if X.shape[0] != targets.shape[0]:
             raise BlockXMCError(f"X has {X.shape[0]} rows, but blocks are given for {targets.shape[0]}")
         self.n_blocks = int(targets.shape[1])
-        self.scorer = None
+        self.scorer = self.learned = None
         if self.n_blocks == 1:
             return self
         kept = np.ones(X.shape[0], bool) if mask is None else np.asarray(mask, bool)
@@ -89,18 +90,28 @@ class Router:
         if not kept.all():
             X, targets = take_rows(X, np.flatnonzero(kept)), take_rows(targets, np.flatnonzero(kept))
         with (reporter or Reporter()).phase("train router", self.n_blocks) as phase:
-            weights = self._train(X, targets, threads, phase)
-        self.scorer = pack_scorer([weights], [np.arange(self.n_blocks)], n_features=X.shape[1], n_labels=self.n_blocks)
+            self.learned = self._train(X, targets, threads, phase)
+        sizes: Any = {"n_features": X.shape[1], "n_labels": self.n_blocks}
+        self.scorer = pack_scorer([self.learned], [np.arange(self.n_blocks)], **sizes)
         return self
 
-    def _train(self, X: sparse.csr_array, targets: sparse.csr_array, threads: int, phase: Phase) -> LinearWeights:
-        n_groups = -(-self.n_blocks // GROUP)
+    def _train(
+        self,
+        X: sparse.csr_array,
+        targets: sparse.csr_array,
+        threads: int,
+        phase: Phase,
+        start: sparse.csr_array | None = None,
+    ) -> LinearWeights:
+        """A column of weights per column of ``targets``; ``start`` has vectors near them."""
+        n_blocks = targets.shape[1]
+        n_groups = -(-n_blocks // GROUP)
         if self.sample is None or (self.sample * n_groups + targets.nnz) > X.shape[0] * n_groups:
-            return train_one_vs_all(self._problem, X, targets, threads=threads, phase=phase)
+            return train_one_vs_all(self._problem, X, targets, threads=threads, phase=phase, start=start)
         everywhere = np.random.default_rng(0).choice(X.shape[0], self.sample, replace=False)
         by_block = sparse.csc_array(targets)
         # Blocks next to each other are alike: a group takes every n_groups-th, so that its rows come from far and wide.
-        groups = [np.arange(first, self.n_blocks, n_groups) for first in range(n_groups)]
+        groups = [np.arange(first, n_blocks, n_groups) for first in range(n_groups)]
         parts: dict[int, LinearWeights] = {}
         # A group keeps four threads busy: sixteen blocks are solved side by side.
         at_once = min(max(threads // (GROUP // 16), 1), n_groups)
@@ -109,7 +120,9 @@ class Router:
             own = sparse.csc_array(by_block[:, groups[number]])
             rows = np.union1d(everywhere, own.indices)
             own_rows = take_rows(X, rows), take_rows(sparse.csr_array(own), rows)
-            parts[number] = train_one_vs_all(self._problem, *own_rows, threads=-(-threads // at_once), phase=phase)
+            how: Any = {"threads": -(-threads // at_once), "phase": phase}
+            how["start"] = None if start is None else take_rows(start, groups[number])
+            parts[number] = train_one_vs_all(self._problem, *own_rows, **how)
 
         if at_once == 1:
             for number in range(n_groups):
@@ -120,6 +133,20 @@ class Router:
         coef = sparse.hstack([parts[number].coef for number in range(n_groups)], format="csc")
         bias = np.concatenate([parts[number].bias for number in range(n_groups)])
         return LinearWeights(sparse.csc_array(coef)[:, back], bias[back])
+
+    def weights_of(
+        self,
+        X: Any,
+        blocks: Any,
+        some: NDArray[np.integer],
+        start: sparse.csr_array,
+        threads: int = 1,
+        reporter: Reporter | None = None,
+    ) -> LinearWeights:
+        """A column of weights for ``some`` of the blocks, found from a ``start`` (blocks x features) near them."""
+        targets = sparse.csr_array(block_indicator(blocks, start.shape[0])[:, some])
+        with (reporter or Reporter()).phase("train router", targets.shape[1]) as phase:
+            return self._train(as_csr(X), targets, threads, phase, take_rows(start, np.asarray(some, np.intp)))
 
     def weights(
         self, X: Any, blocks: Any, n_blocks: int, threads: int = 1, reporter: Reporter | None = None

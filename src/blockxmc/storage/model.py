@@ -103,7 +103,8 @@ def verify(path: str | os.PathLike[str]) -> list[str]:
             try:
                 for part in _SECTIONS[1:-1]:
                     _decode_strings(decode(manifest[part], reader))
-                _estimator(manifest, reader)
+                model = _estimator(manifest, reader)
+                getattr(model, "classifier_", model)._check_all()
             except (BlockXMCError, OSError) as error:
                 problems.append(str(error))
         if problems:

@@ -22,6 +22,7 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.linear.one_vs_all import typical_length
 from blockxmc.linear.vectors import LabelVectors
+from blockxmc.linear.weights import LinearWeights
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router, assess_routing, only_block
 from blockxmc.serving.neighbors import Neighbors
@@ -41,6 +42,7 @@ from blockxmc.training.shared.calibration import UNCALIBRATED, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
 from blockxmc.training.shared.centroids import label_centroids
 from blockxmc.training.shared.hints import NO_HINTS, Hints
+from blockxmc.training.shared.kept import Kept, Part, kept_copy
 from blockxmc.training.shared.label_features import LabelFeatures, listing_more
 from blockxmc.training.shared.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced
 from blockxmc.training.shared.mix import Fitted, fit_held_out, promises
@@ -64,22 +66,23 @@ class Request:
     settings: Settings = SETTINGS
     hints: Hints = NO_HINTS
     job: Job = field(default_factory=Job)
+    keep_rows: bool = False
 
 
 def fit_shared(
     request: Request, X: sparse.csr_array, Y: sparse.csr_array, partition: Partitioner, reporter: Reporter
-) -> tuple[RoutedModel, dict[str, float]]:
-    """Router and labels of one partition, and what its training and the held-out rows say about it."""
+) -> tuple[RoutedModel, dict[str, float], Kept | None]:
+    """Router and labels of one partition, what its training and the held-out rows say about it, and what is kept."""
     training = Training(request, X, Y, partition, reporter)
     router = training.train_router()
     weights, cost = training.train_labels()
     if not training.held_out.any():
         model = training.uncalibrated(router, weights)
-        return model, cost | training.assess_routing(model.route)
+        return model, cost | training.assess_routing(model.route), training.kept(router, weights, Mix())
     trial = training.trial(router, weights)
     fitted, promised = training.fit_held_out(trial, weights)
     weights = training.train_again(weights)
-    return training.pack(trial, weights, fitted), cost | promised
+    return training.pack(trial, weights, fitted), cost | promised, training.kept(router, weights, fitted.mix)
 
 
 class Training:
@@ -101,6 +104,7 @@ class Training:
         if self.teaching is not None:
             self.held_out &= self.teaching
         self.positives = np.bincount(Y.indices, minlength=Y.shape[1])
+        self.asked = 0
         self.labels: LabelFeatures | None = None
         if request.hints.label_features is not None:
             known = request.hints.label_features, self.positives, request.settings
@@ -186,9 +190,13 @@ class Training:
     def train_again(self, weights: SharedWeights) -> SharedWeights:
         """The labels of whose positives too many were held out learn from all rows."""
         labels = labels_short_of_rows(self.Y, self.held_out, self.settings)
-        if not labels.size:
-            return weights
-        again = self._trainer().train_some(self.Y, self._visits(None), labels, "train labels again")
+        return self.solve_again(weights, labels) if labels.size else weights
+
+    def solve_again(
+        self, weights: SharedWeights, labels: NDArray[np.intp], start: sparse.csr_array | None = None
+    ) -> SharedWeights:
+        """The weights with those of some labels learnt from all rows, beginning where ``start`` says."""
+        again = self._trainer().train_some(self.Y, self._visits(None), labels, "train labels again", start)
         if self.labels is not None:
             again = self.labels.added_to(again, labels, self.threads)
         return replaced(weights, labels, again)
@@ -219,12 +227,23 @@ class Training:
 
     def _trainer(self) -> LabelTrainer:
         request = self.request
-        how = self.threads, request.seed, self.settings, request.hints.sample_weight, self.job
+        how = self.threads, request.seed, self.settings, self.job, request.hints.sample_weight
         return LabelTrainer(request.learner, self.X, self.clusters, self.reporter, *how)
 
     def _listed(self, clusters: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
         """Label clusters with the labels whose own features belong there."""
         return clusters if self.more is None else listing_more(clusters, self.more)
+
+    def kept(self, router: Router, weights: SharedWeights, mix: Mix) -> Kept | None:
+        """What a model needs to learn on, where that is wanted."""
+        if not self.request.keep_rows:
+            return None
+        if not isinstance(weights, LabelVectors):
+            raise BlockXMCError("keep_rows needs a linear base, whose weights are vectors")
+        nothing = LinearWeights(sparse.csr_array(np.zeros((self.X.shape[1], 1), np.float32)), np.zeros(1, np.float32))
+        blocks = LabelVectors.joined([router.learned or nothing], np.arange(len(self.clusters)))
+        part = Part(kept_copy(self.X), kept_copy(self.Y))
+        return Kept((part,), weights, blocks, self.negative_blocks, mix, self.asked)
 
     def _visits(self, rows: NDArray[np.bool_] | None) -> sparse.csr_array:
         return visits_of(self.partition.assignment_, self.negative_blocks, len(self.clusters), rows)

@@ -48,19 +48,25 @@ class LabelTrainer:
     threads: int
     seed: int
     settings: Settings = SETTINGS
-    sample_weight: F32 | None = None
     job: Job = field(default_factory=Job)
+    sample_weight: F32 | None = None
 
     def train(self, Y: sparse.csr_array, visits: sparse.csr_array, title: str) -> tuple[SharedWeights, float]:
         """Weights of all columns of Y, and the share of all (row, label) pairs that taught them."""
         return self._train(sparse.csr_array(Y.T), visits, self._blocks_of_labels(Y.shape[1]), title, self._costs(Y))
 
     def train_some(
-        self, Y: sparse.csr_array, visits: sparse.csr_array, labels: NDArray[np.intp], title: str
+        self,
+        Y: sparse.csr_array,
+        visits: sparse.csr_array,
+        labels: NDArray[np.intp],
+        title: str,
+        start: sparse.csr_array | None = None,
     ) -> SharedWeights:
-        """Weights of some labels, in this order."""
+        """Weights of some labels, in this order; ``start`` has vectors of theirs from which a learner may begin."""
         blocks = take_rows(self._blocks_of_labels(Y.shape[1]), labels)
-        return self._train(take_rows(sparse.csr_array(Y.T), labels), visits, blocks, title, self._costs(Y))[0]
+        positives = take_rows(sparse.csr_array(Y.T), labels)
+        return self._train(positives, visits, blocks, title, self._costs(Y), start)[0]
 
     def _costs(self, Y: sparse.csr_array) -> dict[str, F32]:
         """What rows count, for a learner that can be told."""
@@ -78,7 +84,8 @@ class LabelTrainer:
         visits: sparse.csr_array,
         blocks: sparse.csr_array,
         title: str,
-        costs: dict[str, F32],
+        more: dict[str, Any],
+        start: sparse.csr_array | None = None,
     ) -> tuple[SharedWeights, float]:
         """``positives`` and ``blocks`` have a row per label: its rows, and the blocks that hold it."""
         n_labels = positives.shape[0]
@@ -94,7 +101,10 @@ class LabelTrainer:
                 rows = rows_of_labels(rows_of_block, take_rows(blocks, some), own, self.threads)
                 job = self.learner._job(self.threads, Shifted(phase, begun), self.seed)
                 targets = sparse.csr_array(own.T)
-                return self.learner._train(self.X, targets, job, rows=rows, **costs), rows.nnz  # type: ignore[call-arg]
+                options = more
+                if start is not None and self.learner.takes_start:
+                    options = more | {"start": take_rows(start, some)}
+                return self.learner._train(self.X, targets, job, rows=rows, **options), rows.nnz  # type: ignore[call-arg]
 
             for some in _batches(expected, order, self._pairs_at_a_time(expected)):
                 part, taught = self.job.stage(

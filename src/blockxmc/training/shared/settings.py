@@ -116,6 +116,10 @@ class Settings:
     # Terms are held within all but this share of those seen on either side, where the curve would be guessing.
     reranker_outermost: float = 0.002
 
+    # ---- updates ----
+    # A label is solved again for a new row that is its negative and has a margin above this (bench/update.py).
+    update_margin: float = -0.5
+
     # ---- calibration ----
     # Labels of a row, the best, that show what a score means: so many that the candidates behind them are hardly ever right
     # (bench/label_sets.py; ablation: "calibrated").

@@ -1,0 +1,45 @@
+"""A partition that goes on: new rows find blocks while all others stay, and label clusters follow."""
+
+from __future__ import annotations
+
+from copy import copy
+
+import numpy as np
+from scipy import sparse
+
+from blockxmc import _kernels
+from blockxmc.partition.alternation import Blocks, Rules
+from blockxmc.partition.partitioner import Partitioner
+from blockxmc.partition.ranking import I32, Ranking
+
+
+def place_rows(partition: Partitioner, Y: sparse.csr_array, start: I32, threads: int) -> I32:
+    """The instance step for new rows alone: the block that lists most of a row's labels, ``start`` where several do.
+
+    >>> from scipy import sparse
+    >>> p = Partitioner(2, 0.1).fit([[1, 0], [1, 0.1], [0, 1]], np.array([[1, 0], [1, 0], [0, 1]]))
+    >>> block = p.assignment_[[2]]
+    >>> bool(place_rows(p, sparse.csr_array([[0.0, 1.0]]), 1 - block, threads=1) == block)
+    True
+    """
+    rules = Rules(partition.lam_, partition.objective, small=False)
+    clusters = partition.ranking_.clusters(partition.lam_, partition.objective)[0]
+    labels = np.ascontiguousarray(Y.indptr, np.int64), np.ascontiguousarray(Y.indices, np.int32)
+    given = np.ascontiguousarray(start, np.int32)
+    lists = clusters.indptr, clusters.labels
+    return _kernels.choose_blocks(*labels, Y.shape[1], *lists, given, rules.price, rules.small, threads)[0]
+
+
+def repartitioned(partition: Partitioner, Y: sparse.csr_array, assignment: I32, threads: int) -> Partitioner:
+    """The partition of these rows by a given assignment, every block of which has labelled rows.
+
+    The quadratic objective's lambda grows with the rows, so that its price per row stays what it was.
+    """
+    scale = assignment.size / partition.assignment_.size if partition.objective == "quadratic" else 1.0
+    lam = partition.lam_ * scale
+    ranking = Ranking.of(Y, assignment, int(assignment.max()) + 1, threads=threads)
+    clusters, captured = ranking.clusters(lam, partition.objective)
+    trace = partition.objective_trace_.tolist()
+    out = copy(partition)
+    out._keep(Blocks(lam, assignment, ranking, clusters, captured, trace, partition.n_iter_), int(Y.nnz))
+    return out

@@ -1,0 +1,232 @@
+"""New rows into a model that keeps its rows, or rows out of it.
+
+Blocks of the other rows stay as they are. A label is solved again, from its present weights and on all rows that concern
+it, if its positives have changed, or if a row that came or went and is its negative has a margin above a bound: other rows
+say next to nothing about it. The router is solved again for blocks whose rows have changed. Counts, centroids, neighbors
+and lists of frequent labels are made anew, and the model is packed as ``fit`` does. Score mix, reranker and calibration
+are kept: new rows say, before they are learnt, how well these still serve (drift.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blockxmc import metrics
+from blockxmc._core.matrix import as_csr, take_rows
+from blockxmc._core.progress import Reporter
+from blockxmc.errors import UpdateError
+from blockxmc.linear.vectors import LabelVectors
+from blockxmc.linear.weights import LinearWeights
+from blockxmc.partition import Partitioner
+from blockxmc.partition.growth import place_rows, repartitioned
+from blockxmc.routing import Router, only_block
+from blockxmc.serving.routed import RoutedModel
+from blockxmc.training.shared.blocks import cover_all_labels, holds, make_router, visits_of
+from blockxmc.training.shared.calibration import UNCALIBRATED
+from blockxmc.training.shared.candidates import log_positives_of
+from blockxmc.training.shared.fit import Request, Training
+from blockxmc.training.shared.kept import Kept, kept_copy, stacked, widened
+from blockxmc.training.shared.mix import Fitted
+
+I32 = NDArray[np.int32]
+# Rows whose margins are looked at together.
+_AT_A_TIME = 4096
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A model, its blocks, and what it keeps to learn on."""
+
+    partition: Partitioner
+    model: RoutedModel
+    kept: Kept
+
+
+def add_rows(
+    request: Request, old: Learned, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter
+) -> tuple[Learned, dict[str, Any]]:
+    """The model with new rows, which may have more features and labels than it knows, and what happened."""
+    n_features, n_labels, threads = X.shape[1], Y.shape[1], request.threads
+    event = {"what": "update", "rows": int(X.shape[0]), **before_learning(old.model, X, Y, threads)}
+    labels, of_blocks = old.kept.labels, old.kept.blocks
+    kept = replace(old.kept, labels=grown(labels, n_labels, n_features))
+    of_blocks = grown(of_blocks, of_blocks.n_labels, n_features)
+    start = _router(of_blocks).blocks(X, 1, threads=threads)[:, 0]
+    blocks = place_rows(old.partition, Y, start, threads)
+    X_old, Y_old = kept.rows(n_features, n_labels)
+    X_all, Y_all = stacked([X_old, X]), stacked([Y_old, Y])
+    assignment = np.concatenate([old.partition.assignment_, blocks])
+    partition = repartitioned(old.partition, Y_all, assignment, threads)
+    learned = _solved_blocks(request, X_all, assignment, of_blocks, np.unique(blocks), reporter)
+    routed = _router(learned).blocks(X, kept.negative_blocks.shape[1], threads=threads)
+    new = replace(
+        kept,
+        parts=kept.with_part(kept_copy(X), kept_copy(Y)),
+        blocks=learned,
+        negative_blocks=np.concatenate([kept.negative_blocks, routed]),
+    )
+    clusters = cover_all_labels(Y_all, assignment, partition.label_clusters_)
+    seen = visits_of(blocks, routed, partition.n_blocks_)
+    bound = request.settings.update_margin
+    touched = np.union1d(Y.indices, taught(kept.labels, X, seen, clusters, bound, threads)).astype(np.intp)
+    event |= {
+        "new_labels": n_labels - labels.n_labels,
+        "new_features": n_features - old.model.n_features,
+        "labels_solved": int(touched.size),
+        "blocks_solved": int(np.unique(blocks).size),
+    }
+    return _packed(request, (X_all, Y_all), Learned(partition, old.model, new), touched, reporter), event
+
+
+def drop_rows(
+    request: Request, old: Learned, dropped: NDArray[np.bool_], reporter: Reporter
+) -> tuple[Learned, dict[str, Any]]:
+    """The model without some of its rows, and what happened. Labels stay, even those that have lost all their rows."""
+    kept, threads = old.kept, request.threads
+    X, Y = kept.rows(old.model.n_features, kept.labels.n_labels)
+    left, gone = np.flatnonzero(~dropped), np.flatnonzero(dropped)
+    X_left, Y_left = take_rows(X, left), take_rows(Y, left)
+    if not Y_left.nnz:
+        raise UpdateError("forget would leave no row with a label: train another model instead")
+    assignment, negative, blocks = _living(old, X_left, Y_left, left, threads)
+    partition = repartitioned(old.partition, Y_left, assignment, threads)
+    changed = _changed_blocks(old.partition.assignment_, blocks, gone)
+    learned = _solved_blocks(request, X_left, assignment, some_of(kept.blocks, blocks), changed, reporter)
+    new = replace(kept, parts=kept.without_rows(dropped), blocks=learned, negative_blocks=negative)
+    # By the blocks that taught: whatever a row has taught is to be solved without it. Below -1 a margin teaches nothing.
+    clusters = cover_all_labels(Y, old.partition.assignment_, old.partition.label_clusters_)
+    seen = visits_of(old.partition.assignment_[gone], kept.negative_blocks[gone], old.partition.n_blocks_)
+    own = take_rows(Y, gone).indices
+    touched = np.union1d(own, taught(kept.labels, take_rows(X, gone), seen, clusters, -1.0, threads)).astype(np.intp)
+    event = {
+        "what": "forget",
+        "rows": int(gone.size),
+        "labels_solved": int(touched.size),
+        "blocks_solved": int(changed.size),
+    }
+    return _packed(request, (X_left, Y_left), Learned(partition, old.model, new), touched, reporter), event
+
+
+def taught(
+    weights: LabelVectors, X: sparse.csr_array, visits: sparse.csr_array, clusters: Any, bound: float, threads: int
+) -> NDArray[np.intp]:
+    """Labels of the blocks that these rows visit to which the margin of some row lies above the bound.
+
+    >>> weights = LabelVectors(sparse.csr_array(np.eye(2, dtype=np.float32)), np.full(2, -1, np.float32))
+    >>> row, visits = sparse.csr_array(np.array([[0.7, 0.1]], np.float32)), sparse.csr_array(np.ones((1, 1), np.float32))
+    >>> taught(weights, row, visits, [np.arange(2)], -0.5, 1).tolist()
+    [0]
+    """
+    of_block = holds(clusters, weights.n_labels)
+    found = np.zeros(weights.n_labels, bool)
+    for first in range(0, X.shape[0], _AT_A_TIME):
+        some = slice(first, first + _AT_A_TIME)
+        pairs = sparse.csr_array(visits[some] @ of_block)
+        margins = weights.pair_scores(sparse.csr_array(X[some]), pairs.indptr, pairs.indices, threads)
+        found[pairs.indices[margins > bound]] = True
+    return np.flatnonzero(found)
+
+
+def before_learning(model: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> dict[str, float]:
+    """P@1, P@3 and P@5 of a model on labelled rows that it has not learnt yet: how well it serves what comes now."""
+    labelled = np.flatnonzero(np.diff(Y.indptr))
+    if not labelled.size:
+        return {}
+    known = as_csr(take_rows(X, labelled)[:, : model.n_features])
+    labels = model.topk(known, min(5, model.n_labels), threads)[0]
+    labels = np.pad(labels, ((0, 0), (0, 5 - labels.shape[1])), constant_values=-1)
+    rows = take_rows(Y, labelled)
+    return {f"P@{k}": float(metrics.precision_at_k(rows, labels, k)) for k in (1, 3, 5)}
+
+
+def grown(weights: LabelVectors, n_labels: int, n_features: int) -> LabelVectors:
+    """The weights with empty ones for new labels, on more features.
+
+    >>> grown(LabelVectors(sparse.csr_array(np.eye(2, dtype=np.float32)), np.ones(2, np.float32)), 3, 4).vectors.shape
+    (3, 4)
+    """
+    more = n_labels - weights.n_labels
+    old = widened(weights.vectors, n_features)
+    if not more:
+        return replace(weights, vectors=old)
+    indptr = np.concatenate([old.indptr, np.repeat(old.indptr[-1:], more)])
+    vectors = sparse.csr_array((old.data, old.indices, indptr), shape=(n_labels, n_features))
+    bias, mass = (None if part is None else np.pad(part, (0, more)) for part in (weights.bias, weights.mass))
+    assert bias is not None
+    return LabelVectors(vectors, bias, mass)
+
+
+def some_of(weights: LabelVectors, rows: NDArray[np.intp]) -> LabelVectors:
+    """Only these vectors, in this order."""
+    return LabelVectors(take_rows(weights.vectors, rows), weights.bias[rows])
+
+
+def _router(blocks: LabelVectors) -> Router:
+    return Router.from_weights(LinearWeights(sparse.csc_array(blocks.vectors.T), blocks.bias))
+
+
+def _solved_blocks(
+    request: Request, X: sparse.csr_array, assignment: I32, old: LabelVectors, changed: NDArray[Any], reporter: Reporter
+) -> LabelVectors:
+    """The weights of the router, those of the changed blocks solved again."""
+    if old.n_labels == 1 or not changed.size:
+        return old
+    router = make_router(X, request.settings)
+    options: Any = {"threads": request.threads, "reporter": reporter}
+    found = router.weights_of(X, assignment, changed, old.vectors, **options)
+    return old.replaced(changed, LabelVectors(sparse.csr_array(found.coef.T), found.bias))
+
+
+def _living(
+    old: Learned, X: sparse.csr_array, Y: sparse.csr_array, left: NDArray[np.intp], threads: int
+) -> tuple[I32, I32, NDArray[np.intp]]:
+    """Blocks and negative blocks of the rows that are left, numbered by the blocks that still have labels; and those."""
+    assignment = old.partition.assignment_[left]
+    labelled = np.diff(Y.indptr) > 0
+    alive = np.bincount(assignment[labelled], minlength=old.partition.n_blocks_) > 0
+    blocks = np.flatnonzero(alive)
+    number = np.where(alive, np.cumsum(alive) - 1, -1).astype(np.int32)
+    assignment, negative = number[assignment], number[old.kept.negative_blocks[left]]
+    lost = np.flatnonzero(assignment < 0)
+    if lost.size:
+        router = _router(some_of(old.kept.blocks, blocks))
+        assignment[lost] = router.blocks(take_rows(X, lost), 1, threads=threads)[:, 0]
+    return assignment, np.where(negative < 0, assignment[:, None], negative), blocks
+
+
+def _changed_blocks(assignment: I32, blocks: NDArray[np.intp], gone: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The blocks that have lost rows, as they are numbered now."""
+    return np.flatnonzero(np.isin(blocks, assignment[gone]))
+
+
+def _packed(
+    request: Request,
+    rows: tuple[sparse.csr_array, sparse.csr_array],
+    new: Learned,
+    touched: NDArray[np.intp],
+    reporter: Reporter,
+) -> Learned:
+    """The model of these rows, the touched labels solved again."""
+    X, Y = rows
+    kept, old = new.kept, new.model
+    training = Training(request, X, Y, new.partition, reporter)
+    training.negative_blocks, training.asked = kept.negative_blocks, kept.asked
+    weights = kept.labels
+    if touched.size:
+        again = training.solve_again(weights, touched, take_rows(weights.vectors, touched))
+        assert isinstance(again, LabelVectors)  # a learner of vectors stays one
+        weights = again
+    blocks = _router(kept.blocks)
+    router = only_block(X.shape[1]) if blocks.scorer is None else blocks.scorer
+    trial = replace(old, router=router, route=min(old.route, kept.blocks.n_labels), neighbors=None)
+    reranker = old.reranker
+    if reranker is not None:
+        reranker = replace(reranker, log_positives=log_positives_of(training.positives, request.settings))
+    calibration = old.calibration or UNCALIBRATED
+    model = training.pack(trial, weights, Fitted(kept.mix, reranker, old.top_p, calibration))
+    return Learned(new.partition, model, replace(kept, labels=weights))
