@@ -11,6 +11,7 @@ import argparse
 import json
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -90,7 +91,7 @@ def measured(folder, threads, place):
 def _twenty(rows, place, new, start):
     clf = load(place / "first")
     ends = np.linspace(start, rows.X.shape[0], 21).astype(int)
-    for a, b in zip(ends[:-1], ends[1:], strict=True):
+    for a, b in pairwise(ends):
         clf.update(*rows.part(a, b))
     fresh = BlockwiseClassifier(**new).fit(*rows.part(0, rows.X.shape[0]))
     for name, model in (("twenty", clf), ("whole", fresh)):

@@ -146,9 +146,9 @@ def test_other_data_and_settings_are_refused_by_name(tmp_path):
         same_again.fit(other, Y, work=tmp_path)
     with pytest.raises(BlockXMCError, match="rows was 600, now 599"):
         same_again.fit(X[:-1], Y[:-1], work=tmp_path)
-    with pytest.raises(BlockXMCError, match=r"sample_weight was None, now [0-9a-f]+;"):
+    with pytest.raises(BlockXMCError, match=r"sample_weight was not set, now [0-9a-f]+;"):
         same_again.fit(X, Y, np.ones(600), work=tmp_path)
-    with pytest.raises(BlockXMCError, match=r"label_features was None, now [0-9a-f]+;"):
+    with pytest.raises(BlockXMCError, match=r"label_features was not set, now [0-9a-f]+;"):
         same_again.fit(X, Y, label_features=np.ones((50, 60)), work=tmp_path)
     assert same_again.fit(X, Y, work=tmp_path).went_on_from_
 
