@@ -51,12 +51,11 @@ class Bars:
 
     def write(self, path):
         """A page of what was found."""
-        load = "{:.1f}, {:.1f}".format(self.busy, os.getloadavg()[1])
         lines = [
             "# The service under load, replacement and attack", "",
-            "Made by `make bench-serve` on the bundled data (15,711 texts, 6,563 labels), one worker, over loopback: the load",
-            f"comes from the same machine ({os.cpu_count()} cores; load average before and after: {load}, so that much of it",
-            "was at other work beside this).", "",
+            "Made by `make bench-serve` on the bundled data (15,711 texts, 6,563 labels): one worker over loopback, the load",
+            f"from the same machine ({os.cpu_count()} cores). Load average of the machine before the run: {self.busy:.1f}.",
+            "Where it is not near 0, others have taken the cores, and waiting times say more of them than of the service.", "",
             "| what | found | bar | holds |", "|---|---|---|---|",
         ]  # fmt: skip
         lines += [f"| {r['what']} | {r['found']} | {r['bar']} | {'yes' if r['holds'] else 'no'} |" for r in self.rows]
