@@ -43,6 +43,8 @@ class Kept:
     negative_blocks: I32  # of each row
     mix: Mix
     asked: int  # neighbors
+    told: NDArray[np.int64]  # of each label: new rows that tell it something, since it was last solved
+    router_rows: int  # when the router was last solved as a whole
     history: tuple[dict[str, Any], ...] = ()
 
     @property
@@ -85,6 +87,8 @@ class Kept:
             "negative_blocks": self.negative_blocks,
             "mix": {field.name: float(getattr(self.mix, field.name)) for field in fields(Mix)},
             "asked": self.asked,
+            "told": self.told,
+            "router_rows": self.router_rows,
             "history": list(self.history),
         }
 
@@ -111,6 +115,8 @@ class Kept:
             stored.array(state["negative_blocks"], "negative_blocks", np.int32, (n_rows, None)),
             Mix(**stored.numbers(state["mix"], "mix")),
             stored.whole(state["asked"], "neighbors asked"),
+            stored.array(state["told"], "rows that labels were told", np.int64, bias.shape),
+            stored.whole(state["router_rows"], "rows of the router", 0, n_rows),
             tuple(stored.mapping(event, "an event of the history") for event in history),
         )
 

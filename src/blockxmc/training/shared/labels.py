@@ -223,15 +223,12 @@ def _expected_rows(
 def _by_home(positives: sparse.csr_array, visits: sparse.csr_array, expected: NDArray[np.float64]) -> NDArray[np.intp]:
     """Labels in the order of the block that most of their positives visit, and then of their number of rows.
 
-    Labels side by side then learn from about the same rows: the solver takes sixteen of them at a time. Those that learn
-    from half of all rows or more come first: the solver takes them on all rows at once, and each batch that has some would
-    pay for sixteen.
+    Labels side by side then learn from about the same rows: the solver takes sixteen of them at a time.
     """
     home = np.full(positives.shape[0], visits.shape[1])
     labels, blocks = home_blocks(positives, visits)
     home[labels] = blocks
-    few = 2 * expected < positives.shape[1]
-    return np.lexsort((expected, home, few))
+    return np.lexsort((expected, home))
 
 
 def _batches(

@@ -71,6 +71,12 @@ class Settings:
     # A label with at most so many training rows is also listed by the block to which the router sends its features.
     label_feature_few: int = 3
 
+    # ---- extra columns ----
+    # Weights of columns beside words that are tried, on so many rows and of the most frequent labels (bench/extra.py).
+    extra_weights: tuple[float, ...] = (0.25, 0.5, 1.0)
+    extra_rows: int = 3000
+    extra_labels: int = 64
+
     # ---- held-out rows ----
     # With fewer rows nothing is held out: a tenth of them could not tell two settings apart.
     least_rows: int = 200
@@ -117,8 +123,12 @@ class Settings:
     reranker_outermost: float = 0.002
 
     # ---- updates ----
-    # A label is solved again for a new row that is its negative and has a margin above this (bench/update.py).
+    # A new row tells a label something if it is a positive, or a negative with a margin above this ...
     update_margin: float = -0.5
+    # ... and a label is solved again when it was told something by more rows than this share of its positives, ...
+    update_share: float = 0.15
+    # ... the router when so large a share of the rows is new. Solving some of its blocks only is worse than none.
+    update_router: float = 0.15
 
     # ---- calibration ----
     # Labels of a row, the best, that show what a score means: so many that the candidates behind them are hardly ever right
