@@ -196,7 +196,7 @@ def test_a_classifier_without_stages_says_so(tmp_path):
 # ---- real processes ----
 @pytest.mark.skipif(not BENCH.exists(), reason="the source distribution carries no benchmarks")
 def test_sigkill_at_random_moments():
-    bench = [sys.executable, BENCH, "--kills", "6", "--rounds", "0", "--seconds", "120", "--quick"]
+    bench = [sys.executable, BENCH, "--only", "kills", "--kills", "6", "--seconds", "120", "--rows", "3000"]
     found = subprocess.run(bench, capture_output=True, text=True)
     assert found.returncode == 0, found.stdout + found.stderr
     assert found.stdout.count("holds") == 2
