@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+ENVS := bench/out/envs
 
-.PHONY: demo dist docs test test-cpp test-browser lint format bench bench-peers bench-serve test-sanitize clean
+.PHONY: demo dist docs test test-cpp test-browser test-annif test-openapi lint format bench bench-peers bench-resume bench-serve test-sanitize clean
 
 
 # Installed in editable mode, so Python edits need no reinstall; kernels are rebuilt when a source is newer.
@@ -49,6 +50,17 @@ docs: $(VENV)/docs.stamp
 	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
 	@echo docs/_build/html/index.html
 
+# A schema-driven tool tries what the service's /openapi.json promises.
+test-openapi: $(VENV)/dev.stamp
+	$(BIN)/python -m pip install -q 'schemathesis>=4'
+	$(BIN)/python -m pytest tests/service/test_schemathesis.py $(PYTEST_ARGS)
+
+# The backend in a real Annif, in an environment of its own, then the bundled data beside omikuji (docs/results/annif.md).
+test-annif: $(ENVS)/annif/stamp
+	$(ENVS)/annif/bin/python -m pip install -q -e '.[annif,serve]' -C build-dir=build/annif
+	$(ENVS)/annif/bin/python -m pytest -p no:cacheprovider tests/annif_backend $(PYTEST_ARGS)
+	$(ENVS)/annif/bin/python bench/annif_projects.py --results docs/results
+
 # sdist and wheels into dist/, built twice, audited, installed and tried; DIST_ARGS=--tests runs the test suite against each.
 dist:
 	$(PYTHON) tools/dist.py $(DIST_ARGS)
@@ -75,6 +87,10 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/predict.py $(DATA)
 	$(BIN)/python bench/leml.py
 
+# Trainings that are killed 200 times, damaged files, full disks, and what keeping stages costs: prints every bar.
+bench-resume: $(VENV)/dev.stamp
+	$(BIN)/python bench/resume.py $(RESUME_ARGS)
+
 # The service under load, replacement and attack: prints every bar and whether it holds.
 bench-serve: $(VENV)/dev.stamp
 	$(BIN)/python bench/serve.py $(SERVE_ARGS)
@@ -82,7 +98,6 @@ bench-serve: $(VENV)/dev.stamp
 # Beside PECOS, omikuji, napkinXC and LibMultiLabel, each in an environment of its own; DATA="DIR..." takes other sets than the bundled
 # one, RESULTS=DIR says where the page goes, PEERS_ARGS adds options of bench/peers.py. PYTHON must be one that these
 # packages have wheels for (3.11, 3.12). PECOS wants torch: set TORCH_INDEX to an index of CPU builds to save gigabytes.
-ENVS := bench/out/envs
 TORCH ?= torch==2.13.0
 RESULTS ?= bench/out/peers
 $(ENVS)/%/stamp: bench/peer_workers/%.txt

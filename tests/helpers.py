@@ -29,3 +29,20 @@ def blocky(n=240, n_features=60, n_labels=30, n_blocks=3, seed=0):
         X[i, rng.integers(n_features, size=2)] += 0.1
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     return sparse.csr_array(X), sparse.csr_array(Y)
+
+
+def same_bits(a, b):
+    """Whether two nested dicts hold the same bits."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same_bits(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same_bits, a, b))
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    if sparse.issparse(a):
+        return (
+            a.format == b.format
+            and a.shape == b.shape
+            and same_bits([a.indptr, a.indices, a.data], [b.indptr, b.indices, b.data])
+        )
+    return a == b

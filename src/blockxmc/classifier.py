@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from blockxmc._core import stored
-from blockxmc._core.matrix import take_rows
+from blockxmc._core.matrix import matrix_digest, take_rows
 from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Reporter, reporter_for
 from blockxmc._core.targets import Targets
@@ -25,6 +26,8 @@ from blockxmc.serving.packing import BITS
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.serving.scorers import pack_scorer
 from blockxmc.training.estimate import estimate
+from blockxmc.training.forms import PARTITION, router_form
+from blockxmc.training.job import Job, opened, parameters
 from blockxmc.training.learning_on import LearningOn
 from blockxmc.training.per_block import offset_terms, train_blocks, train_global
 from blockxmc.training.shared import settings
@@ -93,6 +96,8 @@ class BlockwiseClassifier(LearningOn):
     >>> clf.label_names_[labels[0]].tolist()
     ['red']
     """
+
+    _work: Any = None  # the folder of the ``fit`` that is running
 
     def __init__(
         self,
@@ -164,6 +169,7 @@ class BlockwiseClassifier(LearningOn):
         *,
         label_features: Any = None,
         max_memory_gb: float | None = None,
+        work: Any = None,
     ) -> Self:
         """Learn from X (n x d, sparse or dense) and Y: a 0-1 matrix, lists of labels, or one class per row.
 
@@ -178,6 +184,9 @@ class BlockwiseClassifier(LearningOn):
         ``label_features`` (labels x d) has what is known of labels by themselves, like their names in the features of X: it
         teaches labels that few rows have, and those that none has can be suggested, too. It needs shared weights.
 
+        ``work`` is a folder for finished stages: after a kill the same call goes on from them, and ends in the same bits
+        (docs/howto/resume.md). ``went_on_from_`` says which were there. The folder may be removed when the model is saved.
+
         >>> X, Y = [[1.0], [1.0], [1.0]], [["red"], ["red"], ["blue"]]
         >>> BlockwiseClassifier().fit(X, Y, sample_weight=[1, 1, 9]).predict_topk([[1.0]], k=1)[0].tolist()
         [[0]]
@@ -186,11 +195,12 @@ class BlockwiseClassifier(LearningOn):
         hints = Hints.checked(X, Y, sample_weight, label_features)
         Y = hints.taught(Y)
         self.label_counts_ = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
-        self._fit(X, Y, reporter_for(self.verbose), hints)
+        self._fit(X, Y, reporter_for(self.verbose), hints, work)
         return self
 
-    def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter, hints: Hints = NO_HINTS) -> None:
-        self._seed = as_seed(self.random_state)
+    def _fit(
+        self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter, hints: Hints = NO_HINTS, work: Any = None
+    ) -> None:
         learner = self._learner()
         kind = self._weights_kind(learner)
         if hints.sample_weight is not None and not (kind == "shared" and learner.takes_costs):
@@ -199,10 +209,25 @@ class BlockwiseClassifier(LearningOn):
             raise BlockXMCError(f'label_features needs weights="shared", not {kind}')
         if self.keep_rows and not (hints.sample_weight is None and hints.label_features is None):
             raise BlockXMCError("keep_rows does not go with sample_weight or label_features: updates do not know them")
+        with opened(work, {} if work is None else self._identity(X, Y, hints), reporter) as job:
+            self._fit_stages(learner, X, Y, kind, job, hints)
+            self.went_on_from_ = job.reused
+        if self.went_on_from_:
+            reporter.say(f"went on from: {self.went_on_from_}")
+
+    def _identity(self, X: sparse.csr_array, Y: sparse.csr_array, hints: Hints) -> dict[str, Any]:
+        """All that a training depends on."""
+        sizes = {"rows": X.shape[0], "features": X.shape[1], "labels": Y.shape[1]}
+        return sizes | {"data": matrix_digest(X, Y)[:16]} | hints.digests() | parameters(self)
+
+    def _fit_stages(
+        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, job: Job, hints: Hints
+    ) -> None:
+        self._seed = as_seed(self.random_state)
         if kind == "shared":
-            self._fit_shared(learner, X, Y, reporter, hints)
+            self._fit_shared(learner, X, Y, job, hints)
         else:
-            self._fit_apart(learner, X, Y, kind, reporter)
+            self._fit_apart(learner, X, Y, kind, job)
         some = np.linspace(0, X.shape[0] - 1, min(X.shape[0], COST_ROWS)).astype(int)
         self.cost_ |= self.model_.cost(take_rows(X, some), self._threads)
         sizes = np.bincount(self.partition_.assignment_)
@@ -214,63 +239,66 @@ class BlockwiseClassifier(LearningOn):
         self.f1_labels_ = round(self.cost_.pop("f1_labels", 0))
         self._begin_history()
 
-    def _fit_shared(
-        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter, hints: Hints
-    ) -> None:
+    def _fit_shared(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, job: Job, hints: Hints) -> None:
         """One vector per label for all blocks, block probabilities merged in, scores calibrated."""
-        fitted = [self._fit_partition(learner, X, Y, number, reporter, hints) for number in range(self.n_partitions)]
+        jobs = [job] if self.n_partitions == 1 else [job.within(f"model {i + 1}:") for i in range(self.n_partitions)]
+        fitted = [self._fit_partition(learner, X, Y, number, own, hints) for number, own in enumerate(jobs)]
         partitions, members, costs = zip(*fitted, strict=True)
         self.partition_ = partitions[0]
         self.model_ = members[0] if self.n_partitions == 1 else Ensemble(members)
         self.cost_ = {key: float(np.mean([cost[key] for cost in costs])) for key in costs[0]}
 
     def _fit_partition(
-        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, number: int, reporter: Reporter, hints: Hints
+        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, number: int, job: Job, hints: Hints
     ) -> tuple[Partitioner, RoutedModel, dict[str, float]]:
         """One partition with its own model."""
+        reporter = job.reporter
         options: Any = {
             "threads": self._threads,
             "seed": self._seed + number,
             "settings": settings.SETTINGS,
+            "job": job,
         }
         partitioner = self._partitioner(number)
         if self.partitioner is None and self.n_blocks != "paper":
-            partition = partition_for_shared(X, Y, partitioner, reporter, **options)
+            make: Any = partial(partition_for_shared, X, Y, partitioner, reporter, **options)
         else:
-            partition = partitioner._fit(X, Y, reporter)
+            make = partial(partitioner._fit, X, Y, reporter)
+        partition = job.stage("partition", make, PARTITION)
         options |= {"hints": hints, "keep_rows": self.keep_rows}
         request = Request(learner, self.route, self.n_neighbors, self._bits(16), **options)
         model, cost, self.kept_ = fit_shared(request, X, Y, partition, reporter)
         reporter.say(_expectation(partition, cost, _described(model, self._bits(16), cost)))
         return partition, model, cost
 
-    def _fit_apart(
-        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, reporter: Reporter
-    ) -> None:
+    def _fit_apart(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, job: Job) -> None:
         """The paper's blocks: a logistic router, and the base's own margins from per-block or global weights."""
-        partitioner = self._partitioner()
+        partitioner, reporter = self._partitioner(), job.reporter
         wanted = 1 if self.route == "auto" else int(self.route)
         if partitioner.lam != "auto":
-            self.partition_ = partitioner._fit(X, Y, reporter)
+            make: Any = partial(partitioner._fit, X, Y, reporter)
         else:
             task = quick_task(learner, partitioner, seed=self._seed, threads=self._threads, reporter=reporter)
-            self.partition_ = partition_at_quick_lambda(X, Y, partitioner, task, weights=kind, route=wanted)
+            make = partial(partition_at_quick_lambda, X, Y, partitioner, task, weights=kind, route=wanted)
+        self.partition_ = job.stage("partition", make, PARTITION)
         route = min(wanted, self.partition_.n_blocks_)
         seed = self._seed
         assignment, clusters = self.partition_.assignment_, self.partition_.label_clusters_
         self.cost_ = {"candidate_recall": 1.0, "router_accuracy": 1.0}
         if X.shape[0] > 1:
+            assess = partial(assess_routing, X, Y, assignment, clusters, route, threads=self._threads, seed=seed)
             with reporter.phase("assess routing"):
-                found = assess_routing(X, Y, assignment, clusters, route, threads=self._threads, seed=seed)
+                found = job.stage("routing on held-out rows", assess)
                 self.cost_ = {key: found[key] for key in self.cost_}
         reporter.say(_expectation(self.partition_, self.cost_, "margins of the base"))
-        router = Router().fit(X, assignment, n_blocks=len(clusters), threads=self._threads, reporter=reporter)
+        options: Any = {"n_blocks": len(clusters), "threads": self._threads, "reporter": reporter}
+        router = job.stage("router", lambda: Router().fit(X, assignment, **options), router_form(Router()))
         weights: list[Weights]
         if self.weights == "global":
-            whole = train_global(learner, X, Y, reporter, threads=self._threads, seed=seed)
+            whole = train_global(learner, X, Y, job, threads=self._threads, seed=seed)
             weights, offset = list(whole.split(clusters)), offset_terms([whole], X.shape[1])
         else:
-            weights = train_blocks(learner, X, Y, assignment, clusters, reporter, threads=self._threads, seed=seed)
+            weights = train_blocks(learner, X, Y, assignment, clusters, job, threads=self._threads, seed=seed)
             offset = offset_terms(weights, X.shape[1])
         sizes: Any = {"n_features": X.shape[1], "n_labels": Y.shape[1], "threads": self._threads}
         scorer = pack_scorer(weights, clusters, **sizes, bits=self._bits(32))

@@ -123,6 +123,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         ('cow', False)
         """
         classifier = self._new_classifier()
+        for name in fit_options:
+            _require_option(classifier, name)
         if sample_weight is not None:
             _require_option(classifier, "sample_weight")
             fit_options["sample_weight"] = sample_weight

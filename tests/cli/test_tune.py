@@ -23,18 +23,18 @@ APART = ("--weights", "per-block")
 
 
 def test_tolerance_as_table_and_json(capsys, train, tmp_path):
-    code, out, _ = run(capsys, "tune", train, *NB, "--folds", 3, "--tolerance", 40, "--cache", tmp_path / "kept")
+    code, out, _ = run(capsys, "tune", train, *NB, "--folds", 3, "--tolerance", 40, "--work", tmp_path / "kept")
     assert code == 0
     for word in ("no blocks", "in range", "speed-driven", "accuracy-driven", "trainings"):
         assert word in out
     code, out, _ = run(
-        capsys, "tune", train, *NB, "--folds", 3, "--tolerance", 40, "--cache", tmp_path / "kept", "--json"
+        capsys, "tune", train, *NB, "--folds", 3, "--tolerance", 40, "--work", tmp_path / "kept", "--json"
     )
     found = json.loads(out)
     assert "within 40 points" in found.pop("explanation")
     assert set(found.pop("train")) == {"speed-driven", "accuracy-driven"}
     result = TuningResult.from_dict(found)
-    assert result.saving["reused_from_cache"] >= 3 * 13
+    assert result.saving["reused"] >= 3 * 13
     assert result.saving["seconds"] > 0
     assert result.n_blocks == 3
 
@@ -204,10 +204,10 @@ def test_missing_file(capsys, tmp_path):
     assert "nothing.txt" in err
 
 
-def test_cache_that_is_a_file(capsys, train):
-    code, _, err = run(capsys, "tune", train, *NB, "--folds", 2, "--cache", train)
+def test_work_that_is_a_file(capsys, train):
+    code, _, err = run(capsys, "tune", train, *NB, "--folds", 2, "--work", train)
     assert code == 2
-    assert "must be a folder" in err
+    assert "is a file: finished work is kept in a folder" in err
 
 
 def test_a_file_without_rows_is_refused(tmp_path, capsys):

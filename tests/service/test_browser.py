@@ -151,7 +151,9 @@ def test_explore(page, client):
     page.keyboard.press("ArrowLeft")  # round to the last tab
     page.wait_for_selector("#blocks tbody tr")
     playwright.expect(page.locator("#map-text")).to_contain_text("blocks")
+    playwright.expect(page.locator("#found button")).to_have_count(8)  # the most frequent ones
     page.fill("#find", "python3")
+    playwright.expect(page.locator("#found-title")).to_have_text("Labels found")
     page.click("#found button")
     page.wait_for_selector("#label-card h2")
     assert page.locator("#label-card h2").inner_text() == "python3"
@@ -192,7 +194,8 @@ def test_usable_by_everybody(page, tab, width, scheme):
 
 # Text and its background differ enough to be read (WCAG 2 AA: 4.5 to 1), wherever the background is one colour.
 CONTRAST = """() => {
-  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const parse = (colour) => (colour.startsWith('color(srgb') ? numbers(colour).map((v) => 255 * v) : numbers(colour));
   const f = (v) => (v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4);
   const light = ([r, g, b]) => { return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
   const behind = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor);

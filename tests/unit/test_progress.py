@@ -17,6 +17,7 @@ from blockxmc._core.progress import (
     thread_count,
     watched,
 )
+from blockxmc.training.job import Job
 from blockxmc.training.per_block import train_blocks
 
 
@@ -107,7 +108,7 @@ def test_an_interrupt_stops_all_running_blocks(interrupt_soon, in_kernel):
     began = time.monotonic()
     interrupt_soon()
     with pytest.raises(KeyboardInterrupt):
-        train_blocks(learner, X, Y, np.arange(120) % 6, clusters, Reporter(), threads=2, seed=0)
+        train_blocks(learner, X, Y, np.arange(120) % 6, clusters, Job(), threads=2, seed=0)
     assert time.monotonic() - began < 5
 
 
@@ -121,7 +122,7 @@ def test_a_failed_block_stops_the_others():
     X, Y = blocky(n=121)
     began = time.monotonic()
     with pytest.raises(ValueError, match="this block fails"):
-        train_blocks(Failing(), X, Y, np.arange(121) % 6, [np.arange(10)] * 6, Reporter(), threads=2, seed=0)
+        train_blocks(Failing(), X, Y, np.arange(121) % 6, [np.arange(10)] * 6, Job(), threads=2, seed=0)
     assert time.monotonic() - began < 5
 
 

@@ -225,6 +225,21 @@ def test_scikit_learn_can_search_its_parameters():
     assert cross_val_score(TextClassifier(), pd.Series(TEXTS), pd.Series(LABELS), cv=2).min() > 0.5
 
 
+def test_a_search_hands_weights_to_the_rows_they_belong_to():
+    # Two in three texts have wrong labels, and no weight.
+    wrong = np.arange(len(TEXTS)) % 3 > 0
+    other = {"cat": "dog", "dog": "cow", "cow": "cat"}
+    labels = [[other[name] for name in row] if out else row for row, out in zip(LABELS, wrong, strict=True)]
+    grid = {"classifier__base__C": [0.1, 1.0], "min_df": [1, 2]}
+    scores = []
+    for weight in (None, 1.0 - wrong):
+        search = GridSearchCV(TextClassifier(BlockwiseClassifier(DiSMEC(), n_blocks=1, n_jobs=1)), grid, cv=2)
+        search.fit(np.array(TEXTS), pd.Series(labels), sample_weight=weight)
+        scores.append(search.best_estimator_.score(TEXTS, LABELS))
+    assert scores[0] < 0.7
+    assert scores[1] > 0.95
+
+
 # ---- updates ----
 def test_words_of_updates_become_features_and_known_ones_keep_their_idf():
     vectorizer = TextVectorizer(min_df=2).fit(["red apple", "red pear", "green pear"])

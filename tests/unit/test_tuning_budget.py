@@ -122,11 +122,11 @@ def test_fit_and_json(data):
 
 def test_deterministic_and_resumed(data, tmp_path, monkeypatch):
     first = tune_budget(*data, NaiveBayes(), limits=Limits(products=14), options=TrialOptions(n_jobs=1))
-    kept = tune_budget(*data, NaiveBayes(), limits=Limits(products=14), options=TrialOptions(n_jobs=2, cache=tmp_path))
+    kept = tune_budget(*data, NaiveBayes(), limits=Limits(products=14), options=TrialOptions(n_jobs=2, work=tmp_path))
     assert [first.points, first.chosen] == [kept.points, kept.chosen]
     monkeypatch.setattr(evaluation, "train_blocks", None)  # would fail if anything were trained again
     assert (
-        tune_budget(*data, NaiveBayes(), limits=Limits(products=14), options=TrialOptions(cache=tmp_path)).points
+        tune_budget(*data, NaiveBayes(), limits=Limits(products=14), options=TrialOptions(work=tmp_path)).points
         == first.points
     )
 

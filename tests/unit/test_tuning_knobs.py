@@ -124,10 +124,10 @@ def test_bad_input_is_one_line(limits, grid, message):
         tune_knobs(X, Y, n_blocks=2, limits=Limits(**limits), grid=KnobGrid(**grid))
 
 
-def test_a_cache_is_refused(tmp_path):
+def test_a_folder_for_work_is_refused(tmp_path):
     X, Y = blocky(n=60)
-    with pytest.raises(BlockXMCError, match="leave cache out of the options"):
-        tune_knobs(X, Y, n_blocks=2, options=TrialOptions(cache=tmp_path))
+    with pytest.raises(BlockXMCError, match="leave work out of the options"):
+        tune_knobs(X, Y, n_blocks=2, options=TrialOptions(work=tmp_path))
 
 
 def test_bits_of_a_weight_are_a_knob():

@@ -320,3 +320,14 @@ def test_taught_counts_negatives_with_a_margin_above_the_bound(data, fitted):
     found = taught(kept.labels, rows, visits, partition.label_clusters_, -0.3, 1)
     assert found.tolist() == expected.tolist()
     assert found.any()
+
+
+def test_a_training_that_goes_on_after_a_kill_keeps_the_same_rows(data, tmp_path):
+    X, Y = data
+    plain = model().fit(X[:OLD], Y[:OLD])
+    for _ in range(2):  # the second time, every stage is there already
+        clf = model().fit(X[:OLD], Y[:OLD], work=tmp_path)
+    assert clf.went_on_from_
+    for fitted in (plain, clf):
+        fitted.update(X[OLD:], Y[OLD:])
+    same_answers(plain, clf, X)

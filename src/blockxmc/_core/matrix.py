@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -159,3 +160,17 @@ def flat_positions(matrix: sparse.csr_array) -> NDArray[np.int64]:
     """
     rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
     return np.asarray(rows * matrix.shape[1] + matrix.indices)
+
+
+def matrix_digest(*matrices: sparse.csr_array) -> str:
+    """SHA-256 over shapes and arrays: equal matrices have an equal digest, however they were stored.
+
+    >>> matrix_digest(as_csr([[1, 0]])) == matrix_digest(as_csr([[1.0, 0.0]])) != matrix_digest(as_csr([[1], [0]]))
+    True
+    """
+    state = hashlib.sha256()
+    for matrix in matrices:
+        state.update(np.array(matrix.shape, dtype="<i8").tobytes())
+        for part, dtype in zip(csr_args(matrix), ("<i8", "<i4", "<f4"), strict=True):
+            state.update(np.ascontiguousarray(part, dtype=dtype).data)
+    return state.hexdigest()

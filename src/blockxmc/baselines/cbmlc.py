@@ -14,6 +14,7 @@ from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.serving.scorers import pack_scorer
+from blockxmc.training.job import Job
 from blockxmc.training.per_block import offset_terms, train_blocks
 
 
@@ -51,7 +52,9 @@ class CBMLC(KMeansBaseline):
         seed = as_seed(self.random_state)
         with reporter.phase("cluster rows"):
             assignment, clusters = kmeans_blocks(X, Y, self.n_blocks, seed=seed, threads=self._threads)
-        weights = train_blocks(learner, X, Y, assignment, clusters, reporter, threads=self._threads, seed=seed)
+        weights = train_blocks(
+            learner, X, Y, assignment, clusters, Job(reporter=reporter), threads=self._threads, seed=seed
+        )
         scorer = pack_scorer(weights, clusters, n_features=X.shape[1], n_labels=Y.shape[1])
         router, offset = centroid_router(X, assignment, len(clusters)), offset_terms(weights, X.shape[1])
         self._finish(RoutedModel(router.scorer, scorer, 1, offset=offset), learner, X)

@@ -67,6 +67,9 @@ def train(
     max_memory: Annotated[
         float | None, typer.Option("--max-memory", help="Gigabytes; a training that would take more is refused.")
     ] = None,
+    work: Annotated[
+        Path | None, typer.Option("--work", help="Folder for finished stages: after a kill, train goes on from them.")
+    ] = None,
     threads: Threads = None,
     seed: Seed = 0,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print everything that was measured.")] = False,
@@ -76,7 +79,7 @@ def train(
     options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()), assign_at, keep_rows)
     fields = tuple(text_field or ()), label_field, label_separator
     text = TextSettings(ngrams, min_df, max_features, analyzer, stop_words, *fields, label_texts)
-    plan = _Plan(data, model, label_names, options, text, max_memory, threads, seed)
+    plan = _Plan(data, model, label_names, options, text, max_memory, work, threads, seed)
     result = plan.carry_out()
     if json:
         print_json(result)
@@ -96,6 +99,7 @@ class _Plan:
     options: SystemOptions
     text: TextSettings
     max_memory: float | None
+    work: Path | None
     threads: int | None
     seed: int
 
@@ -107,6 +111,10 @@ class _Plan:
         from blockxmc.storage import check_target
 
         estimator: Any = make_system(self.options, n_jobs=self.threads, random_state=self.seed, verbose=verbosity())
+        if self.work is not None and self.options.system != "bp":
+            raise BlockXMCError(
+                f"--work has no meaning for --system {self.options.system}: only bp is trained in stages"
+            )
         check_target(self.model)
         source = once(self.data)
         if data_format(source) in TEXT_FORMATS:
@@ -129,7 +137,7 @@ class _Plan:
         model = TextClassifier(classifier, **self.text.parameters())
         more = self.text.of_labels()
         corpus = read_corpus(source, verbose=verbosity(), fields=self.text.fields())
-        return partial(model.fit, corpus.texts, corpus.labels, max_memory_gb=self.max_memory, **more)
+        return partial(model.fit, corpus.texts, corpus.labels, **self._fit_options(), **more)
 
     def _fit_features(self, source: PathLike, classifier: Any) -> Callable[[], Any]:
         """How to train on features, read already."""
@@ -138,7 +146,11 @@ class _Plan:
 
         self.text.refuse_for(source)
         names = None if self.label_names is None else read_names(self.label_names)
-        return partial(fit_dataset, classifier, read_rows(source, label_names=names), max_memory_gb=self.max_memory)
+        return partial(fit_dataset, classifier, read_rows(source, label_names=names), **self._fit_options())
+
+    def _fit_options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {"max_memory_gb": self.max_memory}
+        return options if self.work is None else options | {"work": self.work}
 
     def _result(self, estimator: Any) -> dict[str, Any]:
         result: dict[str, Any] = {
@@ -153,6 +165,8 @@ class _Plan:
         if hasattr(estimator, "partition_"):
             part = estimator.partition_
             result |= {"blocks": part.n_blocks_, "lam": part.lam_, "captured": part.captured_}
+        if self.work is not None:
+            result["went_on_from"] = estimator.went_on_from_
         remark = _remark(result)
         return result | ({"remark": remark} if remark else {})
 
@@ -193,5 +207,7 @@ def _show(result: dict[str, Any]) -> None:
         rows.append(["right labels among them", f"{100 * result['candidate_recall']:.1f} %"])
     rows += [["model size", f"{result['model_mb']:,.1f} MB"], ["training time", f"{result['train_seconds']:,.1f} s"]]
     print_table("", [f"trained: {result['model']}", ""], rows)
+    if result.get("went_on_from"):
+        print(f"went on from: {result['went_on_from']}")
     if "remark" in result:
         print(f"note: {result['remark']}")

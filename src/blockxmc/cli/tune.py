@@ -88,8 +88,8 @@ Assign = Annotated[
     ),
 ]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw precision and speed-up over lambda to this PNG.")]
-Cache = Annotated[
-    Path | None, typer.Option("--cache", help="Folder for finished work: an interrupted run goes on from it.")
+Work = Annotated[
+    Path | None, typer.Option("--work", help="Folder for finished trials: after a kill, tune goes on from them.")
 ]
 
 
@@ -111,7 +111,7 @@ def tune(
     lams: Lams = None,
     assign: Assign = "anew",
     plot: Plot = None,
-    cache: Cache = None,
+    work: Work = None,
     threads: Threads = None,
     seed: Seed = 0,
     json: Json = False,
@@ -119,7 +119,7 @@ def tune(
     """Choose lambda within a tolerance, as the paper does, or what keeps to a limit of products, time, size or recall."""
     limits = {"--budget": budget, "--latency-us": latency_us, "--size-mb": size_mb, "--recall": recall}
     of_shared = {"--prune": prune, "--bits": bits, "--neighbors": neighbors}
-    of_lambda = {"--lams": lams, "--assign": None if assign == "anew" else assign, "--plot": plot, "--cache": cache}
+    of_lambda = {"--lams": lams, "--assign": None if assign == "anew" else assign, "--plot": plot, "--work": work}
     _run(
         Request(
             data=data,
@@ -152,7 +152,7 @@ class Request:
     folds: int
     limits: dict[str, float | None]
     of_shared: dict[str, str | None]  # --prune, --bits, --neighbors
-    of_lambda: dict[str, Any]  # --lams, --assign, --plot, --cache
+    of_lambda: dict[str, Any]  # --lams, --assign, --plot, --work
     threads: int | None
     seed: int
     json: bool
@@ -202,7 +202,7 @@ def _run(request: Request) -> None:
         random_state=request.seed,
         n_jobs=request.threads,
         verbose=verbosity(),
-        cache=request.of_lambda["--cache"],
+        work=request.of_lambda["--work"],
     )
     limits = Limits(**{_LIMITS[option]: limit for option, limit in typed.items()})
     n_blocks = _blocks(request.blocks)
@@ -334,8 +334,8 @@ def _is_shared(weights: str, learner: Any, limits: list[str], knobs_asked: bool)
 def _refuse_strangers(request: Request, shared: bool, limited: bool) -> None:
     """Refuse options that have no meaning for what was asked."""
     strangers = {} if shared else dict.fromkeys(request.of_shared, "shared weights")
-    # A search within a limit has a cache; it has no grid of lambdas and nothing to draw.
-    kept = ["--cache"] if limited and not shared else []
+    # A search within a limit keeps its work; it has no grid of lambdas and nothing to draw.
+    kept = ["--work"] if limited and not shared else []
     if shared or limited:
         others = [option for option in request.of_lambda if option not in kept]
         strangers |= dict.fromkeys(others, "tuning lambda by --tolerance")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._core.matrix import csr_args, take_rows
+from blockxmc._core.matrix import matrix_digest, take_rows
 from blockxmc.errors import DataFormatError
 
 if TYPE_CHECKING:
@@ -75,12 +74,7 @@ class Dataset:
     @cached_property
     def digest(self) -> str:
         """SHA-256 over shapes and arrays: equal data has an equal digest, however it was stored."""
-        state = hashlib.sha256()
-        for matrix in (self.X, self.Y):
-            state.update(np.array(matrix.shape, dtype="<i8").tobytes())
-            for part, dtype in zip(csr_args(matrix), ("<i8", "<i4", "<f4"), strict=True):
-                state.update(np.ascontiguousarray(part, dtype=dtype).data)
-        return state.hexdigest()
+        return matrix_digest(self.X, self.Y)
 
     def rows(self, which: NDArray[np.intp]) -> Dataset:
         """The given rows, in that order."""

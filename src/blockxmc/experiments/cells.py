@@ -17,6 +17,7 @@ from blockxmc.experiments.code import code_digest
 from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
 from blockxmc.experiments.stopwatch import Spent
 from blockxmc.experiments.store import Store
+from blockxmc.training.job import code_digest as whole_code_digest
 
 if TYPE_CHECKING:
     from blockxmc.data import Dataset
@@ -256,8 +257,11 @@ def _plan(bench: Bench, cell: Cell) -> dict[str, Any]:
 def _tune(bench: Bench, cell: Cell) -> dict[str, Any]:
     plan = bench.row(Cell(cell.data, "plan"))  # one plan for all bases
     train, _ = bench.datasets(cell)
-    cache = bench.store.folder / "tuning" / f"{cell.id.replace('/', '--')}--{code_digest(cell.system)}"
-    return systems.tune(train, systems.make_base(cell.base, bench.settings), plan, bench.settings, cache)
+    # Each setting, and each state of the code, has a folder of its own: a job refuses those of others.
+    work = (
+        bench.store.folder / "tuning" / f"{bench.store.path(cell.id, bench.setting(cell)).stem}--{whole_code_digest()}"
+    )
+    return systems.tune(train, systems.make_base(cell.base, bench.settings), plan, bench.settings, work)
 
 
 def _tuned(bench: Bench, cell: Cell) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from blockxmc._core.files import write_atomically
+from blockxmc._core.kept import DamagedError, Kept
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
@@ -41,21 +41,25 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._kept = Kept(folder)
 
     def path(self, cell: str, setting: dict[str, Any]) -> Path:
         """Where a cell lies."""
-        digest = hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()[:8]
-        return self.folder / f"{cell.replace('/', '--')}--{digest}.json"
+        return self._kept.path(_name(cell, setting))
 
     def get(self, cell: str, setting: dict[str, Any]) -> dict[str, Any] | None:
-        """The stored cell, or None; a file that cannot be read counts as missing."""
+        """The stored cell, or None; a damaged one counts as missing."""
         try:
-            stored: dict[str, Any] = json.loads(self.path(cell, setting).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            stored: dict[str, Any] | None = self._kept.get(_name(cell, setting))
+        except DamagedError:
             return None
-        return stored if stored.get("cell") == cell and stored.get("setting") == setting else None
+        return stored if stored and stored.get("cell") == cell and stored.get("setting") == setting else None
 
     def put(self, cell: str, setting: dict[str, Any], content: dict[str, Any]) -> None:
         """Store a finished cell."""
-        whole = {"cell": cell, "setting": setting, **content}
-        write_atomically(self.path(cell, setting), to_json(whole, indent=1))
+        self._kept.put(_name(cell, setting), _plain({"cell": cell, "setting": setting, **content}))
+
+
+def _name(cell: str, setting: dict[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()[:8]
+    return f"{cell.replace('/', '--')}--{digest}"

@@ -38,7 +38,7 @@ class AnnifRequests:
         given = {name: values[-1] for name, values in fields.items()}
         if "text" not in given:
             raise Problem(400, "the form lacks the field text")
-        return {"texts": [self.text.read(given["text"], "text")], **self.numbers(given)}
+        return {"text": self.text.read(given["text"], "text"), **self.numbers(given)}
 
     def numbers(self, given: Any) -> dict[str, Any]:
         """limit and threshold of a form or a query."""

@@ -60,16 +60,15 @@ def is_short(body: dict[str, Any]) -> bool:
 
 def suggest(model: ServedModel, body: dict[str, Any]) -> dict[str, Any]:
     """The suggestions for each text or row, best first."""
-    X = _features(model, body)
     k = min(body.get("k", DEFAULT_K), max(model.n_labels, 1))
     # Where labels are known by number only, there is nothing to allow by name: the model says so.
     among = {name: body[name] for name in ("allow", "deny") if body.get(name) is not None}
     least = least_score(model.classifier, body.get("threshold"))
-    if X.shape[0] == 1 and model.n_labels and hasattr(model.classifier, "predict_one"):
-        ids, scores = model.classifier.predict_one(X.indices, X.data, k, **among)
+    if "text" in body and model.vectorizer is not None and model.n_labels and hasattr(model.classifier, "predict_one"):
+        ids, scores = model.classifier.predict_one(*model.vectorizer.transform_one(body["text"]), k, **among)
         rows = [(ids.tolist(), scores.tolist())]
     else:
-        ids, scores = model.classifier.predict_topk(X, k, **among)
+        ids, scores = model.classifier.predict_topk(_features(model, body), k, **among)
         rows = list(zip(ids.tolist(), scores.tolist(), strict=True))
     name_of = model.name_of
     results = [

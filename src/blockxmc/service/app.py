@@ -121,12 +121,15 @@ class Service:
         """Labels of one text, of many, or of sparse rows."""
         model = self._model(request)
         body = self.requests.suggest.read(await self._json(request))
+        return _json(await self._suggested(answers.suggest, model, body))
+
+    async def _suggested(self, suggest: Callable[..., Any], model: ServedModel, body: dict[str, Any]) -> Any:
         if answers.is_short(body):
-            found = _answered(answers.suggest, model, body)
+            found = _answered(suggest, model, body)
         else:
-            found = await self.gate.run(_answered, answers.suggest, model, body)
+            found = await self.gate.run(_answered, suggest, model, body)
         self.monitor.texts(model.name, answers.n_texts(body))
-        return _json(found)
+        return found
 
     async def explain(self, request: Request) -> Response:
         """Why labels fit a text, or where they were lost."""
@@ -199,8 +202,7 @@ class Service:
         """Subjects of one text, asked for by a form."""
         model = self._model(request)
         body = self.annif.form(await self._body(request, FORM))
-        found = await self.gate.run(_answered, annif_rest.suggestions, model, body)
-        self.monitor.texts(model.name, 1)
+        found = await self._suggested(annif_rest.suggestions, model, body)
         return _json({"results": found[0]})
 
     async def annif_batch(self, request: Request) -> Response:
@@ -211,8 +213,7 @@ class Service:
         if not documents:
             return _json([])
         texts = [document["text"] for document in documents]
-        found = await self.gate.run(_answered, annif_rest.suggestions, model, {"texts": texts, **numbers})
-        self.monitor.texts(model.name, len(texts))
+        found = await self._suggested(annif_rest.suggestions, model, {"texts": texts, **numbers})
         pairs = zip(documents, found, strict=True)
         return _json([{"results": rows, "document_id": given.get("document_id")} for given, rows in pairs])
 

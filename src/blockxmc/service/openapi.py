@@ -9,6 +9,8 @@ from blockxmc.service.annif_rest import AnnifRequests
 from blockxmc.service.answers import Requests
 
 JSON = "application/json"
+# Who watches the service needs no token.
+_OPEN: dict[str, Any] = {"security": []}
 _TEXT: dict[str, Any] = {"type": "string"}
 _WHOLE: dict[str, Any] = {"type": "integer"}
 _NUMBER: dict[str, Any] = {"type": "number"}
@@ -129,9 +131,10 @@ def describe(requests: Requests, annif: AnnifRequests, *, token: bool) -> dict[s
     bodies = {"SuggestRequest": requests.suggest, "ExplainRequest": requests.explain, "UpdateRequest": requests.update}
     schemas = {name: shape.schema() for name, shape in bodies.items()} | _ANSWERS
     schemas["AnnifBatchRequest"] = annif.batch.schema()
-    form = _object(("limit", "threshold"), text=annif.text.schema(), limit=annif.limit.schema(), threshold=_NUMBER)
-    limits = [_query("limit", annif.limit.schema()), _query("threshold", annif.threshold.schema())]
-    number = {"type": "integer", "minimum": 0}
+    limit, threshold = annif.limit.schema(), annif.threshold.schema()
+    form = _object(("limit", "threshold"), text=annif.text.schema(), limit=limit, threshold=threshold)
+    limits = [_query("limit", limit), _query("threshold", threshold)]
+    number = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}
     model, project = _path("name"), _path("project_id")
     one = "/v1/models/{name}"
     search = [model, _query("q", {"type": "string", "maxLength": 200}), _query("limit", _upto(100))]
@@ -156,8 +159,8 @@ def describe(requests: Requests, annif: AnnifRequests, *, token: bool) -> dict[s
             "/v1/projects/{project_id}/suggest-batch": {
                 "post": _call("Annif: subjects of texts.", "Batch", [project, *limits], "AnnifBatchRequest")
             },
-            "/healthz": {"get": _call("Whether the service runs.", "State")},
-            "/readyz": {"get": _call("Whether models are loaded.", "State")},
+            "/healthz": {"get": _call("Whether the service runs.", "State") | _OPEN},
+            "/readyz": {"get": _call("Whether models are loaded.", "State") | _OPEN},
         },
         "components": {"schemas": schemas},
     }

@@ -14,9 +14,10 @@ from typing import IO, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from blockxmc._core.files import HashingFile, flush_to_disk
 from blockxmc._core.stored import short
 from blockxmc.errors import BlockXMCError, ModelFormatError
-from blockxmc.storage.folder import FILE_NAME, Folder, flush_to_disk
+from blockxmc.storage.folder import FILE_NAME, Folder
 from blockxmc.storage.mapping import mapped
 
 Entry = dict[str, Any]
@@ -99,24 +100,12 @@ class Writer:
         return f"{stem}.{self.version}.{suffix}"
 
     @contextmanager
-    def _create(self, name: str) -> Iterator[_HashingFile]:
+    def _create(self, name: str) -> Iterator[HashingFile]:
         with open(self.folder / name, "xb") as file:
-            out = _HashingFile(file)
+            out = HashingFile(file)
             yield out
             flush_to_disk(file)
         self.entries[name] = {"bytes": out.size, "sha256": out.sha256.hexdigest()}
-
-
-class _HashingFile:
-    """Passes bytes on to a file and keeps their number and checksum."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self.size, self.sha256 = file, 0, hashlib.sha256()
-
-    def write(self, data: bytes) -> int:
-        self.sha256.update(data)
-        self.size += len(data)
-        return self._file.write(data)
 
 
 class _DifferentError(Exception):

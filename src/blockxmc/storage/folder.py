@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Self
 
+from blockxmc._core.files import flush_folder, flush_to_disk
 from blockxmc.errors import BlockXMCError, ModelFormatError
 
 fcntl: Any
@@ -172,20 +173,3 @@ def check_empty(path: Path, ours: set[str]) -> None:
         raise BlockXMCError(
             f"{path} holds {foreign[0]!r}, which is no part of a blockxmc model; choose another or an empty directory"
         )
-
-
-def flush_to_disk(file: IO[bytes]) -> None:
-    """Return when the content of a file is on the disk."""
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def flush_folder(folder: Path) -> None:
-    """Return when the names in a folder are on the disk (nothing to do where folders cannot be opened)."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from blockxmc._core.progress import Phase, Reporter, run_in_threads
+from blockxmc._core.progress import Phase, run_in_threads
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.linear.weights import Ids, LinearWeights, Weights
+from blockxmc.training import job
+from blockxmc.training.forms import WEIGHTS
 
 
 def train_blocks(
@@ -21,12 +24,15 @@ def train_blocks(
     Y: sparse.csr_array,
     assignment: NDArray[np.integer],
     label_clusters: Sequence[Ids],
-    reporter: Reporter,
+    work: job.Job,
     *,
     threads: int,
     seed: int,
 ) -> list[Weights]:
-    """Per-block weights: the labels of each block trained on the rows of the block only (the paper's way)."""
+    """Per-block weights: the labels of each block trained on the rows of the block only (the paper's way).
+
+    Each block is a part of a stage of ``work``.
+    """
     rows_of = _group_rows(assignment, len(label_clusters))
     row_sizes = np.diff(X.indptr)
     costs = [int(row_sizes[rows].sum()) * len(labels) for rows, labels in zip(rows_of, label_clusters, strict=True)]
@@ -36,22 +42,23 @@ def train_blocks(
     inner = 1 if len(label_clusters) >= 2 * threads else threads
 
     def train(block: int, phase: Phase) -> None:
-        job = learner._job(inner, phase, seed + block)
-        results[block] = train_block(learner, X, Y, rows_of[block], label_clusters[block], job)
+        how = learner._job(inner, phase, seed + block)
+        make = partial(train_block, learner, X, Y, rows_of[block], label_clusters[block], how)
+        results[block] = work.stage("blocks", make, WEIGHTS, part=(block, block + 1))
 
     if inner > 1 or threads == 1:
         for done, block in enumerate(order):
             title = f"train block {done + 1}/{len(order)}"
-            with reporter.phase(title, len(label_clusters[block])) as phase:
+            with work.reporter.phase(title, len(label_clusters[block])) as phase:
                 train(int(block), phase)
     else:
-        with reporter.phase("train blocks", len(order)) as phase, threadpool_limits(1):
+        with work.reporter.phase("train blocks", len(order)) as phase, threadpool_limits(1):
             run_in_threads(train, [int(block) for block in order], threads, phase)
     return [weights for weights in results if weights is not None]
 
 
 def train_block(
-    learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, rows: NDArray[np.intp], labels: Ids, job: Job
+    learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, rows: NDArray[np.intp], labels: Ids, how: Job
 ) -> Weights:
     """Weights of ``labels`` from ``rows``; the learner sees only the features that occur in these rows."""
     if len(labels) == 0:
@@ -62,15 +69,16 @@ def train_block(
     if features.size == 0:  # no row has a feature: learners want to see at least one
         features = np.zeros(1, features.dtype)
     own = sparse.csr_array((own.data, columns.astype(np.int32), own.indptr), shape=(rows.size, features.size))
-    return learner._train(own, sparse.csr_array(Y[rows][:, labels]), job).on_features(features.astype(np.int32))
+    return learner._train(own, sparse.csr_array(Y[rows][:, labels]), how).on_features(features.astype(np.int32))
 
 
 def train_global(
-    learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter, *, threads: int, seed: int
+    learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, work: job.Job, *, threads: int, seed: int
 ) -> Any:
     """Global weights: every label trained on all rows; split over blocks, which then only choose candidates."""
-    with reporter.phase("train all labels", Y.shape[1]) as phase:
-        return learner._train(X, Y, learner._job(threads, phase, seed))
+    with work.reporter.phase("train all labels", Y.shape[1]) as phase:
+        how = learner._job(threads, phase, seed)
+        return work.stage("all labels", lambda: learner._train(X, Y, how), WEIGHTS)
 
 
 def _group_rows(assignment: NDArray[np.integer], n_blocks: int) -> list[NDArray[np.intp]]:

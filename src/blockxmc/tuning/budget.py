@@ -15,9 +15,10 @@ import numpy as np
 
 from blockxmc.errors import BlockXMCError
 from blockxmc.partition.choice import MIN_ROWS
+from blockxmc.training.job import Job
 from blockxmc.training.trials.split import KINDS, single_call_us
-from blockxmc.tuning.cache import Notebook, digest
 from blockxmc.tuning.limits import Limits, NoSettingError, in_words
+from blockxmc.tuning.notebook import Notebook, opened_job
 from blockxmc.tuning.problem import Problem, TrialOptions
 from blockxmc.tuning.result import BudgetResult, Point
 from blockxmc.tuning.scout import Scout
@@ -75,7 +76,12 @@ def tune_budget(
         if kind not in KINDS:
             raise BlockXMCError(f"weights must be among {', '.join(KINDS)}, got {kind!r}")
     problem = Problem.of(X, Y, base, options)
-    result = Search(problem, mode, limit, routes, list(weights), n_blocks).run()
+    search = Search(problem, mode, limit, routes, list(weights), n_blocks)
+    details = {"n_blocks": str(n_blocks), "max_rows": problem.options.max_rows}
+    # Microseconds are measured again in every run.
+    with opened_job(problem, search.setting | details, keep=mode != "latency_us") as job:
+        search.book = Notebook(job)
+        result = replace(search.run(), notes=tuple(job.notes))
     problem.reporter.say(result.explain())
     return result
 
@@ -101,18 +107,12 @@ class Search:
             "assignment": "fixed assignment at the lambda that captures 98 % of the positives",
             "held_out_rows": int(self.split.X_held_out.shape[0]),
         }
-        shared = problem.options
-        details = self.setting | {"n_blocks": str(n_blocks), "ks": problem.task.ks, "max_rows": shared.max_rows}
-        # Microseconds are measured again in every run.
-        folder = None if mode == "latency_us" else shared.cache
-        self.book = Notebook(folder, "budget", "" if folder is None else digest(problem.X, problem.Y, details))
+        self.book = Notebook(Job())
         self.calibration: dict[str, float] | None = None
         self.trainings = 0
 
     def run(self) -> BudgetResult:
         """The best setting that keeps to the limit."""
-        for note in self.book.notes:
-            self.problem.reporter.say(note)
         scouts = self._scouts()
         budget = self._calibrate(scouts) if self.mode == "latency_us" else self.limit
         plans = [plan for plan in (self._plan(scout, budget) for scout in scouts) if plan.pairs]
@@ -133,7 +133,6 @@ class Search:
             calibration=self.calibration,
             trainings=self.trainings,
             setting=self.setting,
-            notes=tuple(self.book.notes),
         )
 
     def _scouts(self) -> list[Scout]:

@@ -10,7 +10,7 @@ import numpy as np
 from blockxmc.training.trials.grid import Rows, blocks_of_sample
 from blockxmc.training.trials.moving import MovingBlocks
 from blockxmc.training.trials.split import FixedBlocks, Split
-from blockxmc.tuning.cache import Notebook
+from blockxmc.tuning.notebook import Notebook
 from blockxmc.tuning.problem import Problem
 
 Lams = tuple[float, ...]

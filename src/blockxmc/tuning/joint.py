@@ -60,8 +60,7 @@ class Search:
         result = self._combined(done)
         if self.plan.refine and result.speed_driven is not None:
             result = self._refined(result)
-        saving = self.saving | {"reused_from_cache": float(sum(fold.book.reused for fold in self.folds))}
-        return replace(result, saving=saving)
+        return replace(result, saving=self.saving)
 
     def _steps(self, step: int) -> tuple[float, ...]:
         return self.plan.lams[: step + 1]
@@ -175,8 +174,7 @@ class Search:
         return "blocks by the paper's search" if path == self.plan.paper else f"{path[0]} blocks"
 
     def _notes(self) -> tuple[str, ...]:
-        own = [note] if (note := self.plan.note()) else []
-        return (*own, *(note for fold in self.folds for note in fold.book.notes))
+        return (note,) if (note := self.plan.note()) else ()
 
     # ---- the choice ----
     def _combined(self, done: dict[Path, TuningResult]) -> TuningResult:

@@ -174,8 +174,8 @@ def tune_knobs(
     from blockxmc.classifier import BlockwiseClassifier, lean_dismec  # here, since the classifier imports trial models
 
     limits, grid, options = limits or Limits(), grid or KnobGrid(), options or TrialOptions()
-    if options.cache is not None:
-        raise BlockXMCError("tune_knobs keeps no finished work: leave cache out of the options")
+    if options.work is not None:
+        raise BlockXMCError("tune_knobs keeps no finished work: leave work out of the options")
     problem = Problem.of(X, Y, lean_dismec() if base is None else base, options)
     model = BlockwiseClassifier(
         None,

@@ -45,7 +45,7 @@ class TrialOptions:
     - ``reassign``: partition anew at each lambda, from the assignment at the lambda before, as the paper does; False: rows
       are assigned once, at the smallest lambda, which is faster and loses precision where lambda is large
       (``tune_lambda`` and ``quick_lambda``);
-    - ``cache``: a folder for finished work, from which an interrupted run goes on (``tune_knobs`` keeps none);
+    - ``work``: a folder for finished trials, from which the same call goes on after a kill (``tune_knobs`` keeps none);
     - ``n_jobs``: threads (None: all cores);
     - ``verbose``: 1 shows progress.
 
@@ -59,7 +59,7 @@ class TrialOptions:
     max_rows: int | None = MAX_ROWS
     fold_tol: float | Literal["auto"] | None = "auto"
     reassign: bool = True
-    cache: str | os.PathLike[str] | None = None
+    work: str | os.PathLike[str] | None = None
     n_jobs: int | None = None
     verbose: int = 0
 

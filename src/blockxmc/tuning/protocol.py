@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from blockxmc.errors import BlockXMCError
+from blockxmc.training.job import Form, Job
 from blockxmc.training.trials.grid import FOLD_TOL, Rows
-from blockxmc.tuning.cache import Notebook, digest
 from blockxmc.tuning.fold import Fold, How
 from blockxmc.tuning.joint import Search
+from blockxmc.tuning.notebook import Notebook, opened_job
 from blockxmc.tuning.plan import BlockPlan, made_plan
 from blockxmc.tuning.problem import TOLERANCE, Problem, TrialOptions
 from blockxmc.tuning.result import TuningResult
 
 # Folds of the cross-validation. Not measured.
 FOLDS = 5
-# How rows are assigned to blocks, as results and keys of caches say it.
+# How rows are assigned to blocks, as results and kept work say it.
 ANEW = "rows assigned anew at each lambda, from the assignment at the lambda before"
 ONCE = "fixed assignment at the smallest lambda"
 
@@ -79,11 +81,6 @@ def tune_parts(
     """The protocol on these pairs of training and held-out rows; a single pair may be a sample."""
     if not (np.isfinite(tolerance) and tolerance >= 0):
         raise BlockXMCError(f"tolerance must be zero or a positive number of points, got {tolerance!r}")
-    if isinstance(n_blocks, BlockPlan):
-        plan = n_blocks
-    else:
-        sample = parts[0][0] if len(parts) == 1 else np.arange(problem.n_rows)
-        plan = made_plan(problem, n_blocks, lams, sample)
     setting = problem.describe() | {
         "assignment": ANEW if problem.options.reassign else ONCE,
         "weights": weights,
@@ -91,20 +88,22 @@ def tune_parts(
         "held_out_rows": [int(held_out.size) for _, held_out in parts],
     }
     how = How(weights, route, sample=len(parts) == 1)
-    books = _notebooks(problem, setting, len(parts))
-    folds = [Fold(problem, part, how, book) for part, book in zip(parts, books, strict=True)]
-    result = Search(problem, folds, plan, float(tolerance), setting).run()
+    with opened_job(problem, setting) as job:
+        sample = parts[0][0] if len(parts) == 1 else np.arange(problem.n_rows)
+        plan = n_blocks if isinstance(n_blocks, BlockPlan) else _planned(problem, n_blocks, lams, sample, job)
+        books = [Notebook(job.within(f"fold {number + 1}:")) for number in range(len(parts))]
+        folds = [Fold(problem, part, how, book) for part, book in zip(parts, books, strict=True)]
+        result = Search(problem, folds, plan, float(tolerance), setting).run()
+        result = replace(
+            result, saving=result.saving | {"reused": float(job.n_reused)}, notes=(*result.notes, *job.notes)
+        )
     problem.reporter.say(result.explain())
     return result
 
 
-def _notebooks(problem: Problem, setting: dict[str, Any], folds: int) -> list[Notebook]:
-    """A notebook for each fold, in the cache folder of the options where there is one."""
-    cache = problem.options.cache
-    details = {"ks": problem.task.ks, "folds": folds}
-    key = "" if cache is None else digest(problem.X, problem.Y, setting | details)
-    books = [Notebook(cache, f"fold-{fold}", key) for fold in range(folds)]
-    for book in books:
-        for note in book.notes:
-            problem.reporter.say(note)
-    return books
+def _planned(problem: Problem, n_blocks: int | str, lams: ArrayLike | None, sample: Rows, job: Job) -> BlockPlan:
+    name = f"plan for {n_blocks}, lam {'open' if lams is None else ', '.join(map(repr, np.asarray(lams).tolist()))}"
+    return job.stage(name, lambda: made_plan(problem, n_blocks, lams, sample), _PLAN)
+
+
+_PLAN = Form(BlockPlan.to_dict, BlockPlan.from_dict)

@@ -115,7 +115,7 @@ def tune_within(
     if len(limits.given) == 1 and set(limits.given) <= set(MODES):
         apart = tried(APART, lambda: tune_budget(X, Y, base, routes=routes, options=options, **what))
     if problem.base.one_vs_all:
-        plain = replace(options, cache=None)
+        plain = replace(options, work=None)
         shared = tried(SHARED, lambda: tune_knobs(X, Y, base, grid=grid, options=plain, **what))
     full = tried(FULL, lambda: _full(problem, limits.given, has_others=bool(apart or shared)))
     found = _settings(apart, shared, full)

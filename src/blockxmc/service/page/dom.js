@@ -25,10 +25,10 @@ export function later(f, milliseconds) {
   };
 }
 
-export function table(headings, rows) {
+export function table(headings, rows, kind = null) {
   const cell = (value) => (typeof value === "number" ? h("td", { class: "number" }, value.toLocaleString("en")) : h("td", {}, value));
-  return h("table", {},
-    h("thead", {}, h("tr", {}, ...headings.map((text) => h("th", { scope: "col" }, text)))),
+  return h("table", { class: kind },
+    h("thead", {}, h("tr", {}, ...headings.map((text, i) => h("th", { scope: "col", class: typeof rows[0]?.[i] === "number" ? "number" : null }, text)))),
     h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map(cell)))));
 }
 

@@ -19,6 +19,7 @@ export function chosen(card) {
 export async function shown() {
   if (!model || loaded === model.version) return;
   loaded = model.version;
+  search();
   try {
     if (model.blocks == null) return trouble("This model has no blocks.");
     const { blocks } = await of(model.name, "blocks");
@@ -38,11 +39,12 @@ const names = (labels) => labels.map((one) => [
 
 async function search() {
   const words = byId("find").value.trim();
-  if (!words || !model) return byId("found").replaceChildren();
+  if (!model) return;
   try {
-    const { labels } = await of(model.name, `labels?limit=20&q=${encodeURIComponent(words)}`);
+    const { labels } = await of(model.name, `labels?limit=${words ? 20 : 8}&q=${encodeURIComponent(words)}`);
     const rows = labels.map((one) => h("li", {}, h("button", { class: "link", onclick: () => showLabel(one.id) }, String(one.label)),
       ` ${one.training_rows.toLocaleString("en")} texts`));
+    byId("found-title").textContent = words ? "Labels found" : "Most frequent labels";
     byId("found").replaceChildren(...(rows.length ? rows : [h("li", {}, "No label has these words.")]));
   } catch (error) {
     trouble(error.message);

@@ -142,15 +142,18 @@ function drawWhy(text, why) {
     h("div", { class: "heading-row" }, h("h2", {}, `Why ${why.label}?`), h("span", { class: "grow" }), close),
     h("p", {}, `${why.fate}${chance}`),
     marked(text, parts),
-    ...(rows.length ? [h("h3", {}, "What counts"), table(["Word", "Part of the score"], rows)] : []),
-    ...(blocks.length ? [h("h3", {}, "Blocks that were looked at"), h("p", {}, blocks.join(" · "))] : []),
-    ...(neighbors.length ? [h("h3", {}, "Training texts like it"), table(["Text", "Alike", "Has the label", "Its labels"], neighbors)] : []));
+    h("div", { class: "columns" },
+      h("div", {}, ...(rows.length ? [h("h3", {}, "What counts"), table(["Word", "Part of the score"], rows, "parts")] : [])),
+      h("div", {},
+        ...(blocks.length ? [h("h3", {}, "Blocks that were looked at"), h("p", {}, blocks.join(" · "))] : []),
+        ...(neighbors.length ? [h("h3", {}, "Training texts like it"), table(["Text", "Alike", "Has the label", "Its labels"], neighbors, "near")] : []))));
   byId("why").hidden = false;
 }
 
 /** The text with the words that count: words and runs of words as the model cuts them. */
 function marked(text, parts) {
   const weight = new Map(parts.filter((part) => part.name).map((part) => [part.name, part.part]));
+  const most = Math.max(1e-9, ...[...weight.values()].map(Math.abs)); // has the full colour
   const longest = Math.max(1, ...[...weight.keys()].map((name) => name.split(" ").length));
   const words = [...text.matchAll(/[\p{L}\p{N}\p{M}_]{2,}/gu)].map((match) => ({ at: match.index, end: match.index + match[0].length, word: match[0].toLowerCase() }));
   const view = h("p", { class: "marked", tabindex: "0", role: "region", "aria-label": "The text with the words that count" });
@@ -160,7 +163,9 @@ function marked(text, parts) {
       const part = weight.get(words.slice(i, i + length).map((one) => one.word).join(" "));
       if (part === undefined) continue;
       const end = words[i + length - 1].end;
-      view.append(text.slice(done, words[i].at), h("mark", { class: part < 0 ? "against" : "for", title: `${signed(part)} ${part < 0 ? "against" : "for"} the label` }, text.slice(words[i].at, end)));
+      const said = h("mark", { class: part < 0 ? "against" : "for", title: `${signed(part)} ${part < 0 ? "against" : "for"} the label` }, text.slice(words[i].at, end));
+      said.style.setProperty("--strength", `${Math.round(15 + 85 * Math.min(1, Math.abs(part) / most))}%`);
+      view.append(text.slice(done, words[i].at), said);
       done = end;
       i += length - 1;
       break;

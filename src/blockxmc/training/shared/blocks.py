@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from blockxmc.linear.weights import Ids
 from blockxmc.partition import Partitioner, choice
 from blockxmc.partition.ranking import Ranking
 from blockxmc.routing import Router
+from blockxmc.training.forms import PARTITION
+from blockxmc.training.job import Job
 from blockxmc.training.shared.settings import SETTINGS, Settings
 
 I32 = NDArray[np.int32]
@@ -48,16 +51,19 @@ def partition_for_shared(
     seed: int,
     threads: int,
     settings: Settings = SETTINGS,
+    job: Job | None = None,
 ) -> Partitioner:
     """Many small blocks that start from clusters of labels; lambda keeps nine tenths of the positives where it is open."""
-    n_blocks, lam = options.n_blocks, options.lam
+    n_blocks, lam, job = options.n_blocks, options.lam, job or Job()
     if n_blocks in ("auto", "cost"):
         visited = settings.usual_blocks
         with reporter.phase("number of blocks"):
-            cheapest = choice.fewest_products(X, Y, None, "quadratic", seed=seed, threads=threads, visited=visited)
-        n_blocks = cheapest.n_blocks
+            how: Any = {"seed": seed, "threads": threads, "visited": visited}
+            n_blocks = job.stage(
+                "number of blocks", lambda: choice.fewest_products(X, Y, None, "quadratic", **how).n_blocks
+            )
     start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)
-    start._fit(X, Y, reporter)
+    start = job.stage("start of the partition", lambda: start._fit(X, Y, reporter), PARTITION)
     if lam == "auto":
         lam = choice.lam_at_floor(start.ranking_, "quadratic", settings.captured_floor)
     partition = Partitioner(start.n_blocks_, lam, init=start.assignment_, random_state=seed, n_jobs=threads)

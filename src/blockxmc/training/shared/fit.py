@@ -6,7 +6,7 @@ the labels that missed them most are trained again, and everything is packed onc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,8 @@ from blockxmc.partition import Partitioner
 from blockxmc.routing import Router, assess_routing, only_block
 from blockxmc.serving.neighbors import Neighbors
 from blockxmc.serving.routed import RoutedModel
+from blockxmc.training.forms import router_form
+from blockxmc.training.job import Form, Job
 from blockxmc.training.shared.blocks import (
     clusters_without,
     cover_all_labels,
@@ -63,6 +65,7 @@ class Request:
     threads: int = 1
     settings: Settings = SETTINGS
     hints: Hints = NO_HINTS
+    job: Job = field(default_factory=Job)
     keep_rows: bool = False
 
 
@@ -93,7 +96,7 @@ class Training:
         partition: Partitioner,
         reporter: Reporter,
     ) -> None:
-        self.request, self.settings, self.threads = request, request.settings, request.threads
+        self.request, self.settings, self.threads, self.job = request, request.settings, request.threads, request.job
         self.X, self.Y, self.partition, self.reporter = X, Y, partition, reporter
         self.clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_)
         self.teaching = request.hints.teaching
@@ -109,12 +112,9 @@ class Training:
 
     def train_router(self) -> Router:
         """On the rows that are not held out; then all rows are routed, to find their negative blocks."""
-        n_blocks, assignment = len(self.clusters), self.partition.assignment_
         router = make_router(self.X, self.settings)
-        options: Any = {"threads": self.threads, "reporter": self.reporter}
-        router.fit(self.X, assignment, n_blocks=n_blocks, mask=self._teaching(~self.held_out), **options)
-        with self.reporter.phase("route rows"):
-            routed = router.blocks(self.X, max(self.settings.negative_blocks, 1), threads=self.threads)
+        router = self.job.stage("router", partial(self._trained, router), router_form(router))
+        routed = self.job.stage("routes", partial(self._routes, router))
         self.best_blocks = routed[:, 0]
         self.negative_blocks = routed[:, : self.settings.negative_blocks]
         self.more = None
@@ -123,6 +123,15 @@ class Training:
             self.more = self.labels.blocks(router, seen, self.threads)
         self.clusters = self._listed(self.clusters)
         return router
+
+    def _trained(self, router: Router) -> Router:
+        n_blocks, assignment = len(self.clusters), self.partition.assignment_
+        options: Any = {"threads": self.threads, "reporter": self.reporter}
+        return router.fit(self.X, assignment, n_blocks=n_blocks, mask=self._teaching(~self.held_out), **options)
+
+    def _routes(self, router: Router) -> NDArray[np.int32]:
+        with self.reporter.phase("route rows"):
+            return router.blocks(self.X, max(self.settings.negative_blocks, 1), threads=self.threads)
 
     def train_labels(self) -> tuple[SharedWeights, dict[str, float]]:
         """On the rows that are not held out."""
@@ -159,6 +168,9 @@ class Training:
 
     def fit_held_out(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
         """What the held-out rows say about scores, and what new rows can expect."""
+        return self.job.stage("held-out rows", partial(self._fitted, trial, weights), _FITTED)
+
+    def _fitted(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
         rows = np.flatnonzero(self.held_out)
         X, Y = take_rows(self.X, rows), take_rows(self.Y, rows)
         promised = {"router_accuracy": float((self.best_blocks[rows] == self.partition.assignment_[rows]).mean())}
@@ -215,7 +227,7 @@ class Training:
 
     def _trainer(self) -> LabelTrainer:
         request = self.request
-        how = self.threads, request.seed, self.settings, request.hints.sample_weight
+        how = self.threads, request.seed, self.settings, self.job, request.hints.sample_weight
         return LabelTrainer(request.learner, self.X, self.clusters, self.reporter, *how)
 
     def _listed(self, clusters: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
@@ -288,7 +300,7 @@ class Training:
         def many(top_p: float) -> Candidates:
             return as_new.candidates(X, Y, [top_p], self.threads, self.settings.calibrated)[top_p]
 
-        options: Any = {"top_p": trial.top_p, "routed": routed, "threads": self.threads}
+        options: Any = {"top_p": trial.top_p, "routed": routed, "threads": self.threads, "job": self.job}
         fitted, expected = fit_held_out(seen, many, rows.log_positives, self.settings, **options)
         if self.request.bits < 32:
             labels = rows.labels
@@ -307,6 +319,12 @@ class Training:
         calibration = fit_calibration(scores, right)
         expected = promises(calibration.probabilities(scores), right, np.diff(Y.indptr))
         return Fitted(Mix(), None, trial.top_p, calibration), expected
+
+
+_FITTED: Form[tuple[Fitted, dict[str, float]]] = Form(
+    lambda found: {"fitted": found[0].state(), "promised": found[1]},
+    lambda state: (Fitted.from_state(state["fitted"]), state["promised"]),
+)
 
 
 def neighbors_asked(n_neighbors: int | str, linear: bool, settings: Settings = SETTINGS) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._core.matrix import as_csr, check_values
+from blockxmc._core.matrix import as_csr, check_values, matrix_digest
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.weights import F32
 
@@ -38,6 +39,12 @@ class Hints:
         if self.sample_weight is None or (self.sample_weight > 0).all():
             return None
         return self.sample_weight > 0
+
+    def digests(self) -> dict[str, str]:
+        """What tells these hints from others."""
+        weights = None if self.sample_weight is None else hashlib.sha256(self.sample_weight.tobytes()).hexdigest()[:16]
+        features = None if self.label_features is None else matrix_digest(self.label_features)[:16]
+        return {"sample_weight": str(weights), "label_features": str(features)}
 
     def taught(self, Y: sparse.csr_array) -> sparse.csr_array:
         """The labels as far as they count: those of a row of weight 0 do not.

@@ -8,7 +8,8 @@ of all rows, yet nearly everything that could teach it something. Blocks may the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,13 @@ from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import F32, Ids, LinearWeights
 from blockxmc.serving.scorer import Scorer
 from blockxmc.serving.scorers import pack_scorer, pack_shared_scorer
+from blockxmc.training.forms import WEIGHTS
+from blockxmc.training.job import Form, Job
 from blockxmc.training.shared.blocks import frequent_labels, holds, home_blocks
 from blockxmc.training.shared.settings import SETTINGS, Settings
 
+# Labels that the solver takes at a time (newton.hpp).
+SIDE_BY_SIDE = 16
 # Rows on which it is measured whether training rows were left out that would have taught a label.
 VIOLATION_ROWS = 64
 SharedWeights = LabelVectors | OpaqueWeights
@@ -43,6 +48,7 @@ class LabelTrainer:
     threads: int
     seed: int
     settings: Settings = SETTINGS
+    job: Job = field(default_factory=Job)
     sample_weight: F32 | None = None
 
     def train(self, Y: sparse.csr_array, visits: sparse.csr_array, title: str) -> tuple[SharedWeights, float]:
@@ -84,23 +90,43 @@ class LabelTrainer:
         """``positives`` and ``blocks`` have a row per label: its rows, and the blocks that hold it."""
         n_labels = positives.shape[0]
         parts: list[Any] = []
-        pairs = 0
+        pairs = done = 0
         with self.reporter.phase(title, n_labels) as phase:
             rows_of_block = sparse.csr_array(visits.T)
             expected = _expected_rows(rows_of_block, blocks, positives)
             order = _by_home(positives, visits, expected)
-            for some in _batches(expected, order, self.settings.pairs_at_a_time):
+
+            def batch(some: NDArray[np.intp], begun: int) -> tuple[Any, int]:
                 own = take_rows(positives, some)
                 rows = rows_of_labels(rows_of_block, take_rows(blocks, some), own, self.threads)
-                pairs += rows.nnz
-                done = Shifted(phase, sum(part.n_labels for part in parts))
-                job = self.learner._job(self.threads, done, self.seed)
+                job = self.learner._job(self.threads, Shifted(phase, begun), self.seed)
                 targets = sparse.csr_array(own.T)
+                options = more
                 if start is not None and self.learner.takes_start:
-                    more = more | {"start": take_rows(start, some)}
-                parts.append(self.learner._train(self.X, targets, job, rows=rows, **more))  # type: ignore[call-arg]
+                    options = more | {"start": take_rows(start, some)}
+                return self.learner._train(self.X, targets, job, rows=rows, **options), rows.nnz  # type: ignore[call-arg]
+
+            for some in _batches(expected, order, self._pairs_at_a_time(expected)):
+                part, taught = self.job.stage(
+                    title.removeprefix("train "), partial(batch, some, done), _BATCH, part=(done, done + some.size)
+                )
+                parts.append(part)
+                pairs, done = pairs + taught, done + some.size
+                phase.update(done)
             weights = _joined(parts, order)
         return weights, pairs / max(self.X.shape[0] * n_labels, 1)
+
+    def _pairs_at_a_time(self, expected: NDArray[np.float64]) -> float:
+        """As many batches as are worth keeping one by one, unless they would be too small, or too large for memory."""
+        least = max(self.settings.least_pairs, self.settings.least_pairs_per_row * self.X.shape[0])
+        return min(max(float(expected.sum()) / self.settings.most_batches, least), self.settings.pairs_at_a_time)
+
+
+# Weights of a batch of labels, and the number of (row, label) pairs that taught them.
+_BATCH: Form[tuple[Any, int]] = Form(
+    lambda batch: {"weights": WEIGHTS.state(batch[0]), "pairs": batch[1]},
+    lambda state: (WEIGHTS.restored(state["weights"]), state["pairs"]),
+)
 
 
 def shared_costs(Y: sparse.csr_array, power: float, sample_weight: F32 | None = None) -> F32:
@@ -206,8 +232,13 @@ def _by_home(positives: sparse.csr_array, visits: sparse.csr_array, expected: ND
 
 
 def _batches(
-    expected: NDArray[np.float64], order: NDArray[np.intp], pairs_at_a_time: int
+    expected: NDArray[np.float64], order: NDArray[np.intp], pairs_at_a_time: float
 ) -> Iterator[NDArray[np.intp]]:
-    """Stretches of labels whose training rows fit into memory together."""
-    stretch = (np.cumsum(expected[order]) // pairs_at_a_time).astype(np.int64)
-    yield from np.split(order, np.flatnonzero(np.diff(stretch)) + 1)
+    """Stretches of labels that are trained together; each has whole groups of those that are solved side by side.
+
+    >>> [some.size for some in _batches(np.full(40, 2.0), np.arange(40), 60)]
+    [32, 8]
+    """
+    groups = np.add.reduceat(expected[order], np.arange(0, order.size, SIDE_BY_SIDE)) if order.size else expected
+    stretch = ((np.cumsum(groups) - groups) // pairs_at_a_time).astype(np.int64)
+    yield from np.split(order, (np.flatnonzero(np.diff(stretch)) + 1) * SIDE_BY_SIDE)

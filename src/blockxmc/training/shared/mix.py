@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from blockxmc import metrics
 from blockxmc.linear.weights import F32
 from blockxmc.serving.calibration import Calibration
 from blockxmc.serving.reranker import Reranker
+from blockxmc.training.job import Form, Job
 from blockxmc.training.shared.calibration import F64, best_cut, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, Mix
 from blockxmc.training.shared.reranker import fit_reranker
@@ -32,6 +33,17 @@ class Fitted:
     reranker: Reranker | None
     top_p: float
     calibration: Calibration
+
+    def state(self) -> dict[str, Any]:
+        """Numbers and arrays; see ``from_state``."""
+        scores = _scores_state((self.mix, self.reranker))
+        return {"scores": scores, "top_p": self.top_p, "calibration": self.calibration.state()}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Take back what ``state`` gave."""
+        calibration = Calibration.from_state(state["calibration"])
+        return cls(*_restored_scores(state["scores"]), state["top_p"], calibration)
 
 
 class Fitter:
@@ -93,6 +105,7 @@ def fit_held_out(
     top_p: float,
     routed: bool,
     threads: int = 1,
+    job: Job,
 ) -> tuple[Fitted, dict[str, float]]:
     """Mix, reranker, top_p and calibration, and what to expect of them on new rows.
 
@@ -100,13 +113,27 @@ def fit_held_out(
     ``many`` has more candidates at a top_p, as new rows would have them: they show what scores mean.
     """
     fitter = Fitter(seen[top_p], log_positives, settings, rerank=routed, threads=threads)
-    neighbors = _neighbors_count(fitter, settings)
-    mix, reranker = fitter.fit(neighbors)
-    top_p = _best_top_p(seen, mix, reranker, top_p, settings)
-    all_of_them = many(top_p)
-    calibration = fit_calibration(*all_of_them.ranked(mix, reranker, settings.calibrated))
-    fitted = Fitted(mix, reranker, top_p, calibration)
-    return fitted, expected(replace_candidates(fitter, seen[top_p]), all_of_them, neighbors, calibration)
+    mix, reranker = job.stage("score mix", lambda: fitter.fit(_neighbors_count(fitter, settings)), _SCORES)
+    best = job.stage("top_p", lambda: _best_top_p(seen, mix, reranker, top_p, settings))
+    all_of_them = many(best)
+    ranked = all_of_them.ranked(mix, reranker, settings.calibrated)
+    calibration = job.stage("calibration", lambda: fit_calibration(*ranked), _CALIBRATION)
+    fitted = Fitted(mix, reranker, best, calibration)
+    return fitted, expected(replace_candidates(fitter, seen[best]), all_of_them, mix.neighbors, calibration)
+
+
+def _scores_state(scores: tuple[Mix, Reranker | None]) -> dict[str, Any]:
+    mix, reranker = scores
+    return {"mix": vars(mix), "reranker": None if reranker is None else reranker.state()}
+
+
+def _restored_scores(state: dict[str, Any]) -> tuple[Mix, Reranker | None]:
+    reranker = state["reranker"]
+    return Mix(**state["mix"]), None if reranker is None else Reranker.from_state(reranker)
+
+
+_SCORES = Form(_scores_state, _restored_scores)
+_CALIBRATION = Form(Calibration.state, Calibration.from_state)
 
 
 def replace_candidates(fitter: Fitter, candidates: Candidates) -> Fitter:

@@ -53,7 +53,12 @@ class Settings:
     # of P@1/3/5 on held-out rows, in the same order: +0.30, +0.13, +0.14, -0.05, +0.03, +0.22, -0.05; 0.25 and 0.35 do
     # nearly as well on the first five.
     shared_positive: float = 0.5
-    # (label, row) pairs listed at a time while labels are trained: a quarter of a gigabyte; results do not depend on it.
+    # Labels are trained in batches, which are kept one by one where a training must survive a kill. At most so many ...
+    most_batches: int = 32
+    # ... of no fewer (label, row) pairs, and no fewer for each row: a batch looks through all rows once.
+    least_pairs: int = 2**18
+    least_pairs_per_row: int = 64
+    # ... and of no more: a quarter of a gigabyte.
     pairs_at_a_time: int = 2**26
     # Parts of a label's centroid, at unit length, that are smaller than this count only where the label has a weight anyway
     # (ablation: "centroid prune").

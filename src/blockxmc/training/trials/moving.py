@@ -22,6 +22,7 @@ from blockxmc.partition.walk import Walk
 from blockxmc.routing import Router
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.serving.scorers import pack_scorer
+from blockxmc.training.job import Job
 from blockxmc.training.per_block import train_block, train_blocks
 from blockxmc.training.trials.split import KINDS, Clusters, Layout, Split, measure_model, prefixes
 from blockxmc.training.trials.warm import WarmLearner, takes_warm_start
@@ -137,7 +138,7 @@ class MovingBlocks:
                 split.Y,
                 layout.assignment,
                 wanted,
-                task.reporter,
+                Job(reporter=task.reporter),
                 threads=task.threads,
                 seed=task.seed,
             )

@@ -30,6 +30,7 @@ from blockxmc.partition import Partitioner
 from blockxmc.routing import Router
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.serving.scorers import pack_scorer
+from blockxmc.training.job import Job
 from blockxmc.training.per_block import train_block, train_blocks
 from blockxmc.training.trials.warm import WarmLearner, takes_warm_start
 
@@ -275,7 +276,7 @@ def train_per_block(split: Split, layout: Layout) -> list[Weights]:
             split.Y,
             layout.assignment,
             layout.clusters,
-            task.reporter,
+            Job(reporter=task.reporter),
             threads=task.threads,
             seed=task.seed,
         )

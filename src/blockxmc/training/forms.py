@@ -1,0 +1,50 @@
+"""How partitions, routers and weights are kept as stages of a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blockxmc.errors import BlockXMCError
+from blockxmc.linear.weights import LinearWeights, LowRankWeights, Weights
+from blockxmc.partition import Partitioner
+from blockxmc.routing import Router
+from blockxmc.serving.scorers import restore_scorer
+from blockxmc.training.job import Form
+
+PARTITION = Form(Partitioner.state, Partitioner.from_state)
+_KINDS: dict[str, Any] = {"linear": LinearWeights, "low-rank": LowRankWeights}
+
+
+def _weights_state(weights: Weights) -> dict[str, Any]:
+    for name, kind in _KINDS.items():
+        if isinstance(weights, kind):
+            return {"kind": name, **vars(weights)}
+    raise BlockXMCError(
+        "the base is not linear, and what it learns cannot be kept without a pickle: leave work out, or take another base"
+    )
+
+
+def _restored_weights(state: dict[str, Any]) -> Any:
+    return _KINDS[state["kind"]](**{name: value for name, value in state.items() if name != "kind"})
+
+
+WEIGHTS: Form[Any] = Form(_weights_state, _restored_weights)
+
+
+def _router_state(router: Router) -> dict[str, Any]:
+    learned = None if router.learned is None else _weights_state(router.learned)
+    scorer = None if router.scorer is None else router.scorer.state()
+    return {"n_blocks": router.n_blocks, "scorer": scorer, "learned": learned}
+
+
+def router_form(unfitted: Router) -> Form[Router]:
+    """A router with the parameters of this one."""
+
+    def restored(state: dict[str, Any]) -> Router:
+        router = unfitted.unfitted()
+        router.n_blocks = state["n_blocks"]
+        router.scorer = None if state["scorer"] is None else restore_scorer(state["scorer"])
+        router.learned = None if state["learned"] is None else _restored_weights(state["learned"])
+        return router
+
+    return Form(_router_state, restored)

@@ -1,0 +1,271 @@
+"""A long computation in stages whose results are kept, so that it goes on after a kill where it was.
+
+The folder of a job holds what the job is (``job.json``: data, settings, version and code) and the result of each finished
+stage. A job of other data or settings is refused, by the name of what differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from blockxmc import _kernels
+from blockxmc._core.files import PART
+from blockxmc._core.kept import DamagedError, Kept
+from blockxmc._core.progress import Reporter
+from blockxmc._version import __version__
+from blockxmc.errors import BlockXMCError
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+T = TypeVar("T")
+Identity = Mapping[str, Any]
+PathLike = str | os.PathLike[str]
+WHAT, LOCK = "job", "lock"
+# Parameters that change how a result is reached, and not the result.
+WITHOUT_INFLUENCE = ("n_jobs", "verbose")
+_NAMED_DIFFERENCES = 3
+
+
+class Form(NamedTuple, Generic[T]):
+    """How a result becomes a nested dict of numbers, strings and arrays, and how it is made of one again."""
+
+    state: Callable[[T], Any]
+    restored: Callable[[Any], T]
+
+
+PLAIN: Form[Any] = Form(lambda result: result, lambda state: state)
+
+
+class Job:
+    """Stages by name and, where a stage has parts, by range; without a folder nothing is kept.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> with opened(folder, {"data": "a"}) as job:
+    ...     job.stage("sum", lambda: 1 + 1)
+    2
+    >>> with opened(folder, {"data": "a"}) as job:
+    ...     job.stage("sum", lambda: 0), job.reused
+    (2, 'sum')
+    >>> with opened(folder, {"data": "b"}) as job:
+    ...     pass  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    blockxmc.errors.BlockXMCError: ... holds another job: data was a, now b; give another folder, or remove this one
+    """
+
+    def __init__(self, kept: Kept | None = None, identity: Identity | None = None, reporter: Reporter | None = None):
+        self._kept, self.reporter = kept, reporter or Reporter()
+        self._key = _key(identity or {})
+        self._lock = threading.Lock()
+        self._prefix = ""
+        self._counts: dict[str, list[int]] = {}  # of each stage: parts that were asked for, and those that were kept
+        self.notes: list[str] = []  # what was found damaged
+
+    def stage(
+        self,
+        name: str,
+        compute: Callable[[], T],
+        form: Form[T] = PLAIN,
+        part: tuple[int, int] | None = None,
+    ) -> T:
+        """The kept result of a stage, or of a part of it, from one position up to another; else it is computed and kept."""
+        if self._kept is None:
+            return compute()
+        name = self._prefix + name
+        place = name if part is None else f"{name} {part[0]}-{part[1]}"
+        state = self._found(place)
+        with self._lock:
+            counts = self._counts.setdefault(name, [0, 0])
+            counts[0] += 1
+            counts[1] += state is not None
+        if state is not None:
+            return form.restored(state["result"])
+        result = compute()
+        self._keep(place, {"job": self._key, "result": form.state(result)})
+        return result
+
+    def within(self, prefix: str) -> Job:
+        """The same job, for stages that there are several times: their names begin with this."""
+        inner = Job(self._kept, reporter=self.reporter)
+        inner._key, inner._lock, inner._counts, inner.notes = self._key, self._lock, self._counts, self.notes
+        inner._prefix = f"{self._prefix}{prefix} "
+        return inner
+
+    @property
+    def reused(self) -> str:
+        """The stages that were kept already, in words."""
+        words = []
+        for name, (asked, found) in self._counts.items():
+            if found:
+                words.append(name if asked == 1 else f"{found} of {asked} batches of {name}")
+        return ", ".join(words)
+
+    @property
+    def n_reused(self) -> int:
+        """How many stages and parts were kept already."""
+        return sum(found for _, found in self._counts.values())
+
+    def _found(self, place: str) -> Any:
+        assert self._kept is not None
+        try:
+            state = self._kept.get(place)
+        except DamagedError as error:
+            self.notes.append(f"{error}; it was made again")
+            self.reporter.say(self.notes[-1])
+            return None
+        return state if isinstance(state, dict) and state.get("job") == self._key else None
+
+    def _keep(self, place: str, state: Any) -> None:
+        assert self._kept is not None
+        try:
+            self._kept.put(place, state)
+        except OSError as error:
+            raise BlockXMCError(
+                f"{self._kept.folder}: {place} could not be kept: {error.strerror}; finished stages are kept, and the same "
+                "call goes on from them once this is mended"
+            ) from None
+
+
+@contextmanager
+def opened(folder: PathLike | None, identity: Identity, reporter: Reporter | None = None) -> Iterator[Job]:
+    """The job of a folder, for this process alone; None: a job that keeps nothing.
+
+    ``identity`` names all that results depend on beside this library's version and code; values are compared as text.
+    """
+    if folder is None:
+        yield Job(reporter=reporter)
+        return
+    whole = {name: str(value) for name, value in identity.items()} | {"blockxmc": __version__, "code": code_digest()}
+    kept = Kept(Path(folder))
+    with _held(kept.folder):
+        _check(kept, whole)
+        yield Job(kept, whole, reporter)
+
+
+def parameters(estimator: BaseEstimator) -> dict[str, str]:
+    """The parameters that shape what an estimator learns, by name, as text; those of estimators inside as well.
+
+    >>> from blockxmc import BlockwiseClassifier, DiSMEC
+    >>> found = parameters(BlockwiseClassifier(DiSMEC(C=2.0), n_jobs=4))
+    >>> found["base"], found["base__C"], "n_jobs" in found
+    ('DiSMEC', '2.0', False)
+    """
+    out = {}
+    for name, value in sorted(estimator.get_params(deep=True).items()):
+        if name.split("__")[-1] in WITHOUT_INFLUENCE:
+            continue
+        if isinstance(value, (np.random.RandomState, np.random.Generator)) or (
+            name == "random_state" and value is None
+        ):
+            raise BlockXMCError(f"{name} must be a whole number where work is kept: {value!r} is not the same twice")
+        out[name] = _described(value)
+    return out
+
+
+def array_digest(*arrays: Any) -> str:
+    """SHA-256 of types, shapes and numbers."""
+    state = hashlib.sha256()
+    for array in arrays:
+        plain = np.ascontiguousarray(array)
+        state.update(f"{plain.dtype.str} {plain.shape}".encode())
+        state.update(plain.data)
+    return state.hexdigest()
+
+
+@cache
+def code_digest() -> str:
+    """A digest of the code of this library: results of other code are not mixed with those of this one."""
+    state = hashlib.sha256(_kernels.sources.encode())
+    root = Path(__file__).parents[1]
+    for room in ("_core", "linear", "serving", "partition", "routing", "learners", "training", "tuning"):
+        for file in sorted((root / room).rglob("*.py")):
+            state.update(file.read_bytes())
+    return state.hexdigest()[:16]
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, BaseEstimator):
+        return type(value).__name__
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.size} ({array_digest(value)[:12]})"
+    return repr(value)
+
+
+def _key(identity: Identity) -> str:
+    return hashlib.sha256(repr(sorted(identity.items())).encode()).hexdigest()[:16]
+
+
+def _check(kept: Kept, identity: dict[str, str]) -> None:
+    """Refuse a folder of another job; a new one is marked as this job's."""
+    try:
+        known = kept.get(WHAT)
+        if known is None:
+            _check_no_others(kept.folder)
+    except DamagedError:
+        known = None  # stages know their job, too: those of this one still count
+    if known is None:
+        Job(kept)._keep(WHAT, identity)
+        return
+    differences = [
+        f"{name} was {known.get(name, 'not set')}, now {identity.get(name, 'not set')}"
+        for name in {**known, **identity}
+        if known.get(name) != identity.get(name)
+    ]
+    if differences:
+        more = len(differences) - _NAMED_DIFFERENCES
+        text = "; ".join(differences[:_NAMED_DIFFERENCES]) + (f"; and {more} more" if more > 0 else "")
+        raise BlockXMCError(f"{kept.folder} holds another job: {text}; give another folder, or remove this one")
+
+
+def _check_no_others(folder: Path) -> None:
+    """Refuse a folder that somebody else has put something into."""
+    for path in sorted(folder.iterdir()):
+        if path.name != LOCK and path.suffix != PART:
+            raise BlockXMCError(
+                f"{folder} holds {path.name!r}, which is no part of a job; give another or a new folder"
+            )
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Make the folder where there is none, and keep others from writing to it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except (FileExistsError, NotADirectoryError):
+        raise BlockXMCError(f"{folder} is a file: finished work is kept in a folder") from None
+    except OSError as error:
+        raise BlockXMCError(f"{folder}: finished work cannot be kept there: {error.strerror}") from None
+    try:
+        _lock(lock, folder)
+        Kept(folder).clear_parts()
+        yield
+    finally:
+        os.close(lock)
+
+
+def _lock(lock: int, folder: Path) -> None:
+    """Locks end with their process, however it ends; where the file system has none, nothing is locked."""
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise BlockXMCError(f"{folder} is in use by another process: wait for it, or give another folder") from None
+    except OSError:
+        return
