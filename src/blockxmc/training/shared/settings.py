@@ -121,8 +121,8 @@ class Settings:
     update_margin: float = -0.5
     # ... and a label is solved again when it was told something by more rows than this share of its positives. Measured on
     # elife-keywords, 10 % new rows, mean of three seeds, beside training on all of them: a share of 0 changes P@1/3/5 by
-    # -0.17 / -0.15 / -0.32 at a third of the CPU time of training; 0.1 by -0.20 / -0.14 / -0.38 at a quarter; 0.15 by -0.10 /
-    # -0.31 / -0.44 at a fifth. Two seeds of one training differ by 0.2.
+    # -0.17 / -0.15 / -0.32 at a third of the CPU time of training, 0.1 by -0.20 / -0.14 / -0.38 at a quarter, 0.15 by -0.10
+    # / -0.31 / -0.44 at a fifth. Two seeds of one training differ by 0.2.
     update_share: float = 0.05
     # The router is solved again, as a whole, when so large a share of the rows is new. With a share of 0 above that makes
     # -0.03 / -0.11 / -0.21 of it, at another tenth of the CPU time; to solve some of its blocks only is worse than none.
