@@ -53,9 +53,9 @@ class Bars:
         """A page of what was found."""
         lines = [
             "# The service under load, replacement and attack", "",
-            "Made by `make bench-serve` on the bundled data (15,711 texts, 6,563 labels): one worker over loopback, the load",
-            f"from the same machine ({os.cpu_count()} cores). Load average of the machine before the run: {self.busy:.1f}.",
-            "Where it is not near 0, others have taken the cores, and waiting times say more of them than of the service.", "",
+            "Made by `make bench-serve` on the bundled data (15,711 texts, 6,563 labels): one worker over loopback, the",
+            f"load from the same machine ({os.cpu_count()} cores). Its load average before the run: {self.busy:.1f}.",
+            "Where that is not near 0, others had the cores, and waiting times say more of them than of the service.", "",
             "| what | found | bar | holds |", "|---|---|---|---|",
         ]  # fmt: skip
         lines += [f"| {r['what']} | {r['found']} | {r['bar']} | {'yes' if r['holds'] else 'no'} |" for r in self.rows]
