@@ -14,6 +14,7 @@ from blockxmc.errors import BlockXMCError, ModelFormatError, UpdateError
 from blockxmc.linear.one_vs_all import OneVsAll, train_one_vs_all, typical_length
 from blockxmc.training.shared.blocks import cover_all_labels
 from blockxmc.training.shared.labels import shared_costs
+from blockxmc.training.shared.settings import SETTINGS
 from blockxmc.training.update import taught
 
 OLD = 500
@@ -64,8 +65,10 @@ def test_solved_labels_equal_a_solution_on_all_rows(data, fitted):
     fitted.update(X[OLD:], Y[OLD:])
     after = fitted.kept_.labels
     changed = np.flatnonzero(abs(before.vectors - after.vectors).sum(axis=1))
-    assert set(np.unique(Y[OLD:].indices)) <= set(changed)
-    for label in np.unique(Y[OLD:].indices)[::3]:
+    new, every = (np.bincount(part.indices, minlength=Y.shape[1]) for part in (Y[OLD:], Y))
+    assert set(np.flatnonzero(new > SETTINGS.update_share * every)) <= set(changed)
+    assert changed.size >= 10
+    for label in changed[::3]:
         alone = solved_alone(fitted, label)
         np.testing.assert_allclose(after.vectors[[label]].toarray()[0], alone.coef.toarray().ravel(), atol=5e-3)
         np.testing.assert_allclose(after.bias[label], alone.bias[0], atol=5e-3)
@@ -74,12 +77,41 @@ def test_solved_labels_equal_a_solution_on_all_rows(data, fitted):
 def test_labels_that_new_rows_say_nothing_about_stay_as_they_are(data, fitted):
     X, Y = data
     before = fitted.kept_.labels
-    fitted.update(X[OLD : OLD + 1], Y[OLD : OLD + 1])
+    few = np.argsort(np.bincount(Y.indices, minlength=Y.shape[1]), kind="stable")[:2]  # labels with few positives
+    fitted.update(X[OLD : OLD + 8], sparse.csr_array(np.isin(np.arange(Y.shape[1]), few) * np.ones((8, 1), np.float32)))
     solved = fitted.history_[-1]["labels_solved"]
-    assert 0 < solved < Y.shape[1]
+    assert 2 <= solved < Y.shape[1]
     changed = np.flatnonzero(abs(before.vectors - fitted.kept_.labels.vectors).sum(axis=1))
     assert changed.size <= solved
-    assert set(Y[OLD : OLD + 1].indices) <= set(changed)
+    assert set(few) <= set(changed)
+
+
+def test_what_labels_are_told_adds_up_until_they_are_solved(data, fitted):
+    X, Y = data
+    everywhere = 0  # a label that half of the rows have: a single new row is no reason to solve it again
+    before = fitted.kept_.labels.vectors[[everywhere]]
+    rows = OLD + np.flatnonzero(Y[OLD:][:, [everywhere]].toarray().ravel())
+    solved = []
+    for start in range(0, rows.size, 10):
+        fitted.update(X[rows[start : start + 10]], Y[rows[start : start + 10]])
+        solved.append((fitted.kept_.labels.vectors[[everywhere]] != before).nnz > 0)
+        assert (fitted.kept_.told[everywhere] == 0) == (solved[-1] and not any(solved[:-1]))
+        if solved[-1]:
+            break
+    assert not solved[0]
+    assert solved[-1]
+    told = 10 * len(solved)
+    assert told > SETTINGS.update_share * fitted.label_counts_[everywhere] - 10
+
+
+def test_the_router_waits_until_rows_have_grown(data, fitted):
+    X, Y = data
+    before = fitted.kept_.blocks.vectors
+    fitted.update(X[OLD : OLD + 40], Y[OLD : OLD + 40])
+    assert (fitted.kept_.blocks.vectors != before).nnz == 0
+    fitted.update(X[OLD + 40 :], Y[OLD + 40 :])
+    assert fitted.history_[-1]["blocks_solved"] == 4
+    assert (fitted.kept_.blocks.vectors != before).nnz > 0
 
 
 def test_counts_blocks_and_rows_follow(data, fitted):
@@ -278,12 +310,25 @@ def test_drift_is_told_with_its_numbers(data, fitted):
     assert "500 rows came since the fit on 500" in fitted.advice_
 
 
-def test_taught_labels_are_those_with_a_margin_above_the_bound(data, fitted):
-    X, _ = data
+def test_taught_counts_negatives_with_a_margin_above_the_bound(data, fitted):
+    X, Y = data
     kept, partition = fitted.kept_, fitted.partition_
     visits = sparse.csr_array(np.ones((OLD, partition.n_blocks_), np.float32))
-    margins = kept.labels.scores(sparse.csr_array(X[:OLD]))
-    listed = np.unique(np.concatenate(partition.label_clusters_))
-    expected = [label for label in listed if (margins[:, label] > -0.3).any()]
-    found = taught(kept.labels, sparse.csr_array(X[:OLD]), visits, partition.label_clusters_, -0.3, 1)
-    assert found.tolist() == expected
+    rows = sparse.csr_array(X[:OLD]), sparse.csr_array(Y[:OLD])
+    margins = kept.labels.scores(rows[0])
+    listed = np.isin(np.arange(Y.shape[1]), np.concatenate(partition.label_clusters_))
+    expected = ((margins > -0.3) & (rows[1].toarray() == 0) & listed).sum(axis=0)
+    found = taught(kept.labels, rows, visits, partition.label_clusters_, -0.3, 1)
+    assert found.tolist() == expected.tolist()
+    assert found.any()
+
+
+def test_a_training_that_goes_on_after_a_kill_keeps_the_same_rows(data, tmp_path):
+    X, Y = data
+    plain = model().fit(X[:OLD], Y[:OLD])
+    for _ in range(2):  # the second time, every stage is there already
+        clf = model().fit(X[:OLD], Y[:OLD], work=tmp_path)
+    assert clf.went_on_from_
+    for fitted in (plain, clf):
+        fitted.update(X[OLD:], Y[OLD:])
+    same_answers(plain, clf, X)
