@@ -72,8 +72,8 @@ def main():
             same = "yes" if row["digest"] == first["digest"] else "NO"
             faster = [f"{first[name] / row[name]:.1f}" for name in ("wall", "batch")]
             lines.append(
-                f"| {folder.name} | {row['threads']} | {row['wall']:.2f} | {row['cpu']:.1f} | {faster[0]} | {row['batch']:.2f}"
-                f" | {faster[1]} | {same} |"
+                f"| {folder.name} | {row['threads']} | {row['wall']:.2f} | {row['cpu']:.1f} | {faster[0]}"
+                f" | {row['batch']:.2f} | {faster[1]} | {same} |"
             )
             print(json.dumps({"data": folder.name} | row), flush=True)
         last = rows[-1]

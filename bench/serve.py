@@ -54,9 +54,8 @@ class Bars:
         lines = [
             "# The service under load, replacement and attack", "",
             "Made by `make bench-serve` on the bundled data (15,711 texts, 6,563 labels): one worker over loopback, the",
-            f"load from the same machine ({os.cpu_count()} cores). Load average before the run: {self.busy:.1f}.",
-            "Where it is not near 0, others have taken the cores, and waiting times say more of them than of the service.",
-            "",
+            f"load from the same machine ({os.cpu_count()} cores). Its load average before the run: {self.busy:.1f}.",
+            "Where that is not near 0, others had the cores, and waiting times say more of them than of the service.", "",
             "| what | found | bar | holds |", "|---|---|---|---|",
         ]  # fmt: skip
         lines += [f"| {r['what']} | {r['found']} | {r['bar']} | {'yes' if r['holds'] else 'no'} |" for r in self.rows]

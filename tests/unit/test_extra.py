@@ -125,7 +125,7 @@ def test_labels_known_by_their_texts_go_with_columns():
     assert model.suggest("yaks graze", k=1)[0].label == "yak"
 
 
-def test_few_rows_take_the_weight_in_the_middle():
+def test_few_rows_take_the_smallest_weight():
     model = TextClassifier(BlockwiseClassifier(n_jobs=1), extra=codes).fit(TEXTS[:50], Y[:50])
     assert model.extra_weight_ == 0.5
 

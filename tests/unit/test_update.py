@@ -14,6 +14,7 @@ from blockxmc.errors import BlockXMCError, ModelFormatError, UpdateError
 from blockxmc.linear.one_vs_all import OneVsAll, train_one_vs_all, typical_length
 from blockxmc.training.shared.blocks import cover_all_labels
 from blockxmc.training.shared.labels import shared_costs
+from blockxmc.training.shared.settings import SETTINGS
 from blockxmc.training.update import taught
 
 OLD = 500
@@ -65,7 +66,7 @@ def test_solved_labels_equal_a_solution_on_all_rows(data, fitted):
     after = fitted.kept_.labels
     changed = np.flatnonzero(abs(before.vectors - after.vectors).sum(axis=1))
     new, every = (np.bincount(part.indices, minlength=Y.shape[1]) for part in (Y[OLD:], Y))
-    assert set(np.flatnonzero(new > 0.15 * every)) <= set(changed)
+    assert set(np.flatnonzero(new > SETTINGS.update_share * every)) <= set(changed)
     assert changed.size >= 10
     for label in changed[::3]:
         alone = solved_alone(fitted, label)
@@ -100,7 +101,7 @@ def test_what_labels_are_told_adds_up_until_they_are_solved(data, fitted):
     assert not solved[0]
     assert solved[-1]
     told = 10 * len(solved)
-    assert told > 0.15 * fitted.label_counts_[everywhere] - 10
+    assert told > SETTINGS.update_share * fitted.label_counts_[everywhere] - 10
 
 
 def test_the_router_waits_until_rows_have_grown(data, fitted):
@@ -320,3 +321,14 @@ def test_taught_counts_negatives_with_a_margin_above_the_bound(data, fitted):
     found = taught(kept.labels, rows, visits, partition.label_clusters_, -0.3, 1)
     assert found.tolist() == expected.tolist()
     assert found.any()
+
+
+def test_a_training_that_goes_on_after_a_kill_keeps_the_same_rows(data, tmp_path):
+    X, Y = data
+    plain = model().fit(X[:OLD], Y[:OLD])
+    for _ in range(2):  # the second time, every stage is there already
+        clf = model().fit(X[:OLD], Y[:OLD], work=tmp_path)
+    assert clf.went_on_from_
+    for fitted in (plain, clf):
+        fitted.update(X[OLD:], Y[OLD:])
+    same_answers(plain, clf, X)

@@ -29,14 +29,15 @@ def best_extra_weight(
     """The weight of columns of unit length that ranks the labels of held-out rows best; 0 unless one is clearly better.
 
     One-vs-all classifiers of the most frequent labels learn from some rows and rank these labels for others. With too few
-    rows to tell, it is the weight in the middle.
+    rows to tell, it is the smallest weight.
     """
-    rows = np.random.default_rng(seed).permutation(np.flatnonzero(np.diff(Y.indptr)))[: settings.extra_rows]
+    most = max(settings.extra_rows, Y.shape[0] // settings.extra_one_in)
+    rows = np.random.default_rng(seed).permutation(np.flatnonzero(np.diff(Y.indptr)))[:most]
     if rows.size < settings.least_rows:
-        return settings.extra_weights[len(settings.extra_weights) // 2]
+        return min(settings.extra_weights)
     counts = np.bincount(Y.indices, minlength=Y.shape[1])
     labels = np.argsort(-counts, kind="stable")[: settings.extra_labels]
-    held_out = rows.size // 3
+    held_out = min(rows.size // 5, settings.held_out_most)
     targets = sparse.csr_array(take_rows(Y, rows)[:, labels])
     own_words, own_columns = take_rows(words, rows), columns[rows]
 

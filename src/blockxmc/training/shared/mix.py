@@ -155,13 +155,18 @@ def expected(fitter: Fitter, many: Candidates, neighbors: float, whole: Calibrat
     parts = np.arange(n_rows) % FOLDS
     hits, found = np.zeros((n_rows, 3)), np.zeros((n_rows, min(few, many.right.shape[1])))
     right = np.zeros(found.shape, bool)
-    for part in range(FOLDS):
+    fitter.mix(neighbors)  # what all parts look up is worked out before they begin
+
+    def judge(part: int) -> None:
         others, own = parts != part, parts == part
         mix, reranker = fitter.fit(neighbors, others)
         calibration = fit_calibration(*many.of_rows(others).ranked(mix, reranker, few), near=whole)
         hits[own] = fitter.candidates.of_rows(own).hits(mix, reranker)
         scores, right[own] = many.of_rows(own).ranked(mix, reranker, few)
         found[own] = calibration.probabilities(scores)
+
+    with ThreadPoolExecutor(min(fitter.threads, FOLDS)) as pool:
+        list(pool.map(judge, range(FOLDS)))
     values = {f"expected_P@{k}": float(value) for k, value in zip((1, 3, 5), hits.mean(axis=0), strict=True)}
     return values | promises(found, right, many.n_true)
 
