@@ -58,7 +58,7 @@ class Settings:
     # ... of no fewer (label, row) pairs, and no fewer for each row: a batch looks through all rows once, and its threads
     # wait for the last of its labels (commit-files-xl, 2**18 pairs: 12.0 s on 16 threads, 110 s on one).
     least_pairs: int = 2**25
-    least_pairs_per_row: int = 64
+    least_pairs_per_row: int = 128
     # ... and of no more: a quarter of a gigabyte.
     pairs_at_a_time: int = 2**26
     # Parts of a label's centroid, at unit length, that are smaller than this count only where the label has a weight anyway
