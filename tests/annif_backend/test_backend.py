@@ -129,7 +129,7 @@ def test_a_vocabulary_may_change(folder, tmp_path):
 def test_learn(folder, corpus):
     annif(folder, "train", "learning", "train.tsv", "--jobs", "1")
     assert "Learning not enabled" in annif(folder, "learn", "blockxmc", "test.tsv", code=1)
-    text, name = "a frobnicator of quuxes", corpus[1][0][0]
+    text, name = "a game about fonts in perl for the kernel", corpus[1][0][0]
     write_corpus(folder / "new.tsv", [f"{text} number {i}" for i in range(20)], [[name]] * 20)
     before = suggested(annif(folder, "suggest", "learning", "--limit", "1", given=text))
     annif(folder, "learn", "learning", "new.tsv")

@@ -1,26 +1,12 @@
 """Models that learn from what people send back."""
 
-import pytest
-from service_parts import TOKEN, running, train
+from service_parts import TOKEN, running
 
 from blockxmc import load
 
 UPDATE = "/v1/models/packages/update"
 TEXTS = [f"a frobnicator of quuxes, number {i}" for i in range(10)]
 BODY = {"texts": TEXTS, "labels": [["frobnicator"]] * len(TEXTS)}
-
-
-@pytest.fixture
-def teachable(demo, tmp_path):
-    """A service that takes updates of a model that keeps its rows."""
-    texts, labels = demo
-    train((texts[:400], labels[:400]), keep_rows=True).save(tmp_path / "packages")
-    (tmp_path / "token").write_text(TOKEN)
-    settings = {"token_file": str(tmp_path / "token"), "allow_update": True, "access_log": False}
-    with running(tmp_path / "packages", **settings) as client:
-        client.headers["authorization"] = f"Bearer {TOKEN}"
-        client.path = tmp_path / "packages"
-        yield client
 
 
 def best(client, text):

@@ -68,11 +68,6 @@ class BlockxmcBackend(AnnifLearningBackend, AnnifHyperoptBackend):  # type: igno
 
     def _learn(self, corpus: Any, params: dict[str, Any]) -> None:
         self.initialize()
-        assert self._model is not None
-        if not hasattr(self._model.classifier_, "update"):
-            raise NotSupportedException(
-                "this version of blockxmc cannot learn; train again", backend_id=self.backend_id
-            )
         rows = list(self._rows_of(corpus))
         if not rows:
             return
@@ -81,9 +76,10 @@ class BlockxmcBackend(AnnifLearningBackend, AnnifHyperoptBackend):  # type: igno
         try:
             model.update([text for text, _ in rows], [uris for _, uris in rows])
         except UpdateError as error:
-            raise NotSupportedException(
-                f"{error} (allow_learn=1 before training)", backend_id=self.backend_id
-            ) from error
+            said = f"{error} (in Annif: allow_learn=1 before training)"
+            raise NotSupportedException(said, backend_id=self.backend_id) from error
+        except BlockXMCError as error:
+            raise OperationFailedException(str(error), backend_id=self.backend_id) from error
         self._save(model)
 
     def get_hp_optimizer(self, corpus: Any, metric: str) -> Optimizer:

@@ -307,11 +307,12 @@ class TextVectorizer:
 
     def _weigh(self, parts: list[tuple[Any, Any, Any]], threads: int) -> sparse.csr_array:
         """TF-IDF of counts; one code path for training, serving and restored state, so their bits agree."""
-        shape = (sum(indptr.size - 1 for indptr, _, _ in parts), self.n_features)
+        n_words = int(self._ends.size)
+        shape = (sum(indptr.size - 1 for indptr, _, _ in parts), n_words)
         for indptr, indices, values in parts:
             weigh_counts(indptr, indices, values, self.idf, threads)
         if len(parts) != 1:
-            rows = [sparse.csr_array((v, j, p), shape=(p.size - 1, self.n_features)) for p, j, v in parts]
+            rows = [sparse.csr_array((v, j, p), shape=(p.size - 1, n_words)) for p, j, v in parts]
             return as_csr(sparse.vstack(rows, format="csr") if rows else sparse.csr_array(shape, dtype=np.float32))
         indptr, indices, values = parts[0]
         return as_csr(sparse.csr_array((values, indices, indptr), shape=shape))

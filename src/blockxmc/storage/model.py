@@ -20,6 +20,7 @@ from blockxmc._core.base import XMCEstimator
 from blockxmc._core.stored import INT32_MAX, short
 from blockxmc._core.targets import Kind, Targets
 from blockxmc._version import __version__
+from blockxmc.data.extra import ExtendedVectorizer
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.storage.files import Reader, Strings, Writer, is_size
@@ -54,17 +55,25 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
         update.publish(_written(estimator, Writer(target, update.version, _entries(target))))
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str], extra: Any = None) -> Any:
     """Open a model directory written by ``save``: large arrays are mapped, not read, and nothing in it is executed.
 
-    A model that is replaced meanwhile is opened as it was before or as it is afterwards, never as a mixture.
+    A model that is replaced meanwhile is opened as it was before or as it is afterwards, never as a mixture. ``extra`` is
+    the function or the fitted transformer that a text model with extra columns was trained with.
 
     >>> load("no/such/model")
     Traceback (most recent call last):
         ...
     blockxmc.errors.ModelFormatError: no/such/model is not a complete model directory: manifest.json is missing
     """
-    return load_with_manifest(path)[0]
+    model = load_with_manifest(path)[0]
+    vectorizer = getattr(model, "vectorizer_", None)
+    if isinstance(vectorizer, ExtendedVectorizer):
+        vectorizer = vectorizer.with_source(extra)
+        if extra is None:
+            raise BlockXMCError(f"{path}: {vectorizer.extra.missing}")
+        model.vectorizer_, model.extra = vectorizer, extra
+    return model
 
 
 def load_with_manifest(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:

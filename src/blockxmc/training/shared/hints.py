@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -41,10 +40,10 @@ class Hints:
         return self.sample_weight > 0
 
     def digests(self) -> dict[str, str]:
-        """What tells these hints from others."""
-        weights = None if self.sample_weight is None else hashlib.sha256(self.sample_weight.tobytes()).hexdigest()[:16]
-        features = None if self.label_features is None else matrix_digest(self.label_features)[:16]
-        return {"sample_weight": str(weights), "label_features": str(features)}
+        """What tells these hints from others: a name and a digest of each that there is."""
+        weights = None if self.sample_weight is None else as_csr(self.sample_weight[None])
+        given = {"sample_weight": weights, "label_features": self.label_features}
+        return {name: matrix_digest(matrix)[:16] for name, matrix in given.items() if matrix is not None}
 
     def taught(self, Y: sparse.csr_array) -> sparse.csr_array:
         """The labels as far as they count: those of a row of weight 0 do not.
