@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ENVS := bench/out/envs
 
-.PHONY: demo dist docs test test-cpp test-browser test-annif test-openapi lint format bench bench-peers bench-serve test-sanitize clean
+.PHONY: demo dist docs test test-cpp test-browser test-annif test-openapi lint format bench bench-peers bench-resume bench-serve test-sanitize clean
 
 
 # Installed in editable mode, so Python edits need no reinstall; kernels are rebuilt when a source is newer.
@@ -86,6 +86,10 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/dismec.py $(DATA)
 	$(BIN)/python bench/predict.py $(DATA)
 	$(BIN)/python bench/leml.py
+
+# Trainings that are killed 200 times, damaged files, full disks, and what keeping stages costs: prints every bar.
+bench-resume: $(VENV)/dev.stamp
+	$(BIN)/python bench/resume.py $(RESUME_ARGS)
 
 # The service under load, replacement and attack: prints every bar and whether it holds.
 bench-serve: $(VENV)/dev.stamp
