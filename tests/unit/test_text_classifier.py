@@ -278,3 +278,14 @@ def test_texts_are_learnt_and_forgotten(tmp_path):
         TextClassifier().fit(TEXTS, LABELS).update(["x"], [["y"]])
     with pytest.raises(UpdateError, match="cannot be updated"):
         TextClassifier(DiSMEC()).fit(TEXTS, LABELS).update(["x"], [["y"]])
+
+
+def test_a_model_with_extra_columns_is_updated_without_new_words():
+    def lengths(texts):
+        return np.array([[len(text), 1.0] for text in texts])
+
+    clf = TextClassifier(BlockwiseClassifier(keep_rows=True), extra=lengths).fit(TEXTS, LABELS)
+    n_features = clf.vectorizer_.n_features
+    clf.update(["zebras moo", "zebras bark"], [["zebra"], ["zebra"]])
+    assert clf.vectorizer_.n_features == n_features == clf.classifier_.n_features_in_
+    assert clf.classifier_.label_counts_[-1] == 2

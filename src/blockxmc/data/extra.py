@@ -119,6 +119,10 @@ class ExtendedVectorizer(TextVectorizer):
         words = super().transform(listed, n_jobs)
         return beside(words, self.extra.features(listed)) if listed else _wider(words, self.extra.width)
 
+    def extended(self, texts: Sequence[str], n_jobs: int | None = None) -> tuple[Self, sparse.csr_array]:
+        """The same, and the features of texts: no word is added, since extra columns stand behind the words."""
+        return self, self.transform(texts, n_jobs)
+
     @property
     def n_features(self) -> int:
         """Number of features that a text is turned into."""
