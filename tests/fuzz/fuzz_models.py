@@ -75,6 +75,23 @@ def text_model():
     return model.update(["red grapes"], [["red"]])
 
 
+def codes(texts):
+    """A column per number: what stands behind the # of a text."""
+    numbers = [int(text.rsplit("#", 1)[-1]) if "#" in text else 0 for text in texts]
+    return np.eye(6)[np.array(numbers, int) % 6]
+
+
+def text_model_with_columns():
+    """Words say nothing; the extra columns say the label."""
+    rng = random.Random(0)
+    numbers = [rng.randrange(6) for _ in range(300)]
+    texts = [f"text{rng.randrange(40)} #{number}" for number in numbers]
+    model = TextClassifier(BlockwiseClassifier(n_blocks=2, n_jobs=2), extra=codes)
+    model.fit(texts, [[f"label {number}"] for number in numbers])
+    assert model.extra_weight_ > 0
+    return model
+
+
 def with_reranker(clf):
     """Small data teach no reranker; this one is made up."""
     curve = np.linspace(-1, 1, 22, dtype=np.float32)
@@ -117,6 +134,7 @@ def models():
     yield "label filters leml", lambda: LabelFilters(LEML(rank=3), n_filters=2, n_steps=200).fit(X, Y)
     yield "fastxml", lambda: FastXML(n_trees=3).fit(X, Y)
     yield "text", text_model
+    yield "text with columns", text_model_with_columns
 
 
 # ---- damage ----
@@ -298,7 +316,7 @@ def rows_for(n_features: int) -> sparse.csr_array:
 def use(path: Path) -> str:
     """Load a model and ask it everything; tell how far it got."""
     try:
-        model = blockxmc.load(path)
+        model = blockxmc.load(path, extra=codes)
     except ModelFormatError as error:
         return "refused" if "\n" not in str(error) else f"several lines: {error}"
     estimator = model.classifier_ if isinstance(model, TextClassifier) else model
