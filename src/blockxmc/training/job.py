@@ -71,11 +71,12 @@ class Job:
     """
 
     def __init__(self, kept: Kept | None = None, identity: Identity | None = None, reporter: Reporter | None = None):
-        self._kept, self.reporter = kept, reporter or Reporter()
+        self.kept, self.reporter = kept, reporter or Reporter()
         self._key = _key(identity or {})
         self._lock = threading.Lock()
         self._prefix = ""
         self._counts: dict[str, list[int]] = {}  # of each stage: parts that were asked for, and those that were kept
+        self._made: set[str] = set()  # what others have kept while this job was at work
         self.notes: list[str] = []  # what was found damaged
 
     def stage(
@@ -86,14 +87,14 @@ class Job:
         part: Range | None = None,
     ) -> T:
         """The kept result of a stage, or of a part of it, from one position up to another; else it is computed and kept."""
-        if self._kept is None:
+        if self.kept is None:
             return compute()
         name, place = self._prefix + name, self.place(name, part)
         state = self._found(place)
         with self._lock:
             counts = self._counts.setdefault(name, [0, 0])
             counts[0] += 1
-            counts[1] += state is not None
+            counts[1] += state is not None and place not in self._made
         if state is not None:
             return form.restored(state["result"])
         result = compute()
@@ -108,14 +109,22 @@ class Job:
         form: Form[T] = PLAIN,
         phase: Phase | None = None,
     ) -> Iterator[T]:
-        """The results of a stage's parts, in their order; ``compute`` makes one from one position up to another.
-
-        Parts do not depend on each other: a job that has helpers may have them computed anywhere.
-        """
+        """The results of a stage's parts, in their order; ``compute`` makes one from one position up to another."""
+        self.ahead(name, ranges, compute, form, phase)
         for part in ranges:
             yield self.stage(name, partial(compute, *part), form, part)
             if phase is not None:
                 phase.update(part[1])
+
+    def ahead(
+        self,
+        name: str,
+        ranges: Sequence[Range],
+        compute: Callable[[int, int], T],
+        form: Form[T],
+        phase: Phase | None = None,
+    ) -> None:
+        """Tell which parts of a stage will be asked for: a job that is done in many places has them computed there."""
 
     def place(self, name: str, part: Range | None = None) -> str:
         """The name under which a stage, or a part of it, is kept."""
@@ -151,9 +160,9 @@ class Job:
         return sum(found for _, found in self._counts.values())
 
     def _found(self, place: str) -> Any:
-        assert self._kept is not None
+        assert self.kept is not None
         try:
-            state = self._kept.get(place)
+            state = self.kept.get(place)
         except DamagedError as error:
             self.notes.append(f"{error}; it was made again")
             self.reporter.say(self.notes[-1])
@@ -161,12 +170,12 @@ class Job:
         return state if isinstance(state, dict) and state.get("job") == self._key else None
 
     def _keep(self, place: str, state: Any) -> None:
-        assert self._kept is not None
+        assert self.kept is not None
         try:
-            self._kept.put(place, state)
+            self.kept.put(place, state)
         except OSError as error:
             raise BlockXMCError(
-                f"{self._kept.folder}: {place} could not be kept: {error.strerror}; finished stages are kept, and the same "
+                f"{self.kept.folder}: {place} could not be kept: {error.strerror}; finished stages are kept, and the same "
                 "call goes on from them once this is mended"
             ) from None
 
