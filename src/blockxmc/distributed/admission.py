@@ -13,7 +13,7 @@ from distributed import Worker, WorkerPlugin
 
 
 class Admission(WorkerPlugin):  # type: ignore[misc]
-    """Gives a worker the resource ``name`` when it is ready for the job; else tells why it is not."""
+    """A worker makes itself ready for a job, and tells under ``name`` that it is, or why it cannot be."""
 
     def __init__(self, name: str, version: str, task: bytes) -> None:
         self.name, self._version, self._task = name, version, task
@@ -23,10 +23,9 @@ class Admission(WorkerPlugin):  # type: ignore[misc]
         """Begin to prepare, without holding up what the worker does for others."""
         self._preparing = asyncio.ensure_future(self._admit(worker))
 
-    async def teardown(self, worker: Worker) -> None:
+    def teardown(self, worker: Worker) -> None:
         """The job has ended: let go of its data."""
         self._preparing.cancel()
-        await worker.set_resources(**{self.name: 0})
         if self._version == _version():
             from blockxmc.distributed.worker import forget
 
@@ -43,9 +42,8 @@ class Admission(WorkerPlugin):  # type: ignore[misc]
                 await asyncio.to_thread(prepare, self._task)
             except Exception as error:
                 reason = str(error) or type(error).__name__
-        if reason is None:
-            await worker.set_resources(**{self.name: worker.state.nthreads})
-        worker.log_event(self.name, {"worker": str(worker.name), "address": worker.address, "refused": reason})
+        answer = {"worker": str(worker.name), "address": worker.address, "threads": worker.state.nthreads}
+        worker.log_event(self.name, answer | {"refused": reason})
 
 
 def _version() -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import pickle
+import time
 import uuid
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import cloudpickle
-from distributed import Client, Future, KilledWorker, wait
+from distributed import CancelledError, Client, Future, wait
 
 from blockxmc._core.kept import Kept
 from blockxmc._core.progress import Phase, Reporter
@@ -26,20 +28,31 @@ from blockxmc.training.job import Form, Identity, Job, Range, code_digest, held
 T = TypeVar("T")
 # Seconds between two looks at whether there are workers.
 LOOK_EVERY = 1.0
+# Seconds in which a worker that has finished says so.
+ANSWER_WITHIN = 10.0
+# Workers that may end while they have a part, before it is held to be its fault.
+MOST_DEATHS = 3
 
 cloudpickle.register_pickle_by_value(admission)
 log = logging.getLogger("blockxmc.distributed")
 
 
 class Crew:
-    """The workers of a client that are ready for one job; those that join later are asked, too."""
+    """The workers of a client that are ready for one job; those that join later are asked, too.
+
+    Each has as many parts as it has threads, and one more, so that it never waits: a fast worker is given more of them,
+    and when one dies, these few are given to others.
+    """
 
     def __init__(self, client: Client, task: Task) -> None:
         if client.asynchronous:
             raise BlockXMCError("the client is asynchronous: give one that was made with asynchronous=False")
         self._client, self._task = client, pickle.dumps(task)
         self._name = f"blockxmc-{uuid.uuid4().hex[:12]}"
+        self._ready: dict[str, int] = {}  # address: threads
         self._refused: dict[str, str] = {}  # address: name and reason
+        self._present: frozenset[str] = frozenset()
+        self._looked = -LOOK_EVERY
         self._waiting = False
 
     def __enter__(self) -> Self:
@@ -57,60 +70,91 @@ class Crew:
 
     def keep(self, stage: str, parts: Sequence[Range], finished: Callable[[Range, Done], None]) -> None:
         """Have parts of a stage computed; returns when all of them are kept."""
-        token = uuid.uuid4().hex[:8]
-        pending: dict[Future, Range] = {}
+        left, deaths = deque(parts), Counter[Range]()
+        given: dict[Future, tuple[str, Range]] = {}  # to whom, and what
         try:
-            for part in parts:
-                key = f"{stage.replace('-', ' ')}-{token}-{part[0]}-{part[1]}"
-                how: Any = {"key": key, "resources": {self._name: 1}, "pure": False}
-                pending[self._client.submit(keep_part, self._task, stage, *part, **how)] = part
-            while pending:
-                for future in self._next(set(pending)):
-                    finished(pending[future], self._result(future, pending[future], stage))
-                    del pending[future]
-        except BaseException:
+            while left or given:
+                self._look()
+                for future, (address, part) in list(given.items()):
+                    if address not in self._present:
+                        deaths[part] += 1
+                        _check_deaths(stage, part, deaths[part])
+                        left.appendleft(part)
+                        self._client.cancel([future])
+                        del given[future]
+                for address in self._free(Counter(address for address, _ in given.values()), len(left)):
+                    part = left.popleft()
+                    given[self._give(stage, part, address)] = address, part
+                for future in self._done(list(given)):
+                    with suppress(
+                        TimeoutError
+                    ):  # its worker has ended, and the answer with it: the part is given again
+                        done = future.result(timeout=ANSWER_WITHIN)
+                        finished(given.pop(future)[1], done)
+        finally:
             with suppress(Exception):
-                self._client.cancel(list(pending))
-            raise
+                self._client.cancel(list(given))
 
-    def _next(self, futures: set[Future]) -> set[Future]:
-        """Those that are finished, of which there may be none yet."""
-        self._look_for_workers()
+    def _free(self, busy: Counter[str], most: int) -> list[str]:
+        """Who takes the next parts, at most so many: those that have fewest come first."""
+        places = [
+            (number - threads, address)
+            for address, threads in self._ready.items()
+            if address in self._present
+            for number in range(busy[address], threads + 1)
+        ]
+        return [address for _, address in sorted(places)[:most]]
+
+    def _give(self, stage: str, part: Range, address: str) -> Future:
+        key = (
+            f"{stage.replace('-', ' ')}-{uuid.uuid4().hex}"  # the dashboard groups tasks by what stands before the dash
+        )
+        return self._client.submit(keep_part, self._task, stage, *part, key=key, workers=[address], pure=False)
+
+    def _done(self, futures: list[Future]) -> set[Future]:
+        """Those that are finished, as soon as there are any; none after a while."""
+        if not futures:
+            time.sleep(LOOK_EVERY / 10)
+            return set()
         try:
             done: set[Future] = wait(futures, timeout=LOOK_EVERY, return_when="FIRST_COMPLETED").done
         except TimeoutError:
             return set()
+        except CancelledError:
+            raise BlockXMCError("the scheduler is gone; finished parts are kept: the same call goes on") from None
         return done
 
-    def _result(self, future: Future, part: Range, stage: str) -> Done:
-        place = f"{stage} {part[0]}-{part[1]}"
-        try:
-            done: Done = future.result()
-        except KilledWorker as error:
-            deaths = f"it ended {error.allowed_failures + 1} workers that had begun it; are they short of memory?"
-            raise BlockXMCError(f"{place}: {deaths} Finished parts are kept: the same call goes on from them") from None
-        return done
-
-    def _look_for_workers(self) -> None:
-        """Say that nobody is there to work, once, and go on waiting; refuse to wait for those who cannot."""
-        workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
-        if any(worker["resources"].get(self._name) for worker in workers.values()):
-            self._waiting = False
+    def _look(self) -> None:
+        """See who is there, every now and then; say that nobody is, once; do not wait for those who cannot."""
+        if time.monotonic() < self._looked + LOOK_EVERY:
             return
-        refused = [self._refused[address] for address in workers if address in self._refused]
-        if workers and len(refused) == len(workers):
-            raise BlockXMCError(f"no worker can do this: {'; '.join(sorted(refused))}")
-        if not workers and not self._waiting:
-            self._waiting = True
+        self._present = frozenset(self._client.scheduler_info(n_workers=-1)["workers"])
+        self._looked = time.monotonic()
+        if not self._present and not self._waiting:
             log.warning("no worker at %s: waiting for one", self._client.scheduler.address)
+        self._waiting = not self._present
+        if self._present and self._present <= self._refused.keys():
+            reasons = sorted(self._refused[address] for address in self._present)
+            raise BlockXMCError(f"no worker can do this: {'; '.join(reasons)}")
 
     def _heard(self, event: tuple[float, dict[str, Any]]) -> None:
         """What a worker has answered."""
         answer = event[1]
-        if answer["refused"] is not None:
-            reason = f"worker {answer['worker']} ({answer['address']}) is refused: {answer['refused']}"
-            self._refused[answer["address"]] = reason
-            log.warning("%s", reason)
+        address: str = answer["address"]
+        if answer["refused"] is None:
+            self._ready[address] = answer["threads"]
+            return
+        self._refused[address] = f"worker {answer['worker']} ({address}) is refused: {answer['refused']}"
+        log.warning("%s", self._refused[address])
+
+
+def _check_deaths(stage: str, part: Range, deaths: int) -> None:
+    """Give up a part that ends one worker after the other."""
+    if deaths > MOST_DEATHS:
+        raise BlockXMCError(
+            f"{stage} {part[0]}-{part[1]}: {deaths} workers ended while they had it; are they short of memory? "
+            "Finished parts are kept: the same call goes on from them"
+        )
 
 
 class ClusterJob(Job):
