@@ -24,12 +24,20 @@ PathLike = str | os.PathLike[str]
 E = TypeVar("E")
 
 
-def fit(clf: E, data: PathLike, client: Client, *, work: PathLike) -> E:
+def fit(
+    clf: E,
+    data: PathLike,
+    client: Client,
+    *,
+    work: PathLike,
+    label_names: Sequence[str] | None = None,
+    max_memory_gb: float | None = None,
+) -> E:
     """Train a :class:`~blockxmc.BlockwiseClassifier` on a data file, label batches on the workers of a Dask client.
 
     ``data`` (npz or XC text) and the folder ``work`` must have the same names here and for all workers. After a kill of
-    the driver the same call goes on from what the folder holds. The model is that of
-    ``clf.fit(X, Y, work=work)``, bit by bit.
+    the driver the same call goes on from what the folder holds. The model is that of ``clf.fit(X, Y)``, bit by bit.
+    Other stages (partition, router, scores on held-out rows, packing) are done here, on ``clf.n_jobs`` threads.
 
     >>> import tempfile
     >>> from distributed import Client
@@ -58,8 +66,11 @@ def fit(clf: E, data: PathLike, client: Client, *, work: PathLike) -> E:
     path, folder = _everywhere(data), _everywhere(work)
     if data_format(path) in TEXT_FORMATS:
         raise BlockXMCError(f"{data}: holds text; convert it to features first: blockxmc convert {data} train.npz")
-    dataset = read_dataset(path, n_jobs=clf.n_jobs, verbose=clf.verbose)
-    return fit_dataset(clf, dataset, work=Cluster(client, folder, Training(clone(clf), path, folder)))
+    dataset = read_dataset(path, label_names=label_names, n_jobs=clf.n_jobs, verbose=clf.verbose)
+    if dataset.n_rows == 0:
+        raise BlockXMCError(f"{data}: holds no rows; give a file with at least one row")
+    place = Cluster(client, folder, Training(clone(clf), path, folder))
+    return fit_dataset(clf, dataset, work=place, max_memory_gb=max_memory_gb)
 
 
 def predict_topk(
@@ -100,18 +111,25 @@ def predict_topk(
 
 
 def evaluate(
-    model: PathLike, data: PathLike, client: Client, *, out: PathLike, ks: Sequence[int] = (1, 3, 5), verbose: int = 0
+    model: PathLike,
+    data: PathLike,
+    client: Client,
+    *,
+    out: PathLike,
+    ks: Sequence[int] = (1, 3, 5),
+    propensity: tuple[float, float] = (0.55, 1.5),
+    verbose: int = 0,
 ) -> dict[str, float]:
     """Ranking metrics (fractions, see :func:`blockxmc.metrics.evaluate`) of a saved model on a data file with labels.
 
-    Rows are scored as by :func:`predict_topk`; propensities are those of the training labels.
+    Rows are scored as by :func:`predict_topk`; ``propensity`` has the parameters a and b of the training labels' model.
     """
     from blockxmc import metrics
     from blockxmc.distributed.scoring import Scoring
 
     answers = predict_topk(model, data, client, out=out, k=max(ks), verbose=verbose)
     classifier, rows = Scoring(_everywhere(model), _everywhere(data), max(ks), _everywhere(out)).opened(n_jobs=None)
-    weights = metrics.inverse_propensity_from_counts(classifier.label_counts_, classifier.n_train_rows_)
+    weights = metrics.inverse_propensity_from_counts(classifier.label_counts_, classifier.n_train_rows_, *propensity)
     return metrics.evaluate(rows.Y, answers.joined()[0], ks, inverse_propensity=weights)
 
 
