@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from helpers import blocky, same_bits
+from helpers import same_bits
 
 from blockxmc import BlockwiseClassifier, load
-from blockxmc.data import Dataset, write_npz
+from blockxmc.data import Dataset, load_demo, write_npz
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.skipif("BLOCKXMC_CLUSTER" not in os.environ, reason="make test-cluster runs this")
@@ -71,13 +71,13 @@ def programs(folder, workers):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "train.npz"
-    X, Y = blocky(n=12_000, n_features=400, n_labels=1_500, n_blocks=20)
-    write_npz(path, Dataset(X, Y))
-    return path, BlockwiseClassifier(n_blocks=32).fit(X, Y)._state()
+    train, _ = load_demo()  # some seconds of work, most of it for labels
+    write_npz(path, Dataset(train.X, train.Y))
+    return path, BlockwiseClassifier().fit(train.X, train.Y)._state()
 
 
 def train(cluster, path, folder, **options):
-    words = "--blocks", "32", "--model", folder / "model", "--work", folder / "work", "--scheduler", cluster.address
+    words = "--model", folder / "model", "--work", folder / "work", "--scheduler", cluster.address
     return start(BIN / "blockxmc", "train", path, *words, "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
