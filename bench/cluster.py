@@ -59,7 +59,7 @@ class Watch:
 def trained(path, workers):
     """Train on so many workers: seconds of stages and of everything."""
     how = {"n_workers": workers, "threads_per_worker": 1, "processes": True}
-    quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+    quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     with (
         tempfile.TemporaryDirectory(dir=path.parent) as work,
         LocalCluster(**how, **quiet) as cluster,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from helpers import blocky, same_bits
 
-from blockxmc import BlockwiseClassifier, DiSMEC, TextClassifier, load, metrics
+from blockxmc import LEML, BlockwiseClassifier, DiSMEC, TextClassifier, load, metrics
 from blockxmc.data import Dataset, write_npz, write_xc
 from blockxmc.errors import BlockXMCError
 from blockxmc.training.shared import settings
@@ -28,7 +28,7 @@ WORKERS = 3
 
 @pytest.fixture(scope="module")
 def cluster():
-    quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+    quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     with distributed.LocalCluster(n_workers=WORKERS, threads_per_worker=1, processes=True, **quiet) as cluster:
         yield cluster
 
@@ -55,6 +55,7 @@ WAYS = {
     "default": lambda: BlockwiseClassifier(n_blocks=8),
     "two": lambda: BlockwiseClassifier(n_blocks=8, n_partitions=2),
     "paper": lambda: BlockwiseClassifier.paper(DiSMEC(), n_blocks=4, lam=0.1),
+    "low rank": lambda: BlockwiseClassifier.paper(LEML(rank=5), n_blocks=3, lam=0.1),
     "global": lambda: BlockwiseClassifier(DiSMEC(), n_blocks=4, lam=0.1, weights="global"),
 }
 

@@ -46,7 +46,7 @@ def fit(
     >>> folder = tempfile.mkdtemp()
     >>> train, _ = make_synthetic(n_train=60, n_test=10, n_features=40, n_labels=6, nnz_per_row=8)
     >>> write_npz(f"{folder}/train.npz", train)
-    >>> with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+    >>> with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0") as client:
     ...     clf = fit(BlockwiseClassifier(n_blocks=2), f"{folder}/train.npz", client, work=f"{folder}/work")
     >>> clf.predict_topk(train.X[:2], k=3)[0].shape
     (2, 3)
@@ -90,7 +90,7 @@ def predict_topk(
     >>> train, test = make_synthetic(n_train=60, n_test=10, n_features=40, n_labels=6, nnz_per_row=8)
     >>> DiSMEC().fit(train.X, train.Y).save(f"{folder}/model")
     >>> write_npz(f"{folder}/test.npz", test)
-    >>> with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+    >>> with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0") as client:
     ...     answers = predict_topk(f"{folder}/model", f"{folder}/test.npz", client, out=f"{folder}/answers", k=3)
     >>> for labels, scores in answers:
     ...     print(labels.shape, scores.dtype)

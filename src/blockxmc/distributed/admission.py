@@ -15,8 +15,8 @@ from distributed import Worker, WorkerPlugin
 class Admission(WorkerPlugin):  # type: ignore[misc]
     """A worker makes itself ready for a job, and tells under ``name`` that it is, or why it cannot be."""
 
-    def __init__(self, name: str, version: str, task: bytes) -> None:
-        self.name, self._version, self._task = name, version, task
+    def __init__(self, name: str, run: str, version: str, task: bytes) -> None:
+        self.name, self._run, self._version, self._task = name, run, version, task
         self._preparing: Any = None
 
     def setup(self, worker: Worker) -> None:
@@ -42,8 +42,8 @@ class Admission(WorkerPlugin):  # type: ignore[misc]
                 await asyncio.to_thread(prepare, self._task)
             except Exception as error:
                 reason = str(error) or type(error).__name__
-        answer = {"worker": str(worker.name), "address": worker.address, "threads": worker.state.nthreads}
-        worker.log_event(self.name, answer | {"refused": reason})
+        who = {"worker": str(worker.name), "address": worker.address, "threads": worker.state.nthreads}
+        worker.log_event(self.name, who | {"run": self._run, "refused": reason})
 
 
 def _version() -> str:

@@ -44,11 +44,13 @@ class Crew:
     and when one dies, these few are given to others.
     """
 
-    def __init__(self, client: Client, task: Task) -> None:
+    def __init__(self, client: Client, task: Task, folder: Path) -> None:
         if client.asynchronous:
             raise BlockXMCError("the client is asynchronous: give one that was made with asynchronous=False")
         self._client, self._task = client, pickle.dumps(task)
-        self._name = f"blockxmc-{uuid.uuid4().hex[:12]}"
+        # A folder has one crew: that of a driver which was killed ends when the next one comes.
+        self._name = f"blockxmc-{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
+        self._run = uuid.uuid4().hex
         self._ready: dict[str, int] = {}  # address: threads
         self._refused: dict[str, str] = {}  # address: name and reason
         self._present: frozenset[str] = frozenset()
@@ -59,7 +61,8 @@ class Crew:
         """Ask all workers."""
         version = f"blockxmc {__version__}, code {code_digest()}"
         self._client.subscribe_topic(self._name, self._heard)
-        self._client.register_plugin(admission.Admission(self._name, version, self._task), name=self._name)
+        admitting = admission.Admission(self._name, self._run, version, self._task)
+        self._client.register_plugin(admitting, name=self._name)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -140,6 +143,8 @@ class Crew:
     def _heard(self, event: tuple[float, dict[str, Any]]) -> None:
         """What a worker has answered."""
         answer = event[1]
+        if answer["run"] != self._run:
+            return
         address: str = answer["address"]
         if answer["refused"] is None:
             self._ready[address] = answer["threads"]
@@ -216,5 +221,5 @@ class Cluster:
     @contextmanager
     def opened(self, identity: dict[str, str], reporter: Reporter | None) -> Iterator[Job]:
         """The job of the folder; this process leads it."""
-        with held(self.folder, identity) as kept, Crew(self.client, self.task) as crew:
+        with held(self.folder, identity) as kept, Crew(self.client, self.task, self.folder) as crew:
             yield ClusterJob(kept, identity, reporter, crew)
