@@ -161,6 +161,7 @@ def test_a_slow_worker_gets_less(data, tmp_path):
     assert same_bits(load(tmp_path / "model")._state(), whole)
 
 
+@pytest.mark.timeout(900)
 def test_the_page(tmp_path):
     """What docs/howto/cluster.md says, word for word, but for the installation."""
     blocks = [
@@ -178,7 +179,7 @@ def test_the_page(tmp_path):
         env=os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=850,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -62,7 +63,14 @@ class Crew:
         version = f"blockxmc {__version__}, code {code_digest()}"
         self._client.subscribe_topic(self._name, self._heard)
         admitting = admission.Admission(self._name, self._run, version, self._task)
-        self._client.register_plugin(admitting, name=self._name)
+        for attempt in count(1):
+            try:
+                self._client.register_plugin(admitting, name=self._name)
+                break
+            except OSError:  # a worker has died while it was asked, and nobody after it was
+                if attempt == MOST_DEATHS:
+                    raise
+                time.sleep(LOOK_EVERY)
         return self
 
     def __exit__(self, *_: object) -> None:
