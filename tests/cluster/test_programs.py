@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -32,6 +32,9 @@ def end(process):
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
 
 
 class Programs:
@@ -167,20 +170,20 @@ def test_the_page(tmp_path):
     blocks = [
         text.split("```")[0] for text in PAGE.read_text().replace("```python\n", "```sh\nPYTHON\n").split("```sh\n")
     ]
-    script = ["set -eo pipefail", "trap 'kill $(jobs -p)' EXIT"]
+    script = ["set -eo pipefail"]
     for block in blocks[1:]:
         if block.startswith("PYTHON"):
             script.append(f"python - <<'END'\n{block.removeprefix('PYTHON')}END")
         elif "pip install" not in block:
             script.append(block)
-    done = subprocess.run(
-        ["bash", "-c", "\n".join(script)],
-        cwd=tmp_path,
-        env=os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=850,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    path = {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    bash = start("bash", "-c", "\n".join(script), cwd=tmp_path, env=os.environ | path, **pipes)
+    try:
+        _, said = bash.communicate(timeout=850)
+        assert bash.returncode == 0, said.decode()[-3000:]
+    finally:
+        with suppress(ProcessLookupError):  # what it has started goes on
+            os.killpg(bash.pid, signal.SIGKILL)
+        end(bash)
     assert (tmp_path / "answers.jsonl").read_text().count("\n") > 100
