@@ -6,6 +6,7 @@ scheduler, and what a killed worker or driver has finished is never computed aga
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -144,6 +145,9 @@ def connected(address: str) -> Iterator[Client]:
         client = Client(address, timeout=10)
     except (OSError, ValueError) as error:
         raise BlockXMCError(f"no Dask scheduler answers at {address}: {error}") from None
+    # What goes wrong is said in one line, by whoever asked for the client.
+    for name in ("distributed", *(name for name in logging.root.manager.loggerDict if name.startswith("distributed."))):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     with client:
         yield client
 

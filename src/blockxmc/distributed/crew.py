@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 
 import cloudpickle
 from distributed import CancelledError, Client, Future, wait
+from distributed.comm import CommClosedError
 
 from blockxmc._core.kept import Kept
 from blockxmc._core.progress import Phase, Reporter
@@ -85,18 +86,17 @@ class Crew:
         given: dict[Future, tuple[str, Range]] = {}  # to whom, and what
         try:
             while left or given:
-                self._look()
-                for future, (address, part) in list(given.items()):
-                    if address not in self._present:
+                with _scheduler_there(OSError, RuntimeError):
+                    self._look()
+                    for part in self._taken_back(given):
                         deaths[part] += 1
                         _check_deaths(stage, part, deaths[part])
                         left.appendleft(part)
-                        self._client.cancel([future])
-                        del given[future]
-                for address in self._free(Counter(address for address, _ in given.values()), len(left)):
-                    part = left.popleft()
-                    given[self._give(stage, part, address)] = address, part
-                for future in self._done(list(given)):
+                    for address in self._free(Counter(address for address, _ in given.values()), len(left)):
+                        part = left.popleft()
+                        given[self._give(stage, part, address)] = address, part
+                    ended = self._ended(list(given))
+                for future in ended:
                     with suppress(
                         TimeoutError
                     ):  # its worker has ended, and the answer with it: the part is given again
@@ -105,6 +105,12 @@ class Crew:
         finally:
             with suppress(Exception):
                 self._client.cancel(list(given))
+
+    def _taken_back(self, given: dict[Future, tuple[str, Range]]) -> list[Range]:
+        """The parts of workers that are gone, which have them no more."""
+        lost = [future for future, (address, _) in given.items() if address not in self._present]
+        self._client.cancel(lost)
+        return [given.pop(future)[1] for future in lost]
 
     def _free(self, busy: Counter[str], most: int) -> list[str]:
         """Who takes the next parts, at most so many: those that have fewest come first."""
@@ -122,7 +128,7 @@ class Crew:
         )
         return self._client.submit(keep_part, self._task, stage, *part, key=key, workers=[address], pure=False)
 
-    def _done(self, futures: list[Future]) -> set[Future]:
+    def _ended(self, futures: list[Future]) -> set[Future]:
         """Those that are finished, as soon as there are any; none after a while."""
         if not futures:
             time.sleep(LOOK_EVERY / 10)
@@ -131,8 +137,6 @@ class Crew:
             done: set[Future] = wait(futures, timeout=LOOK_EVERY, return_when="FIRST_COMPLETED").done
         except TimeoutError:
             return set()
-        except CancelledError:
-            raise BlockXMCError("the scheduler is gone; finished parts are kept: the same call goes on") from None
         return done
 
     def _look(self) -> None:
@@ -159,6 +163,17 @@ class Crew:
             return
         self._refused[address] = f"worker {answer['worker']} ({address}) is refused: {answer['refused']}"
         log.warning("%s", self._refused[address])
+
+
+@contextmanager
+def _scheduler_there(*more: type[Exception]) -> Iterator[None]:
+    """One clear line where the client has lost its scheduler, or by ``more`` says so."""
+    try:
+        yield
+    except (CancelledError, CommClosedError, *more):
+        raise BlockXMCError(
+            "the Dask scheduler is gone; finished parts are kept: the same call goes on when there is one again"
+        ) from None
 
 
 def _check_deaths(stage: str, part: Range, deaths: int) -> None:
