@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 ENVS := bench/out/envs
 
-.PHONY: demo dist docs docs-check test test-cpp test-browser test-annif test-openapi lint format bench bench-peers bench-resume bench-serve test-sanitize clean
+.PHONY: demo dist docs docs-check test test-cpp test-browser test-annif test-cluster test-openapi lint format bench \
+	bench-peers bench-resume bench-serve test-sanitize clean
 
 
 # Installed in editable mode, so Python edits need no reinstall; kernels are rebuilt when a source is newer.
@@ -54,6 +55,10 @@ docs: $(VENV)/docs.stamp
 test-openapi: $(VENV)/dev.stamp
 	$(BIN)/python -m pip install -q 'schemathesis>=4'
 	$(BIN)/python -m pytest tests/service/test_schemathesis.py $(PYTEST_ARGS)
+
+# Clusters of programs: every stage is struck, and docs/howto/cluster.md is followed word for word.
+test-cluster: $(VENV)/dev.stamp
+	BLOCKXMC_CLUSTER=1 $(BIN)/python -m pytest tests/cluster $(PYTEST_ARGS)
 
 # The backend in a real Annif, in an environment of its own, then the bundled data beside omikuji (docs/results/annif.md).
 test-annif: $(ENVS)/annif/stamp

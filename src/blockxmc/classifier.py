@@ -242,7 +242,8 @@ class BlockwiseClassifier(LearningOn):
     def _fit_shared(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, job: Job, hints: Hints) -> None:
         """One vector per label for all blocks, block probabilities merged in, scores calibrated."""
         jobs = [job] if self.n_partitions == 1 else [job.within(f"model {i + 1}:") for i in range(self.n_partitions)]
-        fitted = [self._fit_partition(learner, X, Y, number, own, hints) for number, own in enumerate(jobs)]
+        wanted = [(number, own) for number, own in enumerate(jobs) if own.leads_on]
+        fitted = [self._fit_partition(learner, X, Y, number, own, hints) for number, own in wanted]
         partitions, members, costs = zip(*fitted, strict=True)
         self.partition_ = partitions[0]
         self.model_ = members[0] if self.n_partitions == 1 else Ensemble(members)

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on stdout.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, max=1024, help="Threads; all cores when not given.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of everything that is random.")]
-
+Scheduler = Annotated[
+    str | None,
+    typer.Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler, whose workers do it; needs --work."),
+]
 
 RankBy = Annotated[
     str | None,
@@ -75,6 +79,16 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def work_on_cluster(work: Path | None, **given: Any) -> Path:
+    """The folder in which a cluster works; options that only one process knows must not be ``given``."""
+    if work is None:
+        raise BlockXMCError("--scheduler needs --work DIR, a folder that all workers see under this name")
+    for option, value in given.items():
+        if value:
+            raise BlockXMCError(f"--{option.replace('_', '-')} has no meaning with --scheduler")
+    return work
 
 
 def read_rows(path: PathLike, **options: Any) -> Dataset:

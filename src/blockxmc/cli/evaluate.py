@@ -11,6 +11,7 @@ import typer
 from blockxmc.cli._common import (
     Json,
     RankBy,
+    Scheduler,
     Threads,
     on_features,
     open_model,
@@ -19,6 +20,7 @@ from blockxmc.cli._common import (
     rank_answers,
     read_for,
     verbosity,
+    work_on_cluster,
 )
 from blockxmc.cli._text_options import LabelField, LabelSeparator, TextField, TextSettings
 from blockxmc.errors import BlockXMCError
@@ -48,6 +50,10 @@ def evaluate(
     text_field: TextField = None,
     label_field: LabelField = None,
     label_separator: LabelSeparator = None,
+    scheduler: Scheduler = None,
+    work: Annotated[
+        Path | None, typer.Option("--work", help="Folder for the answers of a cluster: after a kill, it goes on.")
+    ] = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -56,6 +62,13 @@ def evaluate(
     from blockxmc.metrics.report import measure
 
     ks, (a, b) = _ranks(at), _propensity(propensity)
+    if scheduler is not None:
+        given: Any = {"rank_by": rank_by, "plot": plot, "text_field": text_field, "label_field": label_field}
+        found = _by_cluster((model, data), scheduler, work_on_cluster(work, **given), ks, (a, b))
+        print_json(found) if json else _print(found, ks)
+        return
+    if work is not None:
+        raise BlockXMCError("--work is the folder of a cluster's answers: it needs --scheduler")
     estimator = open_model(model, threads)
     rank_answers(on_features(estimator), rank_by)
     reporter = reporter_for(verbosity())
@@ -74,11 +87,22 @@ def evaluate(
     _print(result, ks)
 
 
+def _by_cluster(
+    of: tuple[Path, str], scheduler: str, work: Path, ks: list[int], propensity: tuple[float, float]
+) -> dict[str, Any]:
+    """Rankings of a data file by a model, scored by a cluster, in points."""
+    from blockxmc.distributed import connected, evaluate
+
+    with connected(scheduler) as client:
+        found = evaluate(*of, client, out=work, ks=ks, propensity=propensity, verbose=verbosity())
+    return {key: 100 * value if "@" in key else value for key, value in found.items()}
+
+
 def _print(result: dict[str, Any], ks: list[int]) -> None:
     names = ("P", "nDCG", "R", "F1", "PSP", "PSnDCG")
     values = {name: [result[f"{name}@{k}"] for k in ks] for name in names}
     rows, without = result["rows"], result["rows_without_labels"]
-    title = f"{rows:,} rows, {result['labels']:,} labels"
+    title = f"{rows:,} rows" + (f", {result['labels']:,} labels" if "labels" in result else "")
     if without and without < rows:
         # All over the same rows, or P would look worse than what stands beside it.
         title += f"; the {rows - without:,} rows that have labels"
@@ -88,10 +112,13 @@ def _print(result: dict[str, Any], ks: list[int]) -> None:
     if without:
         print(f"{without:,} rows have no labels: misses in P of all rows (P@k in --json), left out elsewhere\n")
     sets = [[head, result[key]] for key, head in OF_SETS.items() if key in result]
-    print_table("", ["label sets", ""], [[head, f"{value:.4f}" if "prob" in head else value] for head, value in sets])
+    if sets:
+        rows_of_sets = [[head, f"{value:.4f}" if "prob" in head else value] for head, value in sets]
+        print_table("", ["label sets", ""], rows_of_sets)
     shown = {"rows", "labels", "rows_without_labels", *OF_SETS}
     rest = {key: value for key, value in result.items() if "@" not in key and key not in shown}
-    print_table("", ["cost per row", ""], [[key.replace("_", " "), value] for key, value in rest.items()])
+    if rest:
+        print_table("", ["cost per row", ""], [[key.replace("_", " "), value] for key, value in rest.items()])
 
 
 def _ranks(text: str) -> list[int]:

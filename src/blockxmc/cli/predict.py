@@ -6,7 +6,7 @@ import io
 import json as jsonlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,18 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from blockxmc.cli._common import RankBy, Threads, kind_of, on_features, open_model, rank_answers, read_for, verbosity
+from blockxmc.cli._common import (
+    RankBy,
+    Scheduler,
+    Threads,
+    kind_of,
+    on_features,
+    open_model,
+    rank_answers,
+    read_for,
+    verbosity,
+    work_on_cluster,
+)
 from blockxmc.cli._text_options import IdField, TextField
 from blockxmc.errors import BlockXMCError
 
@@ -51,6 +62,10 @@ def predict(
     batch: Annotated[int, typer.Option("--batch", min=1, help="Rows at once, at most.")] = ROWS_AT_ONCE,
     text_field: TextField = None,
     id_field: IdField = None,
+    scheduler: Scheduler = None,
+    work: Annotated[
+        Path | None, typer.Option("--work", help="Folder for the answers of a cluster: after a kill, it goes on.")
+    ] = None,
     threads: Threads = None,
 ) -> None:
     """Predict the best labels of each row of TEST: one answer per row, as soon as the row has come."""
@@ -62,16 +77,54 @@ def predict(
         raise BlockXMCError(f"--out {out} is the file to predict for: choose another name")
     estimator = open_model(model, threads)
     classifier = on_features(estimator)
+    if scheduler is not None:
+        folder = work_on_cluster(
+            work, rank_by=rank_by, allow=allow, deny=deny, text_field=text_field, id_field=id_field
+        )
+        answers = _of_cluster(classifier, (model, data), scheduler, folder, top_k, threshold)
+        _write_all(classifier, answers, out, format)
+        return
+    if work is not None:
+        raise BlockXMCError("--work is the folder of a cluster's answers: it needs --scheduler")
     rank_answers(classifier, rank_by)
     ask = _question(classifier, top_k, threshold, allow, deny)
+    source = _Source(estimator, data, Fields(tuple(text_field or ()), id=id_field), batch)
+    _write_all(classifier, ((ask(rows.X), rows.ids) for rows in source.batches()), out, format)
+
+
+def _write_all(
+    classifier: XMCEstimator, answers: Iterable[tuple[TopK, list[Any] | None]], out: Path | None, format: str | None
+) -> None:
+    """Answers, with the ids of their rows, as they come."""
     form = format or ("xc" if classifier.label_names_ is None else "jsonl")
     write = _Writer(classifier.label_names_, form)
-    source = _Source(estimator, data, Fields(tuple(text_field or ()), id=id_field), batch)
     with _destination(out) as stream:
-        for rows in source.batches():
-            stream.writelines(write.lines(ask(rows.X), rows.ids))
+        for answer, ids in answers:
+            stream.writelines(write.lines(answer, ids))
             if out is None:
                 stream.flush()
+
+
+def _of_cluster(
+    classifier: XMCEstimator,
+    of: tuple[Path, str],
+    scheduler: str,
+    work: Path,
+    top_k: int,
+    threshold: str | None,
+) -> Iterator[tuple[TopK, None]]:
+    """The answers of a model for a data file, scored by a cluster."""
+    import numpy as np
+
+    from blockxmc.distributed import connected, predict_topk
+    from blockxmc.text import least_score
+
+    least = least_score(classifier, _threshold(threshold))
+    k = max(1, min(top_k, classifier.targets_.n_labels))
+    with connected(scheduler) as client:
+        answers = predict_topk(*of, client, out=work, k=k, verbose=verbosity())
+    for labels, scores in answers:
+        yield (np.where(scores <= least, -1, labels), scores), None
 
 
 class _Rows(NamedTuple):

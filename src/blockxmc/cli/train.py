@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Json, Seed, Threads, on_features, print_json, print_table, read_rows, verbosity
+from blockxmc.cli._common import (
+    Json,
+    Scheduler,
+    Seed,
+    Threads,
+    on_features,
+    print_json,
+    print_table,
+    read_rows,
+    verbosity,
+    work_on_cluster,
+)
 from blockxmc.cli._text_options import (
     Analyzer,
     LabelField,
@@ -70,6 +81,7 @@ def train(
     work: Annotated[
         Path | None, typer.Option("--work", help="Folder for finished stages: after a kill, train goes on from them.")
     ] = None,
+    scheduler: Scheduler = None,
     threads: Threads = None,
     seed: Seed = 0,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print everything that was measured.")] = False,
@@ -79,7 +91,7 @@ def train(
     options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()), assign_at, keep_rows)
     fields = tuple(text_field or ()), label_field, label_separator
     text = TextSettings(ngrams, min_df, max_features, analyzer, stop_words, *fields, label_texts)
-    plan = _Plan(data, model, label_names, options, text, max_memory, work, threads, seed)
+    plan = _Plan(data, model, label_names, options, text, max_memory, work, scheduler, threads, seed)
     result = plan.carry_out()
     if json:
         print_json(result)
@@ -100,6 +112,7 @@ class _Plan:
     text: TextSettings
     max_memory: float | None
     work: Path | None
+    scheduler: str | None
     threads: int | None
     seed: int
 
@@ -117,7 +130,9 @@ class _Plan:
             )
         check_target(self.model)
         source = once(self.data)
-        if data_format(source) in TEXT_FORMATS:
+        if self.scheduler is not None:
+            fit = self._fit_on_cluster(self.scheduler, source, estimator)
+        elif data_format(source) in TEXT_FORMATS:
             fit = self._fit_texts(source, estimator)
         else:
             fit = self._fit_features(source, estimator)
@@ -147,6 +162,25 @@ class _Plan:
         self.text.refuse_for(source)
         names = None if self.label_names is None else read_names(self.label_names)
         return partial(fit_dataset, classifier, read_rows(source, label_names=names), **self._fit_options())
+
+    def _fit_on_cluster(self, scheduler: str, source: PathLike, classifier: Any) -> Callable[[], Any]:
+        """How to train on the workers of a cluster, which read the data themselves."""
+        from blockxmc.data import read_names
+        from blockxmc.data._source import Piped
+        from blockxmc.distributed import connected, fit
+
+        work = work_on_cluster(self.work)
+        if isinstance(source, Piped):
+            raise BlockXMCError("--scheduler needs a data file that all workers can read, not standard input")
+        self.text.refuse_for(source)
+        names = None if self.label_names is None else read_names(self.label_names)
+
+        def train() -> Any:
+            with connected(scheduler) as client:
+                more: Any = {"label_names": names, "max_memory_gb": self.max_memory}
+                return fit(classifier, source, client, work=work, **more)
+
+        return train
 
     def _fit_options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"max_memory_gb": self.max_memory}

@@ -6,14 +6,15 @@ stage. A job of other data or settings is refused, by the name of what differs.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -21,7 +22,7 @@ from sklearn.base import BaseEstimator
 from blockxmc import _kernels
 from blockxmc._core.files import PART
 from blockxmc._core.kept import DamagedError, Kept
-from blockxmc._core.progress import Reporter
+from blockxmc._core.progress import Phase, Reporter
 from blockxmc._version import __version__
 from blockxmc.errors import BlockXMCError
 
@@ -34,6 +35,7 @@ except ImportError:  # Windows
 T = TypeVar("T")
 Identity = Mapping[str, Any]
 PathLike = str | os.PathLike[str]
+Range = tuple[int, int]
 WHAT, LOCK = "job", "lock"
 # Parameters that change how a result is reached, and not the result.
 WITHOUT_INFLUENCE = ("n_jobs", "verbose")
@@ -69,11 +71,12 @@ class Job:
     """
 
     def __init__(self, kept: Kept | None = None, identity: Identity | None = None, reporter: Reporter | None = None):
-        self._kept, self.reporter = kept, reporter or Reporter()
+        self.kept, self.reporter = kept, reporter or Reporter()
         self._key = _key(identity or {})
         self._lock = threading.Lock()
         self._prefix = ""
         self._counts: dict[str, list[int]] = {}  # of each stage: parts that were asked for, and those that were kept
+        self._made: set[str] = set()  # what others have kept while this job was at work
         self.notes: list[str] = []  # what was found damaged
 
     def stage(
@@ -81,28 +84,64 @@ class Job:
         name: str,
         compute: Callable[[], T],
         form: Form[T] = PLAIN,
-        part: tuple[int, int] | None = None,
+        part: Range | None = None,
     ) -> T:
         """The kept result of a stage, or of a part of it, from one position up to another; else it is computed and kept."""
-        if self._kept is None:
+        if self.kept is None:
             return compute()
-        name = self._prefix + name
-        place = name if part is None else f"{name} {part[0]}-{part[1]}"
+        name, place = self._prefix + name, self.place(name, part)
         state = self._found(place)
         with self._lock:
             counts = self._counts.setdefault(name, [0, 0])
             counts[0] += 1
-            counts[1] += state is not None
+            counts[1] += state is not None and place not in self._made
         if state is not None:
             return form.restored(state["result"])
         result = compute()
         self._keep(place, {"job": self._key, "result": form.state(result)})
         return result
 
-    def within(self, prefix: str) -> Job:
+    def parts(
+        self,
+        name: str,
+        ranges: Sequence[Range],
+        compute: Callable[[int, int], T],
+        form: Form[T] = PLAIN,
+        phase: Phase | None = None,
+    ) -> Iterator[T]:
+        """The results of a stage's parts, in their order; ``compute`` makes one from one position up to another."""
+        self.ahead(name, ranges, compute, form, phase)
+        for part in ranges:
+            yield self.stage(name, partial(compute, *part), form, part)
+            if phase is not None:
+                phase.update(part[1])
+
+    def ahead(
+        self,
+        name: str,
+        ranges: Sequence[Range],
+        compute: Callable[[int, int], T],
+        form: Form[T],
+        phase: Phase | None = None,
+    ) -> None:
+        """Tell which parts of a stage will be asked for: a job that is done in many places has them computed there."""
+
+    def place(self, name: str, part: Range | None = None) -> str:
+        """The name under which a stage, or a part of it, is kept."""
+        return self._prefix + name + ("" if part is None else f" {part[0]}-{part[1]}")
+
+    def seeks(self, name: str) -> bool:
+        """Whether this job was opened for the parts of one stage alone, and this is the stage."""
+        return False
+
+    @property
+    def leads_on(self) -> bool:
+        """Whether stages of this job are wanted: not where it was opened for one that is ``within`` another."""
+        return True
+
+    def within(self, prefix: str) -> Self:
         """The same job, for stages that there are several times: their names begin with this."""
-        inner = Job(self._kept, reporter=self.reporter)
-        inner._key, inner._lock, inner._counts, inner.notes = self._key, self._lock, self._counts, self.notes
+        inner = copy.copy(self)
         inner._prefix = f"{self._prefix}{prefix} "
         return inner
 
@@ -121,9 +160,9 @@ class Job:
         return sum(found for _, found in self._counts.values())
 
     def _found(self, place: str) -> Any:
-        assert self._kept is not None
+        assert self.kept is not None
         try:
-            state = self._kept.get(place)
+            state = self.kept.get(place)
         except DamagedError as error:
             self.notes.append(f"{error}; it was made again")
             self.reporter.say(self.notes[-1])
@@ -131,30 +170,49 @@ class Job:
         return state if isinstance(state, dict) and state.get("job") == self._key else None
 
     def _keep(self, place: str, state: Any) -> None:
-        assert self._kept is not None
+        assert self.kept is not None
         try:
-            self._kept.put(place, state)
+            self.kept.put(place, state)
         except OSError as error:
             raise BlockXMCError(
-                f"{self._kept.folder}: {place} could not be kept: {error.strerror}; finished stages are kept, and the same "
+                f"{self.kept.folder}: {place} could not be kept: {error.strerror}; finished stages are kept, and the same "
                 "call goes on from them once this is mended"
             ) from None
 
 
+@runtime_checkable
+class Workplace(Protocol):
+    """Where a job is done, if not in this process alone: it opens its own kind of job."""
+
+    def opened(self, identity: dict[str, str], reporter: Reporter | None) -> AbstractContextManager[Job]:
+        """The job with this identity, which names version and code already."""
+
+
 @contextmanager
-def opened(folder: PathLike | None, identity: Identity, reporter: Reporter | None = None) -> Iterator[Job]:
-    """The job of a folder, for this process alone; None: a job that keeps nothing.
+def opened(work: PathLike | Workplace | None, identity: Identity, reporter: Reporter | None = None) -> Iterator[Job]:
+    """The job of a folder, for this process alone, or of a workplace; None: a job that keeps nothing.
 
     ``identity`` names all that results depend on beside this library's version and code; values are compared as text.
     """
-    if folder is None:
+    if work is None:
         yield Job(reporter=reporter)
         return
     whole = {name: str(value) for name, value in identity.items()} | {"blockxmc": __version__, "code": code_digest()}
-    kept = Kept(Path(folder))
-    with _held(kept.folder):
-        _check(kept, whole)
+    if isinstance(work, Workplace):
+        with work.opened(whole, reporter) as job:
+            yield job
+        return
+    with held(Path(work), whole) as kept:
         yield Job(kept, whole, reporter)
+
+
+@contextmanager
+def held(folder: Path, identity: dict[str, str]) -> Iterator[Kept]:
+    """The kept stages of a folder, which belongs to this job and, while it is held, to this process alone."""
+    with _locked(folder):
+        kept = Kept(folder)
+        _check(kept, identity)
+        yield kept
 
 
 def parameters(estimator: BaseEstimator) -> dict[str, str]:
@@ -221,6 +279,11 @@ def _check(kept: Kept, identity: dict[str, str]) -> None:
     if known is None:
         Job(kept)._keep(WHAT, identity)
         return
+    refuse_another(kept.folder, known, identity)
+
+
+def refuse_another(folder: Path, known: Identity, identity: Identity) -> None:
+    """Raise where the folder's job is another, by the name of what differs."""
     differences = [
         f"{name} was {known.get(name, 'not set')}, now {identity.get(name, 'not set')}"
         for name in {**known, **identity}
@@ -229,7 +292,7 @@ def _check(kept: Kept, identity: dict[str, str]) -> None:
     if differences:
         more = len(differences) - _NAMED_DIFFERENCES
         text = "; ".join(differences[:_NAMED_DIFFERENCES]) + (f"; and {more} more" if more > 0 else "")
-        raise BlockXMCError(f"{kept.folder} holds another job: {text}; give another folder, or remove this one")
+        raise BlockXMCError(f"{folder} holds another job: {text}; give another folder, or remove this one")
 
 
 def _check_no_others(folder: Path) -> None:
@@ -242,7 +305,7 @@ def _check_no_others(folder: Path) -> None:
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """Make the folder where there is none, and keep others from writing to it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from blockxmc._core.progress import Phase, run_in_threads
+from blockxmc._core.progress import Phase, Reporter, run_in_threads
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.linear.weights import Ids, LinearWeights, Weights
 from blockxmc.training import job
@@ -41,19 +41,24 @@ def train_blocks(
     # Many blocks: one thread per block. Few blocks: all threads inside each.
     inner = 1 if len(label_clusters) >= 2 * threads else threads
 
-    def train(block: int, phase: Phase) -> None:
+    def train(phase: Phase, block: int, end: int) -> Weights:
         how = learner._job(inner, phase, seed + block)
-        make = partial(train_block, learner, X, Y, rows_of[block], label_clusters[block], how)
-        results[block] = work.stage("blocks", make, WEIGHTS, part=(block, block + 1))
+        return train_block(learner, X, Y, rows_of[block], label_clusters[block], how)
 
+    def kept(block: int, phase: Phase) -> None:
+        part = block, block + 1
+        results[block] = work.stage("blocks", partial(train, phase, *part), WEIGHTS, part)
+
+    with Reporter().phase("blocks") as silent:
+        work.ahead("blocks", [(block, block + 1) for block in order.tolist()], partial(train, silent), WEIGHTS)
     if inner > 1 or threads == 1:
         for done, block in enumerate(order):
             title = f"train block {done + 1}/{len(order)}"
             with work.reporter.phase(title, len(label_clusters[block])) as phase:
-                train(int(block), phase)
+                kept(int(block), phase)
     else:
         with work.reporter.phase("train blocks", len(order)) as phase, threadpool_limits(1):
-            run_in_threads(train, [int(block) for block in order], threads, phase)
+            run_in_threads(kept, [int(block) for block in order], threads, phase)
     return [weights for weights in results if weights is not None]
 
 

@@ -75,6 +75,8 @@ def fit_shared(
     """Router and labels of one partition, what its training and the held-out rows say about it, and what is kept."""
     training = Training(request, X, Y, partition, reporter)
     router = training.train_router()
+    if request.job.seeks("labels again"):  # these need no weights of others
+        training.solved_again(labels_short_of_rows(Y, training.held_out, request.settings))
     weights, cost = training.train_labels()
     if not training.held_out.any():
         model = training.uncalibrated(router, weights)
@@ -196,10 +198,12 @@ class Training:
         self, weights: SharedWeights, labels: NDArray[np.intp], start: sparse.csr_array | None = None
     ) -> SharedWeights:
         """The weights with those of some labels learnt from all rows, beginning where ``start`` says."""
+        return replaced(weights, labels, self.solved_again(labels, start))
+
+    def solved_again(self, labels: NDArray[np.intp], start: sparse.csr_array | None = None) -> SharedWeights:
+        """The weights of some labels, in this order, learnt from all rows."""
         again = self._trainer().train_some(self.Y, self._visits(None), labels, "train labels again", start)
-        if self.labels is not None:
-            again = self.labels.added_to(again, labels, self.threads)
-        return replaced(weights, labels, again)
+        return again if self.labels is None else self.labels.added_to(again, labels, self.threads)
 
     def pack(self, trial: RoutedModel, weights: SharedWeights, fitted: Fitted) -> RoutedModel:
         """The model that is served."""

@@ -7,9 +7,9 @@ of all rows, yet nearly everything that could teach it something. Blocks may the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from blockxmc.linear.weights import F32, Ids, LinearWeights
 from blockxmc.serving.scorer import Scorer
 from blockxmc.serving.scorers import pack_scorer, pack_shared_scorer
 from blockxmc.training.forms import WEIGHTS
-from blockxmc.training.job import Form, Job
+from blockxmc.training.job import Form, Job, Range
 from blockxmc.training.shared.blocks import frequent_labels, holds, home_blocks
 from blockxmc.training.shared.settings import SETTINGS, Settings
 
@@ -89,32 +89,27 @@ class LabelTrainer:
     ) -> tuple[SharedWeights, float]:
         """``positives`` and ``blocks`` have a row per label: its rows, and the blocks that hold it."""
         n_labels = positives.shape[0]
-        parts: list[Any] = []
-        pairs = done = 0
         with self.reporter.phase(title, n_labels) as phase:
             rows_of_block = sparse.csr_array(visits.T)
             expected = _expected_rows(rows_of_block, blocks, positives)
             order = _by_home(positives, visits, expected)
 
-            def batch(some: NDArray[np.intp], begun: int) -> tuple[Any, int]:
+            def batch(begin: int, end: int) -> tuple[Any, int]:
+                some = order[begin:end]
                 own = take_rows(positives, some)
                 rows = rows_of_labels(rows_of_block, take_rows(blocks, some), own, self.threads)
-                job = self.learner._job(self.threads, Shifted(phase, begun), self.seed)
+                job = self.learner._job(self.threads, Shifted(phase, begin), self.seed)
                 targets = sparse.csr_array(own.T)
                 options = more
                 if start is not None and self.learner.takes_start:
                     options = more | {"start": take_rows(start, some)}
                 return self.learner._train(self.X, targets, job, rows=rows, **options), rows.nnz  # type: ignore[call-arg]
 
-            for some in _batches(expected, order, self._pairs_at_a_time(expected)):
-                part, taught = self.job.stage(
-                    title.removeprefix("train "), partial(batch, some, done), _BATCH, part=(done, done + some.size)
-                )
-                parts.append(part)
-                pairs, done = pairs + taught, done + some.size
-                phase.update(done)
+            ranges = _batches(expected[order], self._pairs_at_a_time(expected))
+            found = self.job.parts(title.removeprefix("train "), ranges, batch, _BATCH, phase)
+            parts, taught = zip(*found, strict=True)
             weights = _joined(parts, order)
-        return weights, pairs / max(self.X.shape[0] * n_labels, 1)
+        return weights, sum(taught) / max(self.X.shape[0] * n_labels, 1)
 
     def _pairs_at_a_time(self, expected: NDArray[np.float64]) -> float:
         """As many batches as are worth keeping one by one, unless they would be too small, or too large for memory."""
@@ -199,7 +194,7 @@ def rows_of_labels(
     return as_pattern(indptr, rows, positives.shape)
 
 
-def _joined(parts: list[Any], order: NDArray[np.intp]) -> SharedWeights:
+def _joined(parts: Sequence[Any], order: NDArray[np.intp]) -> SharedWeights:
     """The weights of all batches as one; a batch has the next labels of ``order``."""
     if all(isinstance(part, LinearWeights) for part in parts):
         return LabelVectors.joined(parts, order)
@@ -231,14 +226,13 @@ def _by_home(positives: sparse.csr_array, visits: sparse.csr_array, expected: ND
     return np.lexsort((expected, home))
 
 
-def _batches(
-    expected: NDArray[np.float64], order: NDArray[np.intp], pairs_at_a_time: float
-) -> Iterator[NDArray[np.intp]]:
+def _batches(expected: NDArray[np.float64], pairs_at_a_time: float) -> list[Range]:
     """Stretches of labels that are trained together; each has whole groups of those that are solved side by side.
 
-    >>> [some.size for some in _batches(np.full(40, 2.0), np.arange(40), 60)]
-    [32, 8]
+    >>> _batches(np.full(40, 2.0), 60)
+    [(0, 32), (32, 40)]
     """
-    groups = np.add.reduceat(expected[order], np.arange(0, order.size, SIDE_BY_SIDE)) if order.size else expected
+    groups = np.add.reduceat(expected, np.arange(0, expected.size, SIDE_BY_SIDE)) if expected.size else expected
     stretch = ((np.cumsum(groups) - groups) // pairs_at_a_time).astype(np.int64)
-    yield from np.split(order, (np.flatnonzero(np.diff(stretch)) + 1) * SIDE_BY_SIDE)
+    ends = [0, *((np.flatnonzero(np.diff(stretch)) + 1) * SIDE_BY_SIDE).tolist(), expected.size]
+    return list(pairwise(ends))

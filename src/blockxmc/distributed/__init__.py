@@ -1,0 +1,157 @@
+"""The same training and scoring on a Dask cluster (extra ``distributed``), with the same bits as on one machine.
+
+Workers take addresses and ranges, and write what they compute to a folder that all see: no array travels through the
+scheduler, and what a killed worker or driver has finished is never computed again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from blockxmc.errors import BlockXMCError, MissingExtraError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from blockxmc.distributed.scoring import Answers
+
+__all__ = ["connected", "evaluate", "fit", "predict_topk"]
+PathLike = str | os.PathLike[str]
+E = TypeVar("E")
+
+
+def fit(
+    clf: E,
+    data: PathLike,
+    client: Client,
+    *,
+    work: PathLike,
+    label_names: Sequence[str] | None = None,
+    max_memory_gb: float | None = None,
+) -> E:
+    """Train a :class:`~blockxmc.BlockwiseClassifier` on a data file, label batches on the workers of a Dask client.
+
+    ``data`` (npz or XC text) and the folder ``work`` must have the same names here and for all workers. After a kill of
+    the driver the same call goes on from what the folder holds. The model is that of ``clf.fit(X, Y)``, bit by bit.
+    Other stages (partition, router, scores on held-out rows, packing) are done here, on ``clf.n_jobs`` threads.
+
+    >>> import tempfile
+    >>> from distributed import Client
+    >>> from blockxmc import BlockwiseClassifier
+    >>> from blockxmc.data import make_synthetic, write_npz
+    >>> folder = tempfile.mkdtemp()
+    >>> train, _ = make_synthetic(n_train=60, n_test=10, n_features=40, n_labels=6, nnz_per_row=8)
+    >>> write_npz(f"{folder}/train.npz", train)
+    >>> with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0") as client:
+    ...     clf = fit(BlockwiseClassifier(n_blocks=2), f"{folder}/train.npz", client, work=f"{folder}/work")
+    >>> clf.predict_topk(train.X[:2], k=3)[0].shape
+    (2, 3)
+    """
+    from sklearn.base import clone
+
+    from blockxmc.classifier import BlockwiseClassifier
+    from blockxmc.data import read_dataset
+    from blockxmc.data.corpus import TEXT_FORMATS
+    from blockxmc.data.folder import data_format
+    from blockxmc.distributed.crew import Cluster
+    from blockxmc.distributed.worker import Training
+    from blockxmc.training.dataset import fit_dataset
+
+    if not isinstance(clf, BlockwiseClassifier):
+        raise BlockXMCError(f"a cluster trains a BlockwiseClassifier, not a {type(clf).__name__}")
+    path, folder = _everywhere(data), _everywhere(work)
+    if data_format(path) in TEXT_FORMATS:
+        raise BlockXMCError(f"{data}: holds text; convert it to features first: blockxmc convert {data} train.npz")
+    dataset = read_dataset(path, label_names=label_names, n_jobs=clf.n_jobs, verbose=clf.verbose)
+    if dataset.n_rows == 0:
+        raise BlockXMCError(f"{data}: holds no rows; give a file with at least one row")
+    place = Cluster(client, folder, Training(clone(clf), path, folder))
+    return fit_dataset(clf, dataset, work=place, max_memory_gb=max_memory_gb)
+
+
+def predict_topk(
+    model: PathLike, data: PathLike, client: Client, *, out: PathLike, k: int = 5, verbose: int = 0
+) -> Answers:
+    """The best k labels of every row of a data file by a saved model, scored by the workers of a Dask client.
+
+    Answers are written to the folder ``out``, some thousand rows at a time, each once: the same call after a kill goes on
+    from those that are there. They are those of ``load(model).predict_topk(X, k)``. ``model``, ``data`` (npz or
+    XC text) and ``out`` must have the same names here and for all workers.
+
+    >>> import tempfile
+    >>> from distributed import Client
+    >>> from blockxmc import DiSMEC
+    >>> from blockxmc.data import make_synthetic, write_npz
+    >>> folder = tempfile.mkdtemp()
+    >>> train, test = make_synthetic(n_train=60, n_test=10, n_features=40, n_labels=6, nnz_per_row=8)
+    >>> DiSMEC().fit(train.X, train.Y).save(f"{folder}/model")
+    >>> write_npz(f"{folder}/test.npz", test)
+    >>> with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0") as client:
+    ...     answers = predict_topk(f"{folder}/model", f"{folder}/test.npz", client, out=f"{folder}/answers", k=3)
+    >>> for labels, scores in answers:
+    ...     print(labels.shape, scores.dtype)
+    (10, 3) float32
+    """
+    from blockxmc._core.progress import reporter_for
+    from blockxmc.distributed.crew import Cluster
+    from blockxmc.distributed.scoring import Answers, Scoring, keep_answers
+    from blockxmc.training.job import opened
+
+    if k < 1:
+        raise BlockXMCError(f"k must be a whole number of at least 1, got {k!r}")
+    task = Scoring(_everywhere(model), _everywhere(data), k, _everywhere(out))
+    classifier, rows = task.opened(n_jobs=None)
+    with opened(Cluster(client, task.folder, task), task.identity(rows), reporter_for(verbose)) as job:
+        keep_answers(task, job, classifier, rows)
+    return Answers(task.folder)
+
+
+def evaluate(
+    model: PathLike,
+    data: PathLike,
+    client: Client,
+    *,
+    out: PathLike,
+    ks: Sequence[int] = (1, 3, 5),
+    propensity: tuple[float, float] = (0.55, 1.5),
+    verbose: int = 0,
+) -> dict[str, float]:
+    """Ranking metrics (fractions, see :func:`blockxmc.metrics.evaluate`) of a saved model on a data file with labels.
+
+    Rows are scored as by :func:`predict_topk`; ``propensity`` has the parameters a and b of the training labels' model.
+    """
+    from blockxmc import metrics
+    from blockxmc.distributed.scoring import Scoring
+
+    answers = predict_topk(model, data, client, out=out, k=max(ks), verbose=verbose)
+    classifier, rows = Scoring(_everywhere(model), _everywhere(data), max(ks), _everywhere(out)).opened(n_jobs=None)
+    weights = metrics.inverse_propensity_from_counts(classifier.label_counts_, classifier.n_train_rows_, *propensity)
+    return metrics.evaluate(rows.Y, answers.joined()[0], ks, inverse_propensity=weights)
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Client]:
+    """A client of the Dask scheduler at this address, like ``tcp://10.0.0.1:8786``."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingExtraError("dask.distributed", "distributed") from error
+    try:
+        client = Client(address, timeout=10)
+    except (OSError, ValueError) as error:
+        raise BlockXMCError(f"no Dask scheduler answers at {address}: {error}") from None
+    # What goes wrong is said in one line, by whoever asked for the client.
+    for name in ("distributed", *(name for name in logging.root.manager.loggerDict if name.startswith("distributed."))):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    with client:
+        yield client
+
+
+def _everywhere(path: PathLike) -> Path:
+    """The name by which all workers must know it, too."""
+    return Path(os.path.abspath(path))

@@ -1,0 +1,280 @@
+"""Training and scoring on a Dask cluster of real processes: the same bits as on one machine, whoever dies on the way."""
+
+import errno
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from threading import Thread
+
+import numpy as np
+import pytest
+from helpers import blocky, same_bits
+
+from blockxmc import LEML, BlockwiseClassifier, DiSMEC, TextClassifier, load, metrics
+from blockxmc.data import Dataset, write_npz, write_xc
+from blockxmc.errors import BlockXMCError
+from blockxmc.training.shared import settings
+
+distributed = pytest.importorskip("distributed")
+from blockxmc.distributed import connected, evaluate, fit, predict_topk, scoring  # noqa: E402
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")]
+WORKERS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    with distributed.LocalCluster(n_workers=WORKERS, threads_per_worker=1, processes=True, **quiet) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster, monkeypatch):
+    # Ranges come from the driver: workers need not know that batches are small here.
+    few = settings.Settings(least_pairs=1, least_pairs_per_row=0, most_batches=6)
+    monkeypatch.setattr(settings, "SETTINGS", few)
+    with distributed.Client(cluster) as client:
+        client.wait_for_workers(WORKERS)
+        yield client
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "train.npz"
+    X, Y = blocky(n=600, n_labels=50, n_blocks=5)
+    write_npz(path, Dataset(X, Y))
+    return path, X, Y
+
+
+WAYS = {
+    "default": lambda: BlockwiseClassifier(n_blocks=8),
+    "two": lambda: BlockwiseClassifier(n_blocks=8, n_partitions=2),
+    "paper": lambda: BlockwiseClassifier.paper(DiSMEC(), n_blocks=4, lam=0.1),
+    "low rank": lambda: BlockwiseClassifier.paper(LEML(rank=5), n_blocks=3, lam=0.1),
+    "global": lambda: BlockwiseClassifier(DiSMEC(), n_blocks=4, lam=0.1, weights="global"),
+}
+
+
+@contextmanager
+def changed(client, change, workers=None):
+    """Workers in which something was changed; they get back what they had."""
+    client.run(change, workers=workers)
+    try:
+        yield
+    finally:
+        client.run(undo)
+
+
+def replace(module, name, new):
+    """Replace a name in a worker."""
+    import importlib
+
+    import blockxmc
+
+    owner = importlib.import_module(module)
+    changes = blockxmc.__dict__.setdefault("_changes", [])
+    changes.append((owner, name, getattr(owner, name)))
+    setattr(owner, name, new)
+
+
+def undo():
+    import blockxmc
+
+    while blockxmc.__dict__.get("_changes"):
+        owner, name, old = blockxmc._changes.pop()
+        setattr(owner, name, old)
+
+
+def slow_down():
+    """Half a second more for every part."""
+    from blockxmc.distributed import worker
+
+    def put(self, name, result, put=worker.Kept.put):
+        time.sleep(0.5)
+        put(self, name, result)
+
+    import blockxmc
+
+    blockxmc.__dict__.setdefault("_changes", []).append((worker.Kept, "put", worker.Kept.put))
+    worker.Kept.put = put
+
+
+def fill_the_disk():
+    import blockxmc
+    from blockxmc.distributed import worker
+
+    def put(self, name, result):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    blockxmc.__dict__.setdefault("_changes", []).append((worker.Kept, "put", worker.Kept.put))
+    worker.Kept.put = put
+
+
+def other_code():
+    replace("blockxmc.training.job", "code_digest", lambda: "another")
+
+
+def other_data():
+    from blockxmc.data import read_dataset
+
+    def read(*args, **options):
+        data = read_dataset(*args, **options)
+        data.X.data[0] += 1
+        return data
+
+    replace("blockxmc.distributed.worker", "read_dataset", read)
+
+
+def addresses(client):
+    return sorted(client.scheduler_info(n_workers=-1)["workers"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_bits(client, data, tmp_path, monkeypatch, way):
+    path, X, Y = data
+    whole = WAYS[way]().fit(X, Y)._state()
+    if way != "global":
+        monkeypatch.setattr(DiSMEC, "_train", None)  # workers do that
+    clf = fit(WAYS[way](), path, client, work=tmp_path / "work")
+    assert same_bits(clf._state(), whole)
+    assert clf.went_on_from_ == ""
+    again = fit(WAYS[way](), path, client, work=tmp_path / "work")
+    assert "batches of" in again.went_on_from_ or way == "global"
+    assert same_bits(again._state(), whole)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_any_number_of_workers(client, data, tmp_path, count, caplog):
+    path, X, Y = data
+    with changed(client, other_code, addresses(client)[count:]):
+        clf = fit(WAYS["default"](), path, client, work=tmp_path / "work")
+    assert same_bits(clf._state(), WAYS["default"]().fit(X, Y)._state())
+    refused = [record.getMessage() for record in caplog.records if "is refused" in record.getMessage()]
+    assert len(refused) == WORKERS - count
+    assert all("code another, the job needs blockxmc" in reason for reason in refused)
+
+
+def test_no_worker_has_the_same_data_or_code(client, data, tmp_path):
+    for number, (change, words) in enumerate(
+        [(other_code, "no worker can do this: worker .* code another"), (other_data, "is refused: .* data was")]
+    ):
+        with changed(client, change), pytest.raises(BlockXMCError, match=words):
+            fit(WAYS["default"](), data[0], client, work=tmp_path / str(number))
+
+
+def test_a_full_disk_is_said_once(client, data, tmp_path):
+    with changed(client, fill_the_disk), pytest.raises(BlockXMCError, match=r"worker .* No space left on device"):
+        fit(WAYS["default"](), data[0], client, work=tmp_path / "work")
+    assert fit(WAYS["default"](), data[0], client, work=tmp_path / "work").went_on_from_ == "partition, router, routes"
+
+
+def test_what_cannot_be_trained(client, data, tmp_path):
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text('{"text": "a", "labels": ["b"]}\n')
+    with pytest.raises(BlockXMCError, match="not a TextClassifier"):
+        fit(TextClassifier(), data[0], client, work=tmp_path / "work")
+    with pytest.raises(BlockXMCError, match="holds text; convert it"):
+        fit(BlockwiseClassifier(), texts, client, work=tmp_path / "work")
+    with pytest.raises(FileNotFoundError):
+        fit(BlockwiseClassifier(), tmp_path / "none.npz", client, work=tmp_path / "work")
+    with pytest.raises(BlockXMCError, match="no Dask scheduler answers"), connected("tcp://127.0.0.1:9"):
+        pass
+    assert not (tmp_path / "work").exists()
+
+
+def test_answers(client, data, tmp_path, monkeypatch):
+    _, X, Y = data
+    monkeypatch.setattr(scoring, "ROWS_AT_A_TIME", 100)
+    clf = BlockwiseClassifier(n_blocks=8).fit(X, Y)
+    clf.save(tmp_path / "model")
+    write_xc(tmp_path / "test.txt", X, Y)
+    place = {"out": tmp_path / "out"}
+    with monkeypatch.context() as patch:
+        patch.setattr(BlockwiseClassifier, "predict_topk", None)  # workers do that
+        answers = predict_topk(tmp_path / "model", tmp_path / "test.txt", client, k=5, **place)
+    read = load(tmp_path / "model").predict_topk(X, 5)
+    assert same_bits(answers.joined(), read)
+    assert [labels.shape for labels, _ in answers] == 6 * [(100, 5)]
+    assert len(answers) == 600
+    times = {file: file.stat().st_mtime_ns for file in (tmp_path / "out").glob("rows-*")}
+    lost = tmp_path / "out" / "rows-200-300.json"
+    lost.unlink()
+    assert same_bits(predict_topk(tmp_path / "model", tmp_path / "test.txt", client, k=5, **place).joined(), read)
+    written = [file.name for file, then in times.items() if file.stat().st_mtime_ns != then]
+    assert sorted(written) == ["rows-200-300.json", "rows-200-300.npy"]
+    found = evaluate(tmp_path / "model", tmp_path / "test.txt", client, **place)
+    weights = metrics.inverse_propensity(Y)
+    assert found == metrics.evaluate(Y, read[0], inverse_propensity=weights)
+    with pytest.raises(BlockXMCError, match="k was 5, now 3"):
+        predict_topk(tmp_path / "model", tmp_path / "test.txt", client, k=3, **place)
+    write_npz(tmp_path / "other.npz", Dataset(X[:, :2], Y))
+    with pytest.raises(BlockXMCError, match="has 2 features, but the model was trained on 60"):
+        predict_topk(tmp_path / "model", tmp_path / "other.npz", client, out=tmp_path / "more")
+
+
+DRIVER = """
+import sys
+from blockxmc import BlockwiseClassifier
+from blockxmc.distributed import connected, fit
+from blockxmc.training.shared import settings
+settings.SETTINGS = settings.Settings(least_pairs=1, least_pairs_per_row=0, most_batches=6)
+with connected(sys.argv[1]) as client:
+    fit(BlockwiseClassifier(n_blocks=8), sys.argv[2], client, work=sys.argv[3])
+"""
+
+
+def parts_in(folder):
+    return sorted(folder.glob("labels-*.json"))
+
+
+def test_the_driver_is_killed(client, data, tmp_path, cluster):
+    path, X, Y = data
+    work = tmp_path / "work"
+    with changed(client, slow_down):
+        driver = subprocess.Popen([sys.executable, "-c", DRIVER, cluster.scheduler_address, str(path), str(work)])
+        while driver.poll() is None and not parts_in(work):
+            time.sleep(0.05)
+        assert driver.poll() is None
+        driver.kill()
+        driver.wait()
+    clf = fit(WAYS["default"](), path, client, work=work)
+    assert "batches of labels" in clf.went_on_from_
+    assert same_bits(clf._state(), WAYS["default"]().fit(X, Y)._state())
+
+
+def test_a_worker_is_killed(client, data, tmp_path):
+    path, X, Y = data
+    work = tmp_path / "work"
+    pids = client.run(os.getpid)
+    victim = pids[addresses(client)[0]]
+    found = []
+    with changed(client, slow_down):
+        thread = Thread(target=lambda: found.append(fit(WAYS["default"](), path, client, work=work)))
+        thread.start()
+        while thread.is_alive() and not parts_in(work):
+            time.sleep(0.05)
+        os.kill(victim, signal.SIGKILL)
+        thread.join()
+    assert same_bits(found[0]._state(), WAYS["default"]().fit(X, Y)._state())
+    assert np.count_nonzero([victim == pid for pid in client.run(os.getpid).values()]) == 0
+
+
+def test_all_workers_are_gone_and_one_joins(client, data, tmp_path, cluster, caplog):
+    path, X, Y = data
+    cluster.scale(0)
+    while client.scheduler_info(n_workers=-1)["workers"]:
+        time.sleep(0.1)
+    found = []
+    thread = Thread(target=lambda: found.append(fit(WAYS["default"](), path, client, work=tmp_path / "work")))
+    thread.start()
+    while thread.is_alive() and "waiting for one" not in caplog.text:
+        time.sleep(0.1)
+    cluster.scale(1)
+    thread.join()
+    assert caplog.text.count("waiting for one") == 1
+    assert same_bits(found[0]._state(), WAYS["default"]().fit(X, Y)._state())
