@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ENVS := bench/out/envs
 
-.PHONY: demo dist docs test test-cpp test-browser test-annif test-cluster test-openapi lint format bench bench-peers bench-serve test-sanitize clean
+.PHONY: demo dist docs docs-check test test-cpp test-browser test-annif test-cluster test-openapi lint format bench bench-peers bench-resume bench-serve test-sanitize clean
 
 
 # Installed in editable mode, so Python edits need no reinstall; kernels are rebuilt when a source is newer.
@@ -65,6 +65,12 @@ test-annif: $(ENVS)/annif/stamp
 	$(ENVS)/annif/bin/python -m pytest -p no:cacheprovider tests/annif_backend $(PYTEST_ARGS)
 	$(ENVS)/annif/bin/python bench/annif_projects.py --results docs/results
 
+docs-check: docs
+	@[ -n "$(CHROMIUM)" ] || command -v chromium google-chrome >/dev/null || \
+		{ echo "no browser: install chromium (apt install chromium), or set CHROMIUM=/path/to/chromium"; exit 2; }
+	$(BIN)/python -m pip install -q playwright
+	$(BIN)/python tools/check_site.py
+
 # sdist and wheels into dist/, built twice, audited, installed and tried; DIST_ARGS=--tests runs the test suite against each.
 dist:
 	$(PYTHON) tools/dist.py $(DIST_ARGS)
@@ -90,6 +96,10 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/dismec.py $(DATA)
 	$(BIN)/python bench/predict.py $(DATA)
 	$(BIN)/python bench/leml.py
+
+# Trainings that are killed 200 times, damaged files, full disks, and what keeping stages costs: prints every bar.
+bench-resume: $(VENV)/dev.stamp
+	$(BIN)/python bench/resume.py $(RESUME_ARGS)
 
 # The service under load, replacement and attack: prints every bar and whether it holds.
 bench-serve: $(VENV)/dev.stamp

@@ -40,18 +40,26 @@ def prepare():
     annif(OUT, "load-vocab", "packages", "vocab.tsv", "-L", "en")
 
 
+# Starts a command from a small process: one that was forked from a large one would count as large.
+LAUNCHER = """
+import json, resource, subprocess, sys, time
+started = time.perf_counter()
+code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps([code, used.ru_utime + used.ru_stime, time.perf_counter() - started, used.ru_maxrss / 1024]))
+"""
+
+
 def measured(*args):
     """CPU seconds, wall seconds and peak memory (MB) of a command of Annif."""
     program = Path(sys.executable).with_name("annif").absolute()
-    started = time.perf_counter()
+    command = [Path(sys.executable).absolute(), "-c", LAUNCHER, program, *args]
     with open(OUT / "annif.log", "ab") as log:
-        process = subprocess.Popen(
-            [program, *args], cwd=OUT, env=surroundings(OUT), stdout=subprocess.DEVNULL, stderr=log
-        )
-    _, status, used = os.wait4(process.pid, 0)
-    if status:
+        ended = subprocess.run(command, cwd=OUT, env=surroundings(OUT), stdout=subprocess.PIPE, stderr=log, check=True)
+    code, *used = json.loads(ended.stdout)
+    if code:
         raise SystemExit(f"annif {' '.join(args)} failed: see {OUT / 'annif.log'}")
-    return used.ru_utime + used.ru_stime, time.perf_counter() - started, used.ru_maxrss / 1024
+    return used
 
 
 def size_mb(folder):

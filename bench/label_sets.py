@@ -140,6 +140,10 @@ def table(kept):
         lines.append(f"| {name.split()[0]} | {row['rows']:,} | {' | '.join(numbers)} |")
     if any("f1" not in row for row in sets.values()):
         lines += ["", "Where F1 is empty, it was measured before rows kept their first label, and is left out."]
+    lines += [
+        "",
+        "A threshold for each label instead of one for all does not gain: [label_thresholds.md](label_thresholds.md).",
+    ]
     lines += ["", "`rank_by`: by probability, and by probability times inverse propensity.", ""]
     lines += ["| data | training rows | P@1 | P@5 | PSP@5 | P@1 propensity | P@5 propensity | PSP@5 propensity |"]
     lines += ["|---|---:|---:|---:|---:|---:|---:|---:|"]

@@ -1,6 +1,6 @@
 """Trainings that are killed again and again: do they end in the same bits, and what does keeping stages cost?
 
-    python bench/resume.py [DIR] [--kills 200] [--rounds 7] [--seconds 1800] [--threads 2]
+    python bench/resume.py [DIR] [--only kills|files|cost] [--kills 200] [--rounds 7] [--seconds 1800] [--threads 2]
 
 DIR is a data folder; without one, the bundled demo set is trained. Kills come at random moments of a training; a training
 that gets to its end is compared with one that nobody killed, and the next one begins. Every bar is printed with what was
@@ -26,6 +26,7 @@ from pathlib import Path
 from blockxmc import BlockwiseClassifier
 from blockxmc.data import load_demo, read_data_dir
 from blockxmc.errors import BlockXMCError
+from blockxmc.storage import save_model
 from blockxmc.training.job import code_digest
 from blockxmc.training.shared import settings
 
@@ -69,7 +70,7 @@ class Subject:
                 X, Y = self.data()
                 os.close(tell)
                 clf = BlockwiseClassifier(n_jobs=self.threads)
-                clf.fit(X, Y, work=self.work if work else None).save(self.model)
+                save_model(clf.fit(X, Y, work=self.work if work else None), self.model)
                 code = 0
             except BaseException:
                 traceback.print_exc()
@@ -165,7 +166,7 @@ def full_disk(X, Y, place, threads):
 
 
 def cpu_times(X, Y, rounds, place, threads):
-    """CPU seconds of trainings with labels all at once, in batches, and kept: interleaved, medians."""
+    """CPU seconds of trainings with labels all at once, in batches, and kept: interleaved, a list for each way."""
     usual = settings.SETTINGS
     at_once = settings.Settings(least_pairs=usual.pairs_at_a_time)
     times = {"at once": [], "in batches": [], "kept": []}
@@ -177,7 +178,12 @@ def cpu_times(X, Y, rounds, place, threads):
             clf.fit(X, Y, work=work)
             spent.append(time.process_time() - start)
             shutil.rmtree(place, ignore_errors=True)
-    return {way: statistics.median(spent) for way, spent in times.items()}
+    return times
+
+
+def more_than(some, others):
+    """By how many per cent some times exceed others of the same rounds: the median."""
+    return 100 * (statistics.median(a / b for a, b in zip(some, others, strict=True)) - 1)
 
 
 def bar(holds, what, found):
@@ -185,36 +191,46 @@ def bar(holds, what, found):
     return holds
 
 
+def bars_of_kills(subject, args):
+    by_stage, finished, different = killed(subject, args.kills, args.seconds)
+    told = ", ".join(f"{n} after {STAGES[at] if at >= 0 else 'nothing'}" for at, n in sorted(by_stage.items()))
+    yield bar(by_stage.total() >= args.kills, f"{args.kills} kills in {args.seconds:.0f} s", told)
+    yield bar(finished and not different, "bits as without a kill", f"{different} of {finished} trainings differ")
+
+
+def bars_of_files(subject, args):
+    n_files, wrong = damaged(subject)
+    yield bar(not wrong, "a damaged file is made again", f"{wrong} of {n_files} files changed the model")
+    at, unclear = full_disk(*subject.data(), subject.work.with_name("full"), args.threads)
+    yield bar(at and not unclear, "a full disk is one clear line", f"{unclear} of {at} were not")
+
+
+def bars_of_cost(subject, args):
+    cpu = cpu_times(*subject.data(), args.rounds, subject.work.with_name("timed"), args.threads)
+    more, batches = (more_than(cpu[way], cpu["at once"]) for way in ("kept", "in batches"))
+    text = f"{more:+.1f} % of {statistics.median(cpu['at once']):.2f} s, of which {batches:+.1f} % for batches"
+    yield bar(more < MOST_OVERHEAD, f"CPU time of kept stages below {MOST_OVERHEAD:g} %", text)
+
+
+# Kernels of this process run last: the others fork.
+PARTS = {"kills": bars_of_kills, "files": bars_of_files, "cost": bars_of_cost}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--only", choices=PARTS, help="One part of the bars.")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1800)
-    parser.add_argument("--quick", action="store_true", help="Kills only, of a training on some of the rows.")
+    parser.add_argument("--rows", type=int, help="Train on so many rows only.")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     code_digest()  # once: of the code that all trainings here run
     with tempfile.TemporaryDirectory() as place:
-        subject = Subject(args.folder, Path(place), args.threads, 3000 if args.quick else None)
-        by_stage, finished, different = killed(subject, args.kills, args.seconds)
-        told = ", ".join(f"{n} after {STAGES[at] if at >= 0 else 'nothing'}" for at, n in sorted(by_stage.items()))
-        good = [
-            bar(by_stage.total() >= args.kills, f"{args.kills} kills in {args.seconds:.0f} s", told),
-            bar(finished and not different, "bits as without a kill", f"{different} of {finished} trainings differ"),
-        ]
-        if args.quick:
-            sys.exit(0 if all(good) else 1)
-        n_files, wrong = damaged(subject)
-        good.append(bar(not wrong, "a damaged file is made again", f"{wrong} of {n_files} files changed the model"))
-        X, Y = subject.data()
-        at, unclear = full_disk(X, Y, Path(place) / "full", args.threads)
-        good.append(bar(at and not unclear, "a full disk is one clear line", f"{unclear} of {at} were not"))
-        if args.rounds:
-            cpu = cpu_times(X, Y, args.rounds, Path(place) / "timed", args.threads)
-            more, batches = (100 * (cpu[way] / cpu["at once"] - 1) for way in ("kept", "in batches"))
-            text = f"{more:+.1f} % of {cpu['at once']:.2f} s, of which {batches:+.1f} % for batches"
-            good.append(bar(more < MOST_OVERHEAD, f"CPU time of kept stages below {MOST_OVERHEAD:g} %", text))
+        subject = Subject(args.folder, Path(place), args.threads, args.rows)
+        parts = PARTS if args.only is None else [args.only]
+        good = [holds for part in parts for holds in PARTS[part](subject, args)]
     sys.exit(0 if all(good) else 1)
 
 

@@ -43,14 +43,21 @@ class Bars:
     """What was found, beside what is asked for."""
 
     def __init__(self):
-        self.rows = []
+        self.rows, self.busy = [], os.getloadavg()[1]
 
     def add(self, name, found, bar, holds):
         self.rows.append({"what": name, "found": found, "bar": bar, "holds": bool(holds)})
         print(f"{'holds' if holds else 'FAILS':6} {name}: {found} (bar: {bar})", flush=True)
 
     def write(self, path):
-        lines = ["| what | found | bar | holds |", "|---|---|---|---|"]
+        """A page of what was found."""
+        lines = [
+            "# The service under load, replacement and attack", "",
+            "Made by `make bench-serve` on the bundled data (15,711 texts, 6,563 labels): one worker over loopback, the",
+            f"load from the same machine ({os.cpu_count()} cores). Its load average before the run: {self.busy:.1f}.",
+            "Where that is not near 0, others had the cores, and waiting times say more of them than of the service.", "",
+            "| what | found | bar | holds |", "|---|---|---|---|",
+        ]  # fmt: skip
         lines += [f"| {r['what']} | {r['found']} | {r['bar']} | {'yes' if r['holds'] else 'no'} |" for r in self.rows]
         path.write_text("\n".join(lines) + "\n")
 

@@ -18,6 +18,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx_design",
     "generated_pages",
+    "offline_math",
 ]
 exclude_patterns = ["_build", "jupyter_execute", "results/experiments/figure-*.md", "results/experiments/table-*.md"]
 # Pages of results begin where the report that they are part of puts them.
@@ -39,6 +40,8 @@ numpydoc_class_members_toctree = False
 numpydoc_show_inherited_class_members = True
 
 html_theme = "pydata_sphinx_theme"
+html_math_renderer = "mathml"
+html_context = {"default_mode": "auto"}
 html_title = "blockxmc"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

@@ -16,6 +16,10 @@ access=public
 [blockxmc]
 name=blockxmc
 backend=blockxmc
+
+[learning]
+name=blockxmc that learns
+backend=blockxmc
 allow_learn=1
 
 [omikuji]

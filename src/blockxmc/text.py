@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -12,13 +13,20 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from blockxmc._core import saving
 from blockxmc._core.base import TopK, XMCEstimator
+from blockxmc._core.params import as_seed
+from blockxmc._core.progress import thread_count
 from blockxmc.classifier import BlockwiseClassifier
 from blockxmc.data.dataset import Dataset
+from blockxmc.data.extra import ExtendedVectorizer, Extra, beside, large_values, words_only
 from blockxmc.data.label_texts import clean_label_texts, with_labels
 from blockxmc.data.text import as_texts, clean_rows, from_texts
 from blockxmc.data.tfidf import TextOptions, TextVectorizer
-from blockxmc.errors import BlockXMCError
+from blockxmc.errors import BlockXMCError, UpdateError
 from blockxmc.training.dataset import fit_dataset
+from blockxmc.training.shared.extra import best_extra_weight
+
+# Parameters that say nothing about words.
+NO_WORDS = ("classifier", "extra")
 
 
 class Suggestion(NamedTuple):
@@ -58,6 +66,10 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
     max_features : how many features to keep, the most frequent ones; None: all.
     lowercase : whether upper and lower case are the same.
     stop_words : words that are no features: None, ``"english"`` or a list.
+    extra : a function from a list of texts to an array with a row per text (sentence embeddings, metadata), or a
+        scikit-learn transformer of texts: its columns are features, too. How much they count is chosen on held-out rows
+        (``extra_weight_``; 0: not at all, and the model forgets them). A function is not saved:
+        ``load(path, extra=function)``.
 
     Examples
     --------
@@ -80,6 +92,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         max_features: int | None = None,
         lowercase: bool = True,
         stop_words: Any = None,
+        extra: Any = None,
     ) -> None:
         self.classifier = classifier
         self.analyzer = analyzer
@@ -88,11 +101,14 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         self.max_features = max_features
         self.lowercase = lowercase
         self.stop_words = stop_words
+        self.extra = extra
 
     @classmethod
     def from_parts(cls, classifier: XMCEstimator, vectorizer: TextVectorizer) -> Self:
         """The fitted model that these fitted parts are."""
         model = cls(clone(classifier), **vars(vectorizer.options))
+        if isinstance(vectorizer, ExtendedVectorizer):
+            model.extra = vectorizer.extra.source
         model.classifier_, model.vectorizer_ = classifier, vectorizer
         return model
 
@@ -123,6 +139,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         ('cow', False)
         """
         classifier = self._new_classifier()
+        for name in fit_options:
+            _require_option(classifier, name)
         if sample_weight is not None:
             _require_option(classifier, "sample_weight")
             fit_options["sample_weight"] = sample_weight
@@ -134,11 +152,27 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         dataset = _dataset(texts, labels, vectorizer, label_names, classifier)
         if label_texts is not None:
             dataset = with_labels(dataset, label_texts)
+        if self.extra is not None:
+            dataset = self._with_extra(as_texts(texts)[0], dataset, classifier)
+            vectorizer = dataset.vectorizer or vectorizer
+        if label_texts is not None:
             own = [label_texts.get(name, "") for name in dataset.label_names or ()]
-            fit_options["label_features"] = vectorizer.transform(own, classifier.n_jobs)
+            fit_options["label_features"] = words_only(vectorizer, own, classifier.n_jobs)
         self.classifier_ = fit_dataset(classifier, dataset, **fit_options)
         self.vectorizer_ = vectorizer
         return self
+
+    def _with_extra(self, texts: list[str], dataset: Dataset, classifier: XMCEstimator) -> Dataset:
+        """The data set with the extra columns, as far as they count."""
+        extra, columns = Extra.fitted(self.extra, texts)
+        how: Any = {"seed": as_seed(classifier.random_state), "threads": thread_count(classifier.n_jobs)}
+        self.extra_weight_ = best_extra_weight(dataset.X, columns, dataset.Y, **how)
+        if not self.extra_weight_:
+            return dataset
+        assert dataset.vectorizer is not None
+        vectorizer = ExtendedVectorizer.of(dataset.vectorizer, extra.weighted(self.extra_weight_))
+        X = beside(dataset.X, large_values(columns * np.float32(self.extra_weight_)))
+        return replace(dataset, X=X, feature_names=vectorizer.feature_names, vectorizer=vectorizer)
 
     def estimate(self, texts: Any, labels: Any, *, label_names: Any = None) -> dict[str, float]:
         """What ``fit`` will take, beside counting words, which this does: see the classifier's ``estimate``."""
@@ -156,14 +190,38 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return classifier
 
     def _new_vectorizer(self) -> TextVectorizer:
-        options = {name: value for name, value in self.get_params(deep=False).items() if name != "classifier"}
+        options = {name: value for name, value in self.get_params(deep=False).items() if name not in NO_WORDS}
         return TextVectorizer(TextOptions(**options))
 
     def update(self, texts: Any, labels: Any, **options: Any) -> Self:
-        """Learn from new texts and labels without training everything again: see the classifier's ``update``."""
-        X, _ = self._features(texts)
-        self.classifier_.update(X, clean_rows(labels), **options)
+        """Learn from new texts and labels without training everything again: see the classifier's ``update``.
+
+        Words that the model does not know become features. Known words keep the idf that they were trained with.
+
+        >>> from blockxmc import BlockwiseClassifier
+        >>> texts, labels = ["cats purr", "dogs bark", "cats sleep", "dogs run"], [["cat"], ["dog"], ["cat"], ["dog"]]
+        >>> clf = TextClassifier(BlockwiseClassifier(keep_rows=True)).fit(texts, labels)
+        >>> clf.update(["cows moo", "cows graze"], [["cow"], ["cow"]]).suggest("cows", k=1)[0].label
+        'cow'
+        """
+        classifier = self._updatable()
+        listed, one = as_texts(texts)
+        vectorizer, X = self.vectorizer_.extended(listed, classifier.n_jobs)
+        classifier.update(X, clean_rows([labels] if one else labels), **options)
+        self.vectorizer_ = vectorizer
         return self
+
+    def forget(self, rows: Any) -> Self:
+        """Take texts, by their numbers, out of the model: see the classifier's ``forget``. Words stay known."""
+        self._updatable().forget(rows)
+        return self
+
+    def _updatable(self) -> BlockwiseClassifier:
+        check_is_fitted(self)
+        if not isinstance(self.classifier_, BlockwiseClassifier):
+            raise UpdateError(f"a {type(self.classifier_).__name__} cannot be updated: use BlockwiseClassifier")
+        self.classifier_._learned()  # refuses a model that keeps no rows, before words are counted
+        return self.classifier_
 
     # ---- answers ----
     def suggest(self, texts: Any, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None) -> Any:

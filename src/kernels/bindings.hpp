@@ -8,6 +8,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -42,7 +43,8 @@ using F32 = In1<float>;
 
 // Releases the GIL for as long as it lives. Before Python 3.14, a thread that asks for the GIL while the interpreter exits is
 // ended by force, which C++ turns into an abort: a daemon thread waits here for the end of the process instead. (A thread
-// that waits for the GIL already when the exit begins cannot be helped from here.)
+// that waits for the GIL already when the exit begins cannot be helped from here.) The exit is told by an exit handler: the
+// stable ABI of Python 3.12 has no function that tells.
 class WithoutGil {
   public:
     WithoutGil() : exiting_(exiting()), state_(PyEval_SaveThread()) {}
@@ -53,14 +55,14 @@ class WithoutGil {
         PyEval_RestoreThread(state_);
     }
 
+    static void begin_exit() { flag().store(true); }
+
   private:
-    static bool exiting() {
-#if PY_VERSION_HEX >= 0x030D0000
-        return Py_IsFinalizing();
-#else
-        return _Py_IsFinalizing();
-#endif
+    static std::atomic<bool> &flag() {
+        static std::atomic<bool> set = false;
+        return set;
     }
+    static bool exiting() { return flag().load(); }
 
     const bool exiting_; // before: then this is the thread that exits
     PyThreadState *const state_;

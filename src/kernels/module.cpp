@@ -29,6 +29,7 @@ NB_MODULE(_kernels, m) {
     blockxmc::bind_words(m);
     // A kernel that a daemon thread still runs at exit must not hold up the end of the process for long.
     nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
+        blockxmc::WithoutGil::begin_exit();
         blockxmc::WithoutGil release;
         ThreadPool::shared().stop(std::chrono::milliseconds(500));
     }));

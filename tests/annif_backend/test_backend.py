@@ -127,16 +127,16 @@ def test_a_vocabulary_may_change(folder, tmp_path):
 
 
 def test_learn(folder, corpus):
-    model = load(model_of(folder))
-    if not hasattr(model.classifier_, "update"):
-        assert "Not supported" in annif(folder, "learn", "blockxmc", "test.tsv", code=1)
-        pytest.skip("this version cannot update a model")
-    text = "a frobnicator of quuxes"
-    name = corpus[1][0][0]
+    annif(folder, "train", "learning", "train.tsv", "--jobs", "1")
+    assert "Learning not enabled" in annif(folder, "learn", "blockxmc", "test.tsv", code=1)
+    text, name = "a game about fonts in perl for the kernel", corpus[1][0][0]
     write_corpus(folder / "new.tsv", [f"{text} number {i}" for i in range(20)], [[name]] * 20)
-    assert uri(name) not in list(suggested(annif(folder, "suggest", "blockxmc", "--limit", "3", given=text)))[:1]
-    annif(folder, "learn", "blockxmc", "new.tsv")
-    assert next(iter(suggested(annif(folder, "suggest", "blockxmc", "--limit", "3", given=text)))) == uri(name)
+    before = suggested(annif(folder, "suggest", "learning", "--limit", "1", given=text))
+    annif(folder, "learn", "learning", "new.tsv")
+    assert uri(name) not in before
+    assert list(suggested(annif(folder, "suggest", "learning", "--limit", "1", given=text))) == [uri(name)]
+    annif(folder, "train", "learning", "--cached", "-b", "blockxmc.keep_rows=no", "--jobs", "1")
+    assert "allow_learn=1 before training" in annif(folder, "learn", "learning", "new.tsv", code=1)
 
 
 def free_port():

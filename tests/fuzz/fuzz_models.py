@@ -48,7 +48,7 @@ from blockxmc import (  # noqa: E402
     TextClassifier,
 )
 from blockxmc.baselines import CBMLC, LPSR, FastXML, LabelFilters  # noqa: E402
-from blockxmc.errors import ModelFormatError  # noqa: E402
+from blockxmc.errors import BlockXMCError, ModelFormatError  # noqa: E402
 from blockxmc.learners.sklearn_adapter import OneVsRest  # noqa: E402
 from blockxmc.serving.reranker import Reranker  # noqa: E402
 from blockxmc.storage import model as storage_model  # noqa: E402
@@ -70,8 +70,9 @@ def text_model():
     words = ["red", "green", "blue", "apple", "pear", "plum", "sweet", "sour"]
     rng = random.Random(0)
     rows = [rng.sample(words, 4) for _ in range(60)]
-    model = TextClassifier(BlockwiseClassifier(n_blocks=2, n_jobs=2))
-    return model.fit([" ".join(row) for row in rows], [row[:2] for row in rows])
+    model = TextClassifier(BlockwiseClassifier(n_blocks=2, n_jobs=2, keep_rows=True))
+    model.fit([" ".join(row) for row in rows], [row[:2] for row in rows])
+    return model.update(["red grapes"], [["red"]])
 
 
 def with_reranker(clf):
@@ -98,6 +99,7 @@ def models():
     yield "8 bits", lambda: bp(weight_bits=8, n_neighbors=0)
     yield "ensemble", lambda: bp(n_partitions=2, n_blocks=2, n_neighbors=3)
     yield "one block", lambda: bp(n_blocks=1)
+    yield "updated", lambda: bp(keep_rows=True).update(X[:30], Y[:30]).forget([5])
     yield "bp leml", lambda: bp(LEML(rank=3), weights="per-block")
     yield "bp naive bayes", lambda: bp(NaiveBayes(), weights="per-block", route=1)
     yield "bp pd-sparse", lambda: bp(PDSparse(max_iter=5))
@@ -320,6 +322,18 @@ def use(path: Path) -> str:
             [estimator.label_counts_[ids] for ids in estimator.partition_.label_clusters_]
             estimator.partition_.path()
 
+    def learn():
+        if getattr(estimator, "kept_", None) is None:
+            return
+        estimator.advice_  # noqa: B018 - it looks through the history
+        Y = sparse.csr_array((X.shape[0], estimator.targets_.n_labels), dtype=np.float32)
+        Y = sparse.csr_array(Y + sparse.eye_array(*Y.shape, format="csr", dtype=np.float32))
+        try:
+            estimator.update(X, Y, label_names=estimator.label_names_).forget([0, 1])
+        except BlockXMCError as error:  # parameters that make no sense, too
+            if isinstance(error, ModelFormatError):
+                raise
+
     answers = [
         lambda: estimator.predict_topk(X, 3),
         lambda: estimator.predict_topk(X, 100),
@@ -330,6 +344,7 @@ def use(path: Path) -> str:
         cost,
         texts,
         partition,
+        learn,
     ]
     refused = False
     for ask in answers:

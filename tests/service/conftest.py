@@ -1,7 +1,7 @@
 """One small model for all tests of the service."""
 
 import pytest
-from service_parts import demo_rows, running, train
+from service_parts import TOKEN, demo_rows, running, train
 
 
 @pytest.fixture(scope="session")
@@ -19,4 +19,17 @@ def model_dir(demo, tmp_path_factory):
 @pytest.fixture(scope="session")
 def client(model_dir):
     with running(model_dir, access_log=False) as client:
+        yield client
+
+
+@pytest.fixture
+def teachable(demo, tmp_path):
+    """A service that takes updates of a model that keeps its rows."""
+    texts, labels = demo
+    train((texts[:400], labels[:400]), keep_rows=True).save(tmp_path / "packages")
+    (tmp_path / "token").write_text(TOKEN)
+    settings = {"token_file": str(tmp_path / "token"), "allow_update": True, "access_log": False}
+    with running(tmp_path / "packages", **settings) as client:
+        client.headers["authorization"] = f"Bearer {TOKEN}"
+        client.path = tmp_path / "packages"
         yield client

@@ -187,8 +187,12 @@ class TestUpdate:
         from blockxmc import TextClassifier
 
         taught = []
-        monkeypatch.setattr("blockxmc.BlockwiseClassifier.update", lambda *args: None, raising=False)
-        monkeypatch.setattr(TextClassifier, "update", lambda self, *rows: taught.append(rows))
+
+        def learn(self, *rows):
+            taught.append(rows)
+            self.classifier_.cost_["taught"] = 2.0
+
+        monkeypatch.setattr(TextClassifier, "update", learn)
         before = updatable.get(MODEL).json()["version"]
         body = {"texts": ["a", "b"], "labels": [["perl"], ["perl", "new"]]}
         answer = updatable.post(f"{MODEL}/update", json=body)

@@ -223,3 +223,25 @@ def test_a_token_is_asked_for_and_kept_for_the_tab(browser, model_dir, tmp_path)
         page.reload()
         playwright.expect(page.locator("#about")).to_contain_text("labels")
         page.close()
+
+
+def test_what_is_accepted_teaches_the_model(browser, teachable):
+    def rows_with_perl():
+        return teachable.get("/v1/models/packages/labels?q=perl").json()["labels"][0]["training_rows"]
+
+    before, page = rows_with_perl(), browser.new_page()
+    page.goto(str(teachable.base_url))
+    page.fill("#token", TOKEN)
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator("#about")).to_contain_text("labels")
+    page.fill("#text", "frobnicates quuxes of the first kind")
+    page.fill("#missing", "perl")  # nobody suggests it for this
+    page.keyboard.press("Enter")
+    page.click("#why button:has-text('Accept')")
+    assert page.locator("#accepted li").count() == 1
+    page.click("#teach")
+    playwright.expect(page.locator("#copied")).to_have_text("The model has learnt this text.", timeout=60_000)
+    show(page, "taught")
+    page.close()
+    assert teachable.get("/v1/models/packages").json()["training_rows"] == 401
+    assert rows_with_perl() == before + 1

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import sparse
-from storage_models import Averager, fitted, register, saved, tamper
+from storage_models import NAMES, Averager, fitted, register, saved, tamper
 
 from blockxmc import storage
 from blockxmc.errors import BlockXMCError
@@ -177,7 +177,7 @@ def test_files_that_vanish_because_the_model_was_replaced(tmp_path, monkeypatch)
     def late(self, name):
         if name.endswith(".npy") and not replaced:
             replaced.append(name)
-            fitted(scale=2.0).save(path)
+            fitted([["other"]] * len(NAMES), scale=2.0).save(path)
         return real(self, name)
 
     monkeypatch.setattr(storage_folder.Folder, "open", late)
@@ -264,7 +264,7 @@ def test_maps_go_when_nobody_looks_at_them(tmp_path):
 
 def test_the_manifest_is_the_last_thing_written(tmp_path, monkeypatch):
     """Everything that it lists is on the disk before it takes the place of the old one."""
-    path, events = saved(tmp_path), []
+    path, events = tmp_path / "model", []
     for name in ("fsync", "replace"):
         real = getattr(os, name)
         monkeypatch.setattr(os, name, lambda *args, name=name, real=real: events.append(name) or real(*args))

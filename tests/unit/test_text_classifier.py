@@ -16,7 +16,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from blockxmc import BlockwiseClassifier, DiSMEC, TextClassifier, load
 from blockxmc.data import from_texts
-from blockxmc.errors import BlockXMCError
+from blockxmc.data.tfidf import TextVectorizer
+from blockxmc.errors import BlockXMCError, UpdateError
 from blockxmc.text import Suggestion
 
 ANIMALS = {"cat": "cats purr sleep whiskers", "dog": "dogs bark run lead", "cow": "cows moo graze milk"}
@@ -222,3 +223,69 @@ def test_scikit_learn_can_search_its_parameters():
     assert search.best_score_ > 0.8
     assert search.predict(["cats purr"]) == [["cat"]]
     assert cross_val_score(TextClassifier(), pd.Series(TEXTS), pd.Series(LABELS), cv=2).min() > 0.5
+
+
+def test_a_search_hands_weights_to_the_rows_they_belong_to():
+    # Two in three texts have wrong labels, and no weight.
+    wrong = np.arange(len(TEXTS)) % 3 > 0
+    other = {"cat": "dog", "dog": "cow", "cow": "cat"}
+    labels = [[other[name] for name in row] if out else row for row, out in zip(LABELS, wrong, strict=True)]
+    grid = {"classifier__base__C": [0.1, 1.0], "min_df": [1, 2]}
+    scores = []
+    for weight in (None, 1.0 - wrong):
+        search = GridSearchCV(TextClassifier(BlockwiseClassifier(DiSMEC(), n_blocks=1, n_jobs=1)), grid, cv=2)
+        search.fit(np.array(TEXTS), pd.Series(labels), sample_weight=weight)
+        scores.append(search.best_estimator_.score(TEXTS, LABELS))
+    assert scores[0] < 0.7
+    assert scores[1] > 0.95
+
+
+# ---- updates ----
+def test_words_of_updates_become_features_and_known_ones_keep_their_idf():
+    vectorizer = TextVectorizer(min_df=2).fit(["red apple", "red pear", "green pear"])
+    assert vectorizer.feature_names == ["pear", "red"]
+    first, X = vectorizer.extended(["plum wine", "red"])
+    assert first.feature_names == ["pear", "red"]
+    assert X.shape == (2, 2)
+    second, X = first.extended(["plum jam"])  # the second text with plum, over two updates
+    assert second.feature_names == ["pear", "red", "plum"]
+    assert X.toarray().tolist() == [[0, 0, 1]]
+    np.testing.assert_array_equal(second.idf[:2], vectorizer.idf)
+    assert second.idf[2] == np.float32(np.log(7 / 3) + 1)
+    assert second.counts.in_texts.tolist() == [2, 3, 2]
+    again = TextVectorizer.from_state(second.state())
+    assert again.counts.waiting == second.counts.waiting == {"wine": 1, "jam": 1}
+    np.testing.assert_array_equal(again.transform(["plum pear"]).toarray(), second.transform(["plum pear"]).toarray())
+
+
+def test_no_words_are_added_beyond_the_most():
+    vectorizer = TextVectorizer(min_df=1, max_features=3).fit(["red apple"])
+    assert vectorizer.extended(["plum wine wine", "wine"])[0].feature_names == ["apple", "red", "wine"]
+
+
+def test_texts_are_learnt_and_forgotten(tmp_path):
+    clf = TextClassifier(BlockwiseClassifier(keep_rows=True)).fit(TEXTS, LABELS)
+    n_words = clf.vectorizer_.n_features
+    clf.update(["zebras graze", "zebras run"], [["zebra"], ["zebra"]])
+    assert clf.vectorizer_.n_features > n_words
+    assert clf.suggest("zebras", k=1)[0].label == "zebra"
+    clf.save(tmp_path / "model")
+    again = load(tmp_path / "model").update("zebras sleep", ["zebra"])
+    assert again.classifier_.label_counts_[-1] == 3
+    again.forget(np.arange(len(TEXTS), len(TEXTS) + 3))
+    assert again.classifier_.label_counts_[-1] == 0
+    with pytest.raises(UpdateError, match="keep_rows"):
+        TextClassifier().fit(TEXTS, LABELS).update(["x"], [["y"]])
+    with pytest.raises(UpdateError, match="cannot be updated"):
+        TextClassifier(DiSMEC()).fit(TEXTS, LABELS).update(["x"], [["y"]])
+
+
+def test_a_model_with_extra_columns_is_updated_without_new_words():
+    def lengths(texts):
+        return np.array([[len(text), 1.0] for text in texts])
+
+    clf = TextClassifier(BlockwiseClassifier(keep_rows=True), extra=lengths).fit(TEXTS, LABELS)
+    n_features = clf.vectorizer_.n_features
+    clf.update(["zebras moo", "zebras bark"], [["zebra"], ["zebra"]])
+    assert clf.vectorizer_.n_features == n_features == clf.classifier_.n_features_in_
+    assert clf.classifier_.label_counts_[-1] == 2

@@ -1,4 +1,4 @@
-"""A backend for Annif (the ``annif`` extra): ``backend=blockxmc`` in projects.cfg; docs/annif.md has the whole of it.
+"""A backend for Annif (the ``annif`` extra): ``backend=blockxmc`` in projects.cfg; docs/howto/annif.md has the whole.
 
 Annif's command line loads the entry points of the group ``flask.commands``; ours is :func:`command` below, and loading it
 makes the backend known. Servers that are started without that command line use :func:`create_app`.

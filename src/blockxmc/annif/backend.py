@@ -18,6 +18,7 @@ from annif.exception import (
     OperationFailedException,
 )
 from annif.suggestion import SuggestionBatch
+from annif.util import boolean
 from scipy import sparse
 
 from blockxmc import TextClassifier, load
@@ -67,11 +68,6 @@ class BlockxmcBackend(AnnifLearningBackend, AnnifHyperoptBackend):  # type: igno
 
     def _learn(self, corpus: Any, params: dict[str, Any]) -> None:
         self.initialize()
-        assert self._model is not None
-        if not hasattr(self._model.classifier_, "update"):
-            raise NotSupportedException(
-                "this version of blockxmc cannot learn; train again", backend_id=self.backend_id
-            )
         rows = list(self._rows_of(corpus))
         if not rows:
             return
@@ -80,9 +76,10 @@ class BlockxmcBackend(AnnifLearningBackend, AnnifHyperoptBackend):  # type: igno
         try:
             model.update([text for text, _ in rows], [uris for _, uris in rows])
         except UpdateError as error:
-            raise NotSupportedException(
-                f"{error} (allow_learn=1 before training)", backend_id=self.backend_id
-            ) from error
+            said = f"{error} (in Annif: allow_learn=1 before training)"
+            raise NotSupportedException(said, backend_id=self.backend_id) from error
+        except BlockXMCError as error:
+            raise OperationFailedException(str(error), backend_id=self.backend_id) from error
         self._save(model)
 
     def get_hp_optimizer(self, corpus: Any, metric: str) -> Optimizer:
@@ -98,6 +95,8 @@ class BlockxmcBackend(AnnifLearningBackend, AnnifHyperoptBackend):  # type: igno
         """A model of these rows, trained with the parameters of a project."""
         try:
             values = read_parameters(params)
+            if values["keep_rows"] is None:
+                values["keep_rows"] = boolean(self.project.config.get("allow_learn", False))
             model = classifier_of(values, jobs)
         except BlockXMCError as error:
             raise ConfigurationException(str(error), backend_id=self.backend_id) from error

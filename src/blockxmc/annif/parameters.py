@@ -10,6 +10,8 @@ from blockxmc import BlockwiseClassifier, TextClassifier
 from blockxmc.classifier import lean_dismec
 from blockxmc.errors import BlockXMCError
 
+_FALSE, _TRUE = ("0", "no", "false", "off"), ("1", "yes", "true", "on")
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -24,6 +26,12 @@ def _or(word: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda text: text if text == word else read(text)
 
 
+def _boolean(text: str) -> bool:
+    if text.lower() not in _FALSE + _TRUE:
+        raise ValueError(text)
+    return text.lower() in _TRUE
+
+
 # Names are those of Annif's other backends where these have the same thing.
 PARAMETERS = {
     "limit": Parameter(100, int, "subjects per document, at most"),
@@ -34,6 +42,7 @@ PARAMETERS = {
     "C": Parameter(0.5, float, "how closely training documents are followed"),
     "n_blocks": Parameter("auto", _or("auto", int), "number of blocks"),
     "n_partitions": Parameter(1, int, "models that answer together: 2 is a little better and twice as large"),
+    "keep_rows": Parameter(None, _boolean, "keep training rows for annif learn; empty: where allow_learn is on"),
     "seed": Parameter(0, int, "start of the random numbers"),
 }
 
@@ -69,6 +78,7 @@ def classifier_of(values: Mapping[str, Any], jobs: int) -> TextClassifier:
             n_partitions=values["n_partitions"],
             n_jobs=jobs or None,
             random_state=values["seed"],
+            keep_rows=bool(values["keep_rows"]),
         ),
         ngram_range=(1, values["ngram"]),
         min_df=values["min_df"],

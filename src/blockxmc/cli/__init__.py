@@ -16,6 +16,7 @@ import typer
 COMMANDS: dict[str, str] = {
     "demo": "demo",
     "train": "train",
+    "update": "update",
     "estimate": "estimate",
     "predict": "predict",
     "evaluate": "evaluate",

@@ -52,7 +52,7 @@ def inspect(
         print_json({"block": block, "labels": [_name(names, j) for j in ids], "training_rows": counts})
         return
     if json:
-        result = {"about": about, "provenance": manifest["provenance"]}
+        result = {"about": about, "provenance": manifest["provenance"], **history(estimator)}
         if partition is not None:
             result |= {"partition": _partition(partition), "blocks": _blocks(partition, estimator, limit=None)}
         print_json(result)
@@ -73,7 +73,32 @@ def inspect(
         title = f"largest {len(shown)} of {partition.n_blocks_} blocks"
         rows = [[*list(row.values())[:-1], " · ".join(row["most frequent"])] for row in shown]
         print_table(title, list(shown[0]), rows)
+    _show_history(estimator)
     print_table("", ["made by", ""], [[key, value] for key, value in manifest["provenance"].items()])
+
+
+def history(estimator: Any) -> dict[str, Any]:
+    """What was done to a model that keeps its rows, and why it should be trained anew, if anything says so."""
+    events = getattr(estimator, "history_", [])
+    return {"history": events, "advice": estimator.advice_} if events else {}
+
+
+def _show_history(estimator: Any) -> None:
+    known = history(estimator)
+    if not known:
+        return
+    names = ["what", "rows", "new_labels", "new_features", "labels_solved", "P@1", "P@5", "captured"]
+    shares = {"P@1", "P@5", "captured"}
+    rows = [
+        [_share(event, name) if name in shares else event.get(name, "") for name in names] for event in known["history"]
+    ]
+    print_table("history", [name.replace("_", " ") for name in names], rows)
+    if known["advice"] is not None:
+        print(f"note: {known['advice']}")
+
+
+def _share(event: dict[str, Any], name: str) -> str:
+    return f"{100 * event[name]:.1f} %" if name in event else ""
 
 
 def _kept_rows(estimator: Any) -> dict[str, int]:
@@ -86,6 +111,8 @@ def _kept_rows(estimator: Any) -> dict[str, int]:
     neighbors = [found for member in members if (found := getattr(member, "neighbors", None)) is not None]
     if neighbors:
         kept |= {"rows kept in the model": neighbors[0].rows.n_labels, "neighbors asked": neighbors[0].count}
+    if (rows := getattr(estimator, "kept_", None)) is not None:
+        kept["whole rows kept for updates"] = rows.n_rows
     return kept
 
 

@@ -45,6 +45,7 @@ class SystemOptions:
     route: str = "auto"
     parameters: tuple[str, ...] = ()
     assign_at: str | None = None
+    keep_rows: bool = False
 
     def given(self) -> list[str]:
         """The options that were typed and that only some systems have."""
@@ -56,6 +57,7 @@ class SystemOptions:
             "--route": self.route != "auto",
             "--assign-at": self.assign_at is not None,
             "--weights": self.weights != "auto",
+            "--keep-rows": self.keep_rows,
         }
         return [option for option, used in typed.items() if used]
 
@@ -101,11 +103,13 @@ def _bp(options: SystemOptions) -> Any:
     if options.paper:
         blocks = "paper" if blocks == "auto" else blocks
         learner = make_base(options.base or "dismec")
-        return BlockwiseClassifier.paper(learner, n_blocks=blocks, lam=lam, partitioner=partitioner)
+        how: dict[str, Any] = {"partitioner": partitioner, "keep_rows": options.keep_rows}
+        return BlockwiseClassifier.paper(learner, n_blocks=blocks, lam=lam, **how)
     shared = options.base is None and options.weights in ("auto", "shared")
     learner = lean_dismec() if shared else make_base(options.base or "dismec")
     route: Any = "auto" if options.route == "auto" else _number("--route", options.route, blocks_or_share)
-    return BlockwiseClassifier(learner, partitioner, n_blocks=blocks, lam=lam, weights=options.weights, route=route)
+    how = {"weights": options.weights, "route": route, "keep_rows": options.keep_rows}
+    return BlockwiseClassifier(learner, partitioner, n_blocks=blocks, lam=lam, **how)
 
 
 def _steps(text: str, lam: Any) -> list[float]:

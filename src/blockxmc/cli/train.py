@@ -72,6 +72,9 @@ def train(
     text_field: TextField = None,
     label_field: LabelField = None,
     label_separator: LabelSeparator = None,
+    keep_rows: Annotated[
+        bool, typer.Option("--keep-rows", help="Keep the training rows in the model, so that it can be updated.")
+    ] = False,
     max_memory: Annotated[
         float | None, typer.Option("--max-memory", help="Gigabytes; a training that would take more is refused.")
     ] = None,
@@ -85,7 +88,7 @@ def train(
     json: Json = False,
 ) -> None:
     """Train a model on TRAIN and write it to a directory."""
-    options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()), assign_at)
+    options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()), assign_at, keep_rows)
     fields = tuple(text_field or ()), label_field, label_separator
     text = TextSettings(ngrams, min_df, max_features, analyzer, stop_words, *fields, label_texts)
     plan = _Plan(data, model, label_names, options, text, max_memory, work, scheduler, threads, seed)

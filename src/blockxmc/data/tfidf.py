@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from numbers import Integral
 from typing import Any, Self
@@ -17,7 +17,7 @@ from blockxmc._core.matrix import as_csr
 from blockxmc._core.progress import thread_count
 from blockxmc._kernels import TextFeatures, Vocabulary, WordLearner, weigh_counts
 from blockxmc.data.words import batches, decoded, encoded
-from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.errors import BlockXMCError, ModelFormatError, UpdateError
 
 # In a corpus of fewer rows, a word that occurs once is kept.
 SMALL_CORPUS = 100
@@ -108,6 +108,40 @@ def _stop_words(value: Any, analyzer: str) -> str | tuple[str, ...] | None:
     return tuple(sorted(set(words)))
 
 
+def _idf(n_texts: int, in_texts: NDArray[np.integer]) -> NDArray[np.float32]:
+    """How rare words are that occur in so many of the texts."""
+    return np.asarray(np.log((1 + n_texts) / (1 + in_texts)) + 1, np.float32)
+
+
+@dataclass(frozen=True)
+class WordCounts:
+    """What it takes to learn more words: how many texts there were, and in how many of them each word occurred."""
+
+    n_texts: int
+    in_texts: NDArray[np.int64]  # of each feature
+    waiting: dict[str, int] = field(default_factory=dict)  # words of updates that are no features yet
+
+    def state(self) -> dict[str, Any]:
+        """Arrays and JSON values for the model directory."""
+        words, ends = encoded(list(self.waiting))
+        counts = np.array(list(self.waiting.values()), np.int64)
+        return {"n_texts": self.n_texts, "in_texts": self.in_texts, "words": words, "ends": ends, "of_words": counts}
+
+    @classmethod
+    def from_state(cls, state: Any, n_features: int) -> Self:
+        """Take back what ``state`` gave."""
+        state = stored.mapping(state, "the set of word counts")
+        n_texts = stored.whole(state["n_texts"], "n_texts", 0, 1 << 62)
+        in_texts = stored.array(state["in_texts"], "in_texts", np.int64, (n_features,))
+        ends = stored.array(state["ends"], "ends of waiting words", np.int64, (None,))
+        words = stored.array(state["words"], "waiting words", np.uint8, (ends[-1] if ends.size else 0,))
+        counts = stored.array(state["of_words"], "counts of waiting words", np.int64, ends.shape)
+        for numbers in (in_texts, counts):
+            stored.require(((numbers >= 0) & (numbers <= n_texts)).all(), "a word occurs in more texts than there are")
+        stored.require((np.diff(ends, prepend=0) > 0).all(), "ends of waiting words do not rise")
+        return cls(n_texts, in_texts, dict(zip(decoded(words, ends), counts.tolist(), strict=True)))
+
+
 class TextVectorizer:
     """Words to TF-IDF: 1 + ln(count), times smoothed idf, rows of length one (scikit-learn's definitions).
 
@@ -123,6 +157,7 @@ class TextVectorizer:
         """``options``, or their values by name."""
         self.options = options or TextOptions(**more)
         self._set_words(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.float32))
+        self.counts: WordCounts | None = None
 
     def fit(self, texts: Iterable[str], n_jobs: int | None = None, more: Sequence[str] = ()) -> Self:
         """Learn the words of texts and of ``more``, like names of labels; texts alone say how rare words are."""
@@ -147,8 +182,46 @@ class TextVectorizer:
             in_texts = np.bincount(indices[: indptr[n_texts]], minlength=ends.size)
             once = indptr[: n_texts + len(more) + 1]
             counts = once, indices[: once[-1]], values[: once[-1]]
-        self._set_words(words, ends, (np.log((1 + n_texts) / (1 + in_texts)) + 1).astype(np.float32))
+        self._set_words(words, ends, _idf(n_texts, in_texts))
+        self.counts = WordCounts(n_texts, in_texts.astype(np.int64))
         return self._weigh([counts], threads)
+
+    def extended(self, texts: Sequence[str], n_jobs: int | None = None) -> tuple[Self, sparse.csr_array]:
+        """A vectorizer that knows the words of more texts, too, and the features of these texts.
+
+        Known words keep their numbers and their idf, so that features of earlier texts stay what they are. A new word is a
+        feature, behind all others, once it has occurred in as many new texts as ``min_df`` asks for, these and those of
+        earlier calls together; its idf counts all texts. Where ``max_features`` are reached, no word is added.
+
+        >>> vectorizer = TextVectorizer(min_df=1).fit(["red apple", "green apple"])
+        >>> more, X = vectorizer.extended(["red wine"])
+        >>> more.feature_names, X.shape, len(vectorizer.feature_names)
+        (['apple', 'green', 'red', 'wine'], (1, 4), 3)
+        """
+        if self.counts is None:
+            raise UpdateError("the model does not know how many texts its words were counted in: train it again")
+        threads, learner = thread_count(n_jobs), WordLearner()
+        n_texts = self.counts.n_texts + self._feed(learner, texts, threads)
+        words, ends, in_texts, _ = learner.finish(1, 2**31 - 1, threads)
+        known = {word: number for number, word in enumerate(self.feature_names)}
+        found = dict(zip(decoded(words, ends), in_texts.tolist(), strict=True))
+        seen, waiting = self.counts.in_texts.copy(), dict(self.counts.waiting)
+        for word, count in found.items():
+            if (number := known.get(word)) is not None:
+                seen[number] += count
+            else:
+                waiting[word] = waiting.get(word, 0) + count
+        room = (self.options.max_features or 2**31 - 1) - len(known)
+        enough = [word for word in sorted(found) if waiting.get(word, 0) >= self.options.least_texts(n_texts)]
+        new = sorted(sorted(enough, key=lambda word: -waiting[word])[: max(room, 0)])
+        of_new = np.array([waiting.pop(word) for word in new], np.int64)
+        out = type(self)(self.options)
+        more, more_ends = encoded(new)
+        last = self._ends[-1] if self._ends.size else 0
+        idf = np.concatenate([self.idf, _idf(n_texts, of_new)])
+        out._set_words(np.concatenate([self._words, more]), np.concatenate([self._ends, last + more_ends]), idf)
+        out.counts = WordCounts(n_texts, np.concatenate([seen, of_new]), waiting)
+        return out, out.transform(texts, n_jobs)
 
     def _feed(self, learner: WordLearner, texts: Iterable[str], threads: int) -> int:
         """Show texts to a learner, and count them."""
@@ -197,7 +270,8 @@ class TextVectorizer:
         params = asdict(self.options) | {"ngram_range": list(self.options.ngram_range)}
         if isinstance(self.options.stop_words, tuple):
             params["stop_words"] = list(self.options.stop_words)
-        return {"params": params, "words": self._words, "ends": self._ends, "idf": self.idf}
+        learnt = {"params": params, "words": self._words, "ends": self._ends, "idf": self.idf}
+        return learnt if self.counts is None else learnt | {"counts": self.counts.state()}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
@@ -212,6 +286,8 @@ class TextVectorizer:
             str(words.data, "utf-8")
         except ValueError as error:  # words that repeat, that end elsewhere, that are no text
             raise ModelFormatError(f"the vocabulary is damaged: {error}") from error
+        if "counts" in state:
+            vectorizer.counts = WordCounts.from_state(state["counts"], ends.size)
         return vectorizer
 
     def __reduce__(self) -> Any:
@@ -231,11 +307,12 @@ class TextVectorizer:
 
     def _weigh(self, parts: list[tuple[Any, Any, Any]], threads: int) -> sparse.csr_array:
         """TF-IDF of counts; one code path for training, serving and restored state, so their bits agree."""
-        shape = (sum(indptr.size - 1 for indptr, _, _ in parts), self.n_features)
+        n_words = int(self._ends.size)
+        shape = (sum(indptr.size - 1 for indptr, _, _ in parts), n_words)
         for indptr, indices, values in parts:
             weigh_counts(indptr, indices, values, self.idf, threads)
         if len(parts) != 1:
-            rows = [sparse.csr_array((v, j, p), shape=(p.size - 1, self.n_features)) for p, j, v in parts]
+            rows = [sparse.csr_array((v, j, p), shape=(p.size - 1, n_words)) for p, j, v in parts]
             return as_csr(sparse.vstack(rows, format="csr") if rows else sparse.csr_array(shape, dtype=np.float32))
         indptr, indices, values = parts[0]
         return as_csr(sparse.csr_array((values, indices, indptr), shape=shape))

@@ -30,14 +30,16 @@ def place_rows(partition: Partitioner, Y: sparse.csr_array, start: I32, threads:
     return _kernels.choose_blocks(*labels, Y.shape[1], *lists, given, rules.price, rules.small, threads)[0]
 
 
-def repartitioned(partition: Partitioner, Y: sparse.csr_array, assignment: I32, threads: int) -> Partitioner:
+def repartitioned(
+    partition: Partitioner, Y: sparse.csr_array, assignment: I32, n_blocks: int, threads: int
+) -> Partitioner:
     """The partition of these rows by a given assignment, every block of which has labelled rows.
 
     The quadratic objective's lambda grows with the rows, so that its price per row stays what it was.
     """
     scale = assignment.size / partition.assignment_.size if partition.objective == "quadratic" else 1.0
     lam = partition.lam_ * scale
-    ranking = Ranking.of(Y, assignment, int(assignment.max()) + 1, threads=threads)
+    ranking = Ranking.of(Y, assignment, n_blocks, threads=threads)
     clusters, captured = ranking.clusters(lam, partition.objective)
     trace = partition.objective_trace_.tolist()
     out = copy(partition)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -84,6 +85,7 @@ class Settings:
         return cls(**values | {"limits": Limits(**values["limits"])})
 
 
+@lru_cache(maxsize=64)
 def is_local(host: str) -> bool:
     """Whether an address is this machine's own.
 

@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, overload
 
@@ -36,21 +36,26 @@ _LEAST_LINE = 3
 
 
 class Writer:
-    """Writes the files of one version of a model and notes size, checksum and shape of each in ``entries``."""
+    """Writes the files of one version of a model and notes size, checksum and shape of each in ``entries``.
 
-    def __init__(self, folder: Path, version: str) -> None:
+    ``before`` are the entries of the version that is there: a file that would be the same is listed again, not written.
+    """
+
+    def __init__(self, folder: Path, version: str, before: dict[str, Entry] | None = None) -> None:
         self.folder, self.version = folder, version
         self.entries: dict[str, Entry] = {}
         self._taken: set[str] = set()
+        self._before = {name: entry for name, entry in (before or {}).items() if _is_entry(name, entry)}
+        self._there = {_without_version(name): name for name in self._before}
 
     def array(self, hint: str, array: NDArray[Any]) -> str:
         """Write an array of numbers; return the name of its file."""
         plain = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
         if plain.dtype.str not in _DTYPES:
             raise BlockXMCError(f"{hint} cannot be saved: an array of {array.dtype} is neither numbers nor Booleans")
-        name = self._name(hint, "npy")
-        with self._create(name) as out:
-            np.lib.format.write_array(out, plain, version=(1, 0), allow_pickle=False)
+        name = self._put(
+            hint, "npy", lambda out: np.lib.format.write_array(out, plain, version=(1, 0), allow_pickle=False)
+        )
         self.entries[name] |= {"dtype": plain.dtype.str, "shape": list(plain.shape)}
         return name
 
@@ -62,11 +67,27 @@ class Writer:
             lines = text.encode()
         except UnicodeEncodeError:  # lone surrogates exist in escaped form only
             lines = json.dumps(list(strings), separators=("\n", ":")).encode()
-        name = self._name(hint, "txt")
-        with self._create(name) as out:
-            out.write(lines[1:-1] + b"\n" if strings else b"")
+        name = self._put(hint, "txt", lambda out: out.write(lines[1:-1] + b"\n" if strings else b""))
         self.entries[name]["lines"] = len(strings)
         return name
+
+    def _put(self, hint: str, suffix: str, write: Callable[[Any], Any]) -> str:
+        """See to it that there is a file of what ``write`` writes; return its name."""
+        name = self._name(hint, suffix)
+        old = self._there.get(_without_version(name))
+        if old is not None and self._is_same(old, write):
+            self.entries[old] = dict(self._before[old])
+            return old
+        with self._create(name) as out:
+            write(out)
+        return name
+
+    def _is_same(self, name: str, write: Callable[[Any], Any]) -> bool:
+        """Whether a file of the version that is there holds just what would be written."""
+        with suppress(ModelFormatError, _DifferentError), Folder(self.folder) as folder, folder.open(name) as file:
+            write(_ComparedFile(file))
+            return not file.read(1)
+        return False
 
     def _name(self, hint: str, suffix: str) -> str:
         """A file name that resembles the hint, and differs from all others even where case does not count."""
@@ -85,6 +106,32 @@ class Writer:
             yield out
             flush_to_disk(file)
         self.entries[name] = {"bytes": out.size, "sha256": out.sha256.hexdigest()}
+
+
+class _DifferentError(Exception):
+    """A file holds something else."""
+
+
+class _ComparedFile:
+    """Takes bytes as if to write them, and ends at the first that a file does not hold."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, data: bytes) -> int:
+        if self._file.read(len(data)) != data:
+            raise _DifferentError
+        return len(data)
+
+
+def _without_version(name: str) -> str:
+    """What the files of all versions have in common.
+
+    >>> _without_version("state.bias.0123456789ab.npy")
+    'state.bias.npy'
+    """
+    stem, _, suffix = name.rsplit(".", 2)
+    return f"{stem}.{suffix}"
 
 
 class Reader:

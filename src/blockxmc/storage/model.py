@@ -20,6 +20,7 @@ from blockxmc._core.base import XMCEstimator
 from blockxmc._core.stored import INT32_MAX, short
 from blockxmc._core.targets import Kind, Targets
 from blockxmc._version import __version__
+from blockxmc.data.extra import ExtendedVectorizer
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.storage.files import Reader, Strings, Writer, is_size
@@ -51,20 +52,28 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     target = Path(os.path.realpath(path))
     check_target(target)
     with updating(target, _listed) as update:
-        update.publish(_written(estimator, Writer(target, update.version)))
+        update.publish(_written(estimator, Writer(target, update.version, _entries(target))))
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str], extra: Any = None) -> Any:
     """Open a model directory written by ``save``: large arrays are mapped, not read, and nothing in it is executed.
 
-    A model that is replaced meanwhile is opened as it was before or as it is afterwards, never as a mixture.
+    A model that is replaced meanwhile is opened as it was before or as it is afterwards, never as a mixture. ``extra`` is
+    the function or the fitted transformer that a text model with extra columns was trained with.
 
     >>> load("no/such/model")
     Traceback (most recent call last):
         ...
     blockxmc.errors.ModelFormatError: no/such/model is not a complete model directory: manifest.json is missing
     """
-    return load_with_manifest(path)[0]
+    model = load_with_manifest(path)[0]
+    vectorizer = getattr(model, "vectorizer_", None)
+    if isinstance(vectorizer, ExtendedVectorizer):
+        vectorizer = vectorizer.with_source(extra)
+        if extra is None:
+            raise BlockXMCError(f"{path}: {vectorizer.extra.missing}")
+        model.vectorizer_, model.extra = vectorizer, extra
+    return model
 
 
 def load_with_manifest(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
@@ -361,11 +370,16 @@ def _has_manifest(path: Path) -> bool:
 
 def _listed(path: Path) -> set[str]:
     """The files of the model at ``path``; none where there is no model."""
+    return set(_entries(path))
+
+
+def _entries(path: Path) -> dict[str, Any]:
+    """What the model at ``path`` says of its files."""
     if not (path / MANIFEST).exists():
-        return set()
+        return {}
     with Folder(path) as folder:
         files = json.loads(_manifest_bytes(folder)).get("files")
-    return set(files) if isinstance(files, dict) else set()
+    return files if isinstance(files, dict) else {}
 
 
 def _seal(manifest: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ CLASSES = {
     "BlockwiseClassifier": "blockxmc.classifier:BlockwiseClassifier",
     "CBMLC": "blockxmc.baselines:CBMLC",
     "DiSMEC": "blockxmc.learners:DiSMEC",
+    "ExtendedVectorizer": "blockxmc.data.extra:ExtendedVectorizer",
     "FastXML": "blockxmc.baselines:FastXML",
     "LEML": "blockxmc.learners:LEML",
     "LPSR": "blockxmc.baselines:LPSR",

@@ -63,8 +63,8 @@ def advice(history: Sequence[dict[str, Any]]) -> str | None:
 
 def _worse(first: dict[str, Any], updates: Sequence[dict[str, Any]]) -> list[str]:
     """What new rows say of the model before they were learnt, where that is clearly less than was promised."""
-    judged = [event for event in updates if "P@1" in event]
-    if "P@1" not in first or not judged:
+    judged = [event for event in updates if event["rows"] and all(f"P@{k}" in event for k in (1, 3, 5))]
+    if not all(f"P@{k}" in first for k in (1, 3, 5)) or not judged:
         return []
     rows = np.array([event["rows"] for event in judged])
     seen = {k: float(np.average([event[f"P@{k}"] for event in judged], weights=rows)) for k in (1, 3, 5)}

@@ -8,7 +8,6 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.linear.weights import LinearWeights, LowRankWeights, Weights
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router
-from blockxmc.serving.scorers import restore_scorer
 from blockxmc.training.job import Form
 
 PARTITION = Form(Partitioner.state, Partitioner.from_state)
@@ -32,7 +31,7 @@ WEIGHTS: Form[Any] = Form(_weights_state, _restored_weights)
 
 
 def _router_state(router: Router) -> dict[str, Any]:
-    return {"n_blocks": router.n_blocks, "scorer": None if router.scorer is None else router.scorer.state()}
+    return {"n_blocks": router.n_blocks, "learned": None if router.learned is None else WEIGHTS.state(router.learned)}
 
 
 def router_form(unfitted: Router) -> Form[Router]:
@@ -41,7 +40,9 @@ def router_form(unfitted: Router) -> Form[Router]:
     def restored(state: dict[str, Any]) -> Router:
         router = unfitted.unfitted()
         router.n_blocks = state["n_blocks"]
-        router.scorer = None if state["scorer"] is None else restore_scorer(state["scorer"])
+        if state["learned"] is not None:
+            router.learned = WEIGHTS.restored(state["learned"])
+            router.scorer = Router.from_weights(router.learned).scorer
         return router
 
     return Form(_router_state, restored)

@@ -44,8 +44,8 @@ class LearningOn(LabelSetEstimator):
 
         X may have more features than the model knows, and Y more labels: the new ones come last. Where the labels of the
         model have names and Y is a matrix with new columns, ``label_names`` names all of its columns. The model must have
-        been fitted with ``keep_rows=True``. ``history_`` says what was done, ``advice_`` when to train anew. docs/update.md
-        says what an update can and cannot do.
+        been fitted with ``keep_rows=True``. ``history_`` says what was done, ``advice_`` when to train anew.
+        docs/howto/update.md says what an update can and cannot do.
 
         >>> from blockxmc import BlockwiseClassifier
         >>> X, Y = [[1.0, 0], [0.9, 0.1], [0, 1.0]], [["red"], ["red"], ["blue"]]
@@ -69,7 +69,7 @@ class LearningOn(LabelSetEstimator):
         """Take rows out of the model and solve again what they have taught.
 
         ``rows`` are numbers of training rows, in the order in which they came, or a mask; later rows then move up. Labels
-        stay, even those that no row carries any more. docs/update.md says what of a row may be left.
+        stay, even those that no row carries any more. docs/howto/update.md says what of a row may be left.
 
         >>> from blockxmc import BlockwiseClassifier
         >>> X, Y = [[1.0, 0], [0.9, 0.1], [0, 1.0]], [["red"], ["red"], ["blue"]]

@@ -1,10 +1,12 @@
 """New rows into a model that keeps its rows, or rows out of it.
 
-Blocks of the other rows stay as they are. A label is solved again, from its present weights and on all rows that concern
-it, if its positives have changed, or if a row that came or went and is its negative has a margin above a bound: other rows
-say next to nothing about it. The router is solved again for blocks whose rows have changed. Counts, centroids, neighbors
-and lists of frequent labels are made anew, and the model is packed as ``fit`` does. Score mix, reranker and calibration
-are kept: new rows say, before they are learnt, how well these still serve (drift.py).
+Blocks of the other rows stay as they are. New rows tell a label something if they are its positives, or if they are its
+negatives and have a margin above a bound. Once these are more than a share of its positives, the label is solved again,
+from its present weights and on all rows that concern it: at once where it has few positives, else after some updates. The
+router is solved again when rows have grown by a share. Rows that go are different: every label that they have taught, and
+the router for their blocks, is solved again without them. Counts, centroids, neighbors and lists of frequent labels are
+made anew, and the model is packed as ``fit`` does. Score mix, reranker and calibration are kept: new rows say, before they
+are learnt, how well these still serve (drift.py).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import metrics
-from blockxmc._core.matrix import as_csr, take_rows
+from blockxmc._core.matrix import as_csr, flat_positions, take_rows
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import UpdateError
 from blockxmc.linear.vectors import LabelVectors
@@ -61,24 +63,30 @@ def add_rows(
     X_old, Y_old = kept.rows(n_features, n_labels)
     X_all, Y_all = stacked([X_old, X]), stacked([Y_old, Y])
     assignment = np.concatenate([old.partition.assignment_, blocks])
-    partition = repartitioned(old.partition, Y_all, assignment, threads)
-    learned = _solved_blocks(request, X_all, assignment, of_blocks, np.unique(blocks), reporter)
-    routed = _router(learned).blocks(X, kept.negative_blocks.shape[1], threads=threads)
+    partition = repartitioned(old.partition, Y_all, assignment, of_blocks.n_labels, threads)
+    stale = assignment.size - kept.router_rows > request.settings.update_router * assignment.size
+    changed = np.arange(of_blocks.n_labels if stale else 0)
+    of_blocks = _solved_blocks(request, X_all, assignment, of_blocks, changed, reporter)
+    routed = _router(of_blocks).blocks(X, kept.negative_blocks.shape[1], threads=threads)
+    clusters = cover_all_labels(Y_all, assignment, partition.label_clusters_)
+    seen = visits_of(blocks, routed, partition.n_blocks_)
+    told = np.pad(kept.told, (0, n_labels - kept.told.size)) + np.bincount(Y.indices, minlength=n_labels)
+    told += taught(kept.labels, (X, Y), seen, clusters, request.settings.update_margin, threads)
+    touched = np.flatnonzero(told > request.settings.update_share * np.bincount(Y_all.indices, minlength=n_labels))
+    told[touched] = 0
     new = replace(
         kept,
         parts=kept.with_part(kept_copy(X), kept_copy(Y)),
-        blocks=learned,
+        blocks=of_blocks,
         negative_blocks=np.concatenate([kept.negative_blocks, routed]),
+        told=told,
+        router_rows=assignment.size if stale else kept.router_rows,
     )
-    clusters = cover_all_labels(Y_all, assignment, partition.label_clusters_)
-    seen = visits_of(blocks, routed, partition.n_blocks_)
-    bound = request.settings.update_margin
-    touched = np.union1d(Y.indices, taught(kept.labels, X, seen, clusters, bound, threads)).astype(np.intp)
     event |= {
         "new_labels": n_labels - labels.n_labels,
         "new_features": n_features - old.model.n_features,
         "labels_solved": int(touched.size),
-        "blocks_solved": int(np.unique(blocks).size),
+        "blocks_solved": int(changed.size),
     }
     return _packed(request, (X_all, Y_all), Learned(partition, old.model, new), touched, reporter), event
 
@@ -94,15 +102,25 @@ def drop_rows(
     if not Y_left.nnz:
         raise UpdateError("forget would leave no row with a label: train another model instead")
     assignment, negative, blocks = _living(old, X_left, Y_left, left, threads)
-    partition = repartitioned(old.partition, Y_left, assignment, threads)
+    partition = repartitioned(old.partition, Y_left, assignment, blocks.size, threads)
     changed = _changed_blocks(old.partition.assignment_, blocks, gone)
     learned = _solved_blocks(request, X_left, assignment, some_of(kept.blocks, blocks), changed, reporter)
-    new = replace(kept, parts=kept.without_rows(dropped), blocks=learned, negative_blocks=negative)
     # By the blocks that taught: whatever a row has taught is to be solved without it. Below -1 a margin teaches nothing.
     clusters = cover_all_labels(Y, old.partition.assignment_, old.partition.label_clusters_)
     seen = visits_of(old.partition.assignment_[gone], kept.negative_blocks[gone], old.partition.n_blocks_)
-    own = take_rows(Y, gone).indices
-    touched = np.union1d(own, taught(kept.labels, take_rows(X, gone), seen, clusters, -1.0, threads)).astype(np.intp)
+    rows = take_rows(X, gone), take_rows(Y, gone)
+    taught_by = np.bincount(rows[1].indices, minlength=Y.shape[1])
+    touched = np.flatnonzero(taught_by + taught(kept.labels, rows, seen, clusters, -1.0, threads))
+    told = kept.told.copy()
+    told[touched] = 0
+    new = replace(
+        kept,
+        parts=kept.without_rows(dropped),
+        blocks=learned,
+        negative_blocks=negative,
+        told=told,
+        router_rows=min(kept.router_rows, left.size),
+    )
     event = {
         "what": "forget",
         "rows": int(gone.size),
@@ -113,23 +131,30 @@ def drop_rows(
 
 
 def taught(
-    weights: LabelVectors, X: sparse.csr_array, visits: sparse.csr_array, clusters: Any, bound: float, threads: int
-) -> NDArray[np.intp]:
-    """Labels of the blocks that these rows visit to which the margin of some row lies above the bound.
+    weights: LabelVectors,
+    rows: tuple[sparse.csr_array, sparse.csr_array],
+    visits: sparse.csr_array,
+    clusters: Any,
+    bound: float,
+    threads: int,
+) -> NDArray[np.int64]:
+    """For each label, how many of these rows are negatives that visit its blocks and have a margin above the bound.
 
     >>> weights = LabelVectors(sparse.csr_array(np.eye(2, dtype=np.float32)), np.full(2, -1, np.float32))
-    >>> row, visits = sparse.csr_array(np.array([[0.7, 0.1]], np.float32)), sparse.csr_array(np.ones((1, 1), np.float32))
-    >>> taught(weights, row, visits, [np.arange(2)], -0.5, 1).tolist()
-    [0]
+    >>> rows = sparse.csr_array(np.array([[0.7, 0.1]], np.float32)), sparse.csr_array(np.array([[0, 1]], np.float32))
+    >>> taught(weights, rows, sparse.csr_array(np.ones((1, 1), np.float32)), [np.arange(2)], -0.5, 1).tolist()
+    [1, 0]
     """
+    X, Y = rows
     of_block = holds(clusters, weights.n_labels)
-    found = np.zeros(weights.n_labels, bool)
+    found = np.zeros(weights.n_labels, np.int64)
     for first in range(0, X.shape[0], _AT_A_TIME):
         some = slice(first, first + _AT_A_TIME)
         pairs = sparse.csr_array(visits[some] @ of_block)
         margins = weights.pair_scores(sparse.csr_array(X[some]), pairs.indptr, pairs.indices, threads)
-        found[pairs.indices[margins > bound]] = True
-    return np.flatnonzero(found)
+        own = np.isin(flat_positions(pairs), flat_positions(sparse.csr_array(Y[some])))
+        found += np.bincount(pairs.indices[(margins > bound) & ~own], minlength=found.size)
+    return found
 
 
 def before_learning(model: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> dict[str, float]:

@@ -136,10 +136,11 @@ function drawWhy(text, why) {
     ["score", why.score.toFixed(3)],
   ];
   const close = h("button", { "aria-label": "Close the explanation", onclick: () => { selected = null; byId("why").hidden = true; draw(); } }, "×");
+  const accept = h("button", { onclick: () => { if (verdicts.get(why.label) !== "accepted") judge(why.label, "accepted"); } }, "Accept");
   const blocks = why.blocks.map((block) => `${block.block} (${percent(block.probability)}${block.has_label ? ", has the label" : ""})`);
   const neighbors = why.neighbors.map((near) => [`row ${near.row}`, percent(near.similarity), near.has_label ? "yes" : "no", near.labels.join(", ")]);
   byId("why").replaceChildren(
-    h("div", { class: "heading-row" }, h("h2", {}, `Why ${why.label}?`), h("span", { class: "grow" }), close),
+    h("div", { class: "heading-row" }, h("h2", {}, `Why ${why.label}?`), h("span", { class: "grow" }), accept, close),
     h("p", {}, `${why.fate}${chance}`),
     marked(text, parts),
     h("div", { class: "columns" },

@@ -247,7 +247,8 @@ class Training:
         nothing = LinearWeights(sparse.csr_array(np.zeros((self.X.shape[1], 1), np.float32)), np.zeros(1, np.float32))
         blocks = LabelVectors.joined([router.learned or nothing], np.arange(len(self.clusters)))
         part = Part(kept_copy(self.X), kept_copy(self.Y))
-        return Kept((part,), weights, blocks, self.negative_blocks, mix, self.asked)
+        told = np.zeros(weights.n_labels, np.int64)
+        return Kept((part,), weights, blocks, self.negative_blocks, mix, self.asked, told, self.X.shape[0])
 
     def _visits(self, rows: NDArray[np.bool_] | None) -> sparse.csr_array:
         return visits_of(self.partition.assignment_, self.negative_blocks, len(self.clusters), rows)

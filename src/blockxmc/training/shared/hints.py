@@ -39,6 +39,12 @@ class Hints:
             return None
         return self.sample_weight > 0
 
+    def digests(self) -> dict[str, str]:
+        """What tells these hints from others: a name and a digest of each that there is."""
+        weights = None if self.sample_weight is None else as_csr(self.sample_weight[None])
+        given = {"sample_weight": weights, "label_features": self.label_features}
+        return {name: matrix_digest(matrix)[:16] for name, matrix in given.items() if matrix is not None}
+
     def taught(self, Y: sparse.csr_array) -> sparse.csr_array:
         """The labels as far as they count: those of a row of weight 0 do not.
 
@@ -50,12 +56,6 @@ class Hints:
         out = sparse.csr_array(sparse.diags_array(self.teaching.astype(np.float32)) @ Y)
         out.eliminate_zeros()
         return out
-
-    def digests(self) -> dict[str, str]:
-        """What tells these hints from others: a name and a digest of each that there is."""
-        weights = None if self.sample_weight is None else as_csr(self.sample_weight[None])
-        given = {"sample_weight": weights, "label_features": self.label_features}
-        return {name: matrix_digest(matrix)[:16] for name, matrix in given.items() if matrix is not None}
 
 
 NO_HINTS = Hints()

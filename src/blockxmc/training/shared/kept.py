@@ -43,6 +43,8 @@ class Kept:
     negative_blocks: I32  # of each row
     mix: Mix
     asked: int  # neighbors
+    told: NDArray[np.int64]  # of each label: new rows that tell it something, since it was last solved
+    router_rows: int  # when the router was last solved as a whole
     history: tuple[dict[str, Any], ...] = ()
 
     @property
@@ -85,6 +87,8 @@ class Kept:
             "negative_blocks": self.negative_blocks,
             "mix": {field.name: float(getattr(self.mix, field.name)) for field in fields(Mix)},
             "asked": self.asked,
+            "told": self.told,
+            "router_rows": self.router_rows,
             "history": list(self.history),
         }
 
@@ -109,9 +113,11 @@ class Kept:
             LabelVectors(vectors, bias, mass),
             LabelVectors(of_blocks, block_bias),
             stored.array(state["negative_blocks"], "negative_blocks", np.int32, (n_rows, None)),
-            Mix(**stored.numbers(state["mix"], "mix")),
+            Mix(**{name: stored.real(value, name) for name, value in stored.mapping(state["mix"], "mix").items()}),
             stored.whole(state["asked"], "neighbors asked"),
-            tuple(stored.mapping(event, "an event of the history") for event in history),
+            stored.array(state["told"], "rows that labels were told", np.int64, bias.shape),
+            stored.whole(state["router_rows"], "rows of the router", 0, n_rows),
+            tuple(_event(event) for event in history),
         )
 
     def check_fits(self, n_rows: int, n_labels: int, n_features: int) -> None:
@@ -137,6 +143,19 @@ class Kept:
         rows = [("kept rows", part.X) for part in self.parts]
         targets = [("labels of kept rows", part.Y) for part in self.parts]
         return [*rows, *targets, ("kept weights", self.labels.vectors), ("kept router weights", self.blocks.vectors)]
+
+
+def _event(given: Any) -> dict[str, Any]:
+    """An entry of the history: what was done, with how many rows, and other numbers."""
+    event: dict[str, Any] = stored.mapping(given, "an event of the history")
+    stored.require(event.get("what") in ("fit", "update", "forget"), "the history has an event of an unknown kind")
+    for name, value in event.items():
+        if name != "what":
+            stored.real(value, f"{name} in the history")
+    for name in ("rows", "captured", "largest_block"):
+        stored.require(name in event, f"an event of the history has no {name}")
+    stored.whole(event["rows"], "rows in the history", 0, 1 << 62)
+    return event
 
 
 def widened(matrix: sparse.csr_array, n_columns: int) -> sparse.csr_array:

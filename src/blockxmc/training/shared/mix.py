@@ -155,13 +155,18 @@ def expected(fitter: Fitter, many: Candidates, neighbors: float, whole: Calibrat
     parts = np.arange(n_rows) % FOLDS
     hits, found = np.zeros((n_rows, 3)), np.zeros((n_rows, min(few, many.right.shape[1])))
     right = np.zeros(found.shape, bool)
-    for part in range(FOLDS):
+    fitter.mix(neighbors)  # what all parts look up is worked out before they begin
+
+    def judge(part: int) -> None:
         others, own = parts != part, parts == part
         mix, reranker = fitter.fit(neighbors, others)
         calibration = fit_calibration(*many.of_rows(others).ranked(mix, reranker, few), near=whole)
         hits[own] = fitter.candidates.of_rows(own).hits(mix, reranker)
         scores, right[own] = many.of_rows(own).ranked(mix, reranker, few)
         found[own] = calibration.probabilities(scores)
+
+    with ThreadPoolExecutor(min(fitter.threads, FOLDS)) as pool:
+        list(pool.map(judge, range(FOLDS)))
     values = {f"expected_P@{k}": float(value) for k, value in zip((1, 3, 5), hits.mean(axis=0), strict=True)}
     return values | promises(found, right, many.n_true)
 
@@ -186,7 +191,7 @@ def _neighbors_count(fitter: Fitter, settings: Settings) -> float:
     mix, reranker = fitter.fit(1.0)
     alone = replace(mix, neighbors=0.0)
     without = fitter.candidates.hits(alone, fitter.reranker(alone))
-    return 0.0 if _clearly_better(without, fitter.candidates.hits(mix, reranker), settings) else 1.0
+    return 0.0 if clearly_better(without, fitter.candidates.hits(mix, reranker), settings) else 1.0
 
 
 def _best_top_p(
@@ -195,10 +200,10 @@ def _best_top_p(
     """The top_p that ranks the labels of new rows best; the usual one if no other is clearly better."""
     hits = {top_p: candidates.hits(mix, reranker) for top_p, candidates in sorted(seen.items())}
     best = max(hits, key=lambda top_p: hits[top_p].mean())
-    return best if _clearly_better(hits[best], hits[usual], settings) else usual
+    return best if clearly_better(hits[best], hits[usual], settings) else usual
 
 
-def _clearly_better(some: NDArray[np.float64], others: NDArray[np.float64], settings: Settings) -> bool:
+def clearly_better(some: NDArray[np.float64], others: NDArray[np.float64], settings: Settings) -> bool:
     """Whether rows are served better by some answers than by others, by more than chance; by the mean of their hits."""
     change = (some - others).mean(axis=1)
     return bool(change.mean() > settings.clearly * change.std() / np.sqrt(change.size))

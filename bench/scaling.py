@@ -1,0 +1,142 @@
+"""Training and batch prediction by the number of threads: python bench/scaling.py DATA_DIR... [--threads 1,16].
+
+Wall time of each, its ratio to one thread, the phases that take more than 2 % of the run with the most threads, and whether
+the models are the same bit for bit. With --markdown FILE the page is written. Run it on an idle machine.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+from blockxmc import BlockwiseClassifier
+from blockxmc._core import progress
+from blockxmc.data import read_data_dir
+
+SHARE = 0.02
+
+
+class Clock(progress.Reporter):
+    """Keeps the wall time of every phase that is not inside another."""
+
+    def __init__(self):
+        super().__init__()
+        self.seconds, self.depth = {}, 0
+
+    def phase(self, *args, **options):
+        return _Timed(self, super().phase(*args, **options), args[0])
+
+
+class _Timed:
+    def __init__(self, clock, phase, title):
+        self.clock, self.inner, self.title = clock, phase, title
+
+    def __enter__(self):
+        self.clock.depth += 1
+        self.start = time.perf_counter()
+        return self.inner.__enter__()
+
+    def __exit__(self, *error):
+        self.clock.depth -= 1
+        if self.clock.depth == 0:
+            spent = time.perf_counter() - self.start
+            self.clock.seconds[self.title] = self.clock.seconds.get(self.title, 0.0) + spent
+        return self.inner.__exit__(*error)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("data", nargs="+", type=Path)
+    parser.add_argument("--threads", default=f"1,{os.cpu_count()}")
+    parser.add_argument("--markdown", type=Path)
+    options = parser.parse_args()
+    counts = sorted(map(int, options.threads.split(",")))
+    lines = [
+        "# Threads",
+        "",
+        f"Made by `python bench/scaling.py`; {os.cpu_count()} cores. Wall seconds of training, and microseconds per row of"
+        " batch prediction over all test rows (best of three).",
+        "",
+        "| data | threads | training s | CPU s | times faster | batch µs | times faster | same bits |",
+        "|---|---:|---:|---:|---:|---:|---:|---|",
+    ]
+    phases = []
+    for folder in options.data:
+        rows = [measured(folder, count) for count in counts]
+        first = rows[0]
+        for row in rows:
+            same = "yes" if row["digest"] == first["digest"] else "NO"
+            faster = [f"{first[name] / row[name]:.1f}" for name in ("wall", "batch")]
+            lines.append(
+                f"| {folder.name} | {row['threads']} | {row['wall']:.2f} | {row['cpu']:.1f} | {faster[0]}"
+                f" | {row['batch']:.2f} | {faster[1]} | {same} |"
+            )
+            print(json.dumps({"data": folder.name} | row), flush=True)
+        last = rows[-1]
+        large = {name: s for name, s in last["phases"].items() if s > SHARE * last["wall"]}
+        told = ", ".join(f"{name} {s:.2f} s" for name, s in sorted(large.items(), key=lambda item: -item[1]))
+        rest = last["wall"] - sum(last["phases"].values())
+        phases.append(f"- {folder.name}, {last['threads']} threads: {told}; outside phases {rest:.2f} s.")
+    page = "\n".join([*lines, "", "Phases of more than 2 % of the run with the most threads:", "", *phases, ""])
+    print(page)
+    if options.markdown:
+        options.markdown.write_text(page)
+
+
+def measured(folder, threads):
+    train, test = read_data_dir(folder)
+    clock = Clock()
+    classifier = _Clocked(n_jobs=threads)
+    classifier.clock = clock
+    wall, cpu = time.perf_counter(), time.process_time()
+    classifier.fit(train.X, train.Y)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    batch = []
+    for _ in range(3):
+        start = time.perf_counter()
+        labels, scores = classifier.predict_topk(test.X, 5)
+        batch.append((time.perf_counter() - start) / test.X.shape[0] * 1e6)
+    digest = hashlib.sha256(labels.tobytes() + scores.tobytes() + state_digest(classifier)).hexdigest()[:16]
+    return {
+        "threads": threads,
+        "wall": wall,
+        "cpu": cpu,
+        "batch": min(batch),
+        "digest": digest,
+        "phases": clock.seconds,
+    }
+
+
+class _Clocked(BlockwiseClassifier):
+    def fit(self, X, Y):
+        X, Y = self._training_data(X, Y, None)
+        self.label_counts_ = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
+        self._fit(X, Y, self.clock)
+        return self
+
+
+def state_digest(classifier):
+    """All arrays of the model."""
+    found = hashlib.sha256()
+
+    def walk(value):
+        if isinstance(value, dict):
+            for name in sorted(value):
+                found.update(name.encode())
+                walk(value[name])
+        elif isinstance(value, (list, tuple)):
+            for item in value:
+                walk(item)
+        elif isinstance(value, np.ndarray):
+            found.update(np.ascontiguousarray(value).tobytes())
+
+    walk(classifier._state())
+    return found.digest()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""What updates keep of a fresh training, and what they cost, beside the bars they are held to.
+
+    python bench/update.py DIR... [--threads 2] [--seeds 1] [--only-one] [--json FILE]
+
+Rows in file order; labels are numbered as they first come. A model of the first 80 % of the training rows learns the next
+10 % in one update, and is compared with a training on 90 %; another learns 20 times 1 %, and is compared with a training on
+all rows. Then ten rows are learnt by a saved model. P@k is measured on the test rows, in points; two
+trainings that differ by their seed alone differ by a few tenths of a point, so several seeds say more.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from blockxmc import BlockwiseClassifier, load, metrics
+from blockxmc.data import read_data_dir
+
+RECALL_AT = 10
+
+
+class Rows:
+    """A data set whose labels are numbered in the order in which they first come."""
+
+    def __init__(self, folder):
+        train, test = read_data_dir(folder)
+        _, first = np.unique(train.Y.indices, return_index=True)
+        order = train.Y.indices[np.sort(first)]
+        self.X, self.Y = train.X, sparse.csr_array(train.Y[:, order])
+        self.test_X, self.test_Y = test.X, sparse.csr_array(test.Y[:, order])
+
+    def upto(self, share):
+        return round(share * self.X.shape[0])
+
+    def part(self, start, stop):
+        """Rows from one to another, with the labels that have come until then."""
+        known = int(self.Y[:stop].indices.max()) + 1
+        return self.X[start:stop], sparse.csr_array(self.Y[start:stop, :known])
+
+    def precision(self, clf):
+        labels = clf.predict_topk(self.test_X, 5)[0]
+        Y = sparse.csr_array(self.test_Y[:, : clf.targets_.n_labels])
+        return [100 * metrics.precision_at_k(Y, labels, k) for k in (1, 3, 5)]
+
+    def recall(self, clf, labels):
+        """Share of the test rows' positives of these labels that are among the first."""
+        found = clf.predict_topk(self.test_X, RECALL_AT)[0]
+        wanted = sparse.csr_array(self.test_Y[:, labels])
+        hits = sum(np.isin(labels[wanted.indices[a:b]], row).sum() for a, b, row in _rows(wanted, found))
+        return hits / max(wanted.nnz, 1)
+
+
+def _rows(matrix, found):
+    return zip(matrix.indptr[:-1], matrix.indptr[1:], found, strict=True)
+
+
+def timed(work):
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = work()
+    return result, time.perf_counter() - wall, time.process_time() - cpu
+
+
+def size_of(folder):
+    return sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+
+
+def measured(folder, threads, place, seed, only_one):
+    """All numbers of one set and seed."""
+    rows, new = Rows(folder), {"n_jobs": threads, "keep_rows": True, "random_state": seed}
+    start, stop = rows.upto(0.8), rows.upto(0.9)
+    first = BlockwiseClassifier(**new).fit(*rows.part(0, start))
+    first.save(place / "first")
+    fresh, _, training = timed(lambda: BlockwiseClassifier(**new).fit(*rows.part(0, stop)))
+    updated, _, updating = timed(lambda: load(place / "first").update(*rows.part(start, stop)))
+    came = np.arange(first.targets_.n_labels, updated.targets_.n_labels)
+    out = {
+        "one": np.subtract(rows.precision(updated), rows.precision(fresh)).tolist(),
+        "cpu": updating / training,
+        "training_cpu": training,
+        "recall": (rows.recall(updated, came), rows.recall(fresh, came)),
+        "new_labels": int(came.size),
+        "history": updated.history_[-1],
+    }
+    return out | ({} if only_one else _twenty(rows, place, new, start)) | _ten(rows, place, start)
+
+
+def _twenty(rows, place, new, start):
+    clf = load(place / "first")
+    ends = np.linspace(start, rows.X.shape[0], 21).astype(int)
+    for a, b in pairwise(ends):
+        clf.update(*rows.part(a, b))
+    fresh = BlockwiseClassifier(**new).fit(*rows.part(0, rows.X.shape[0]))
+    for name, model in (("twenty", clf), ("whole", fresh)):
+        model.save(place / name)
+    seconds = [[], []]
+    for _ in range(5):
+        for model, own in zip((clf, fresh), seconds, strict=True):
+            own.append(timed(lambda model=model: model.predict_topk(rows.test_X, 5))[2])
+    came = np.arange(load(place / "first").targets_.n_labels, clf.targets_.n_labels)
+    return {
+        "twenty": np.subtract(rows.precision(clf), rows.precision(fresh)).tolist(),
+        "size": size_of(place / "twenty") / size_of(place / "whole"),
+        "batch": float(np.min(seconds[0]) / np.min(seconds[1])),
+        "recall_twenty": (rows.recall(clf, came), rows.recall(fresh, came)),
+        "advice": clf.advice_,
+    }
+
+
+def _ten(rows, place, start):
+    clf = load(place / "first")
+    before = {path.name: path.stat().st_size for path in (place / "first").iterdir()}
+    _, wall, cpu = timed(lambda: clf.update(*rows.part(start, start + 10)).save(place / "first"))
+    after = {path.name: path.stat().st_size for path in (place / "first").iterdir()}
+    written = sum(size for name, size in after.items() if name not in before or name == "manifest.json")
+    return {"ten_wall": wall, "ten_cpu": cpu, "ten_written_mb": written / 1e6, "model_mb": sum(after.values()) / 1e6}
+
+
+def bars(found):
+    """What was found beside what was asked for."""
+    gained, whole = found["recall"]
+    points = " / ".join
+    out = [
+        ("10 % at once, P@1/3/5 beside training", points(f"{d:+.2f}" for d in found["one"]), min(found["one"]) >= -0.3),
+        ("its CPU, share of training", f"{found['cpu']:.2f}", found["cpu"] <= 0.2),
+        (f"R@{RECALL_AT} of its new labels", f"{gained:.3f} of {whole:.3f}", gained >= 0.95 * whole),
+        (
+            "ten rows: seconds (CPU), MB written of",
+            f"{found['ten_wall']:.2f} ({found['ten_cpu']:.2f}), {found['ten_written_mb']:.1f} of {found['model_mb']:.1f}",
+            found["ten_wall"] < 1,
+        ),
+    ]
+    if "twenty" not in found:
+        return out
+    gained, whole = found["recall_twenty"]
+    return [
+        *out,
+        ("20 times 1 %, P@1/3/5", points(f"{d:+.2f}" for d in found["twenty"]), min(found["twenty"]) >= -0.5),
+        (f"R@{RECALL_AT} of their new labels", f"{gained:.3f} of {whole:.3f}", gained >= 0.95 * whole),
+        (
+            "their size, batch time",
+            f"{found['size']:.2f}, {found['batch']:.2f}",
+            max(found["size"], found["batch"]) <= 1.1,
+        ),
+    ]
+
+
+def mean(results):
+    """The numbers of all seeds as one; what is no number is the last seed's."""
+    numbers = {key for key, value in results[0].items() if isinstance(value, (int, float, list, tuple))}
+    means = {key: np.mean([result[key] for result in results], axis=0).tolist() for key in numbers}
+    return results[-1] | means
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--only-one", action="store_true", help="leave out the twenty updates")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    results = {}
+    for folder in args.folders:
+        runs = []
+        for seed in range(args.seeds):
+            with tempfile.TemporaryDirectory() as place:
+                runs.append(measured(folder, args.threads, Path(place), seed, args.only_one))
+        found = results[Path(folder).name] = mean(runs)
+        print(f"{Path(folder).name} ({found['new_labels']:.0f} new labels, advice: {found.get('advice')})")
+        for what, value, holds in bars(found):
+            print(f"  {what:42}{value:>28}  {'holds' if holds else 'MISSED'}", flush=True)
+    if args.json is not None:
+        args.json.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Models that learn from what people send back."""
+
+from service_parts import TOKEN, running
+
+from blockxmc import load
+
+UPDATE = "/v1/models/packages/update"
+TEXTS = [f"a frobnicator of quuxes, number {i}" for i in range(10)]
+BODY = {"texts": TEXTS, "labels": [["frobnicator"]] * len(TEXTS)}
+
+
+def best(client, text):
+    found = client.post("/v1/models/packages/suggest", json={"text": text, "k": 1}).json()
+    return found["results"][0]["suggestions"][0]["label"], found["version"]
+
+
+def test_new_texts_and_labels_are_learnt(teachable):
+    label, version = best(teachable, TEXTS[0])
+    assert label != "frobnicator"
+    answer = teachable.post(UPDATE, json=BODY, timeout=120)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["version"] != version
+    assert best(teachable, "frobnicator of quuxes") == ("frobnicator", answer.json()["version"])
+    # The same is on disk: the next start serves it, too.
+    assert load(teachable.path).suggest("frobnicator of quuxes", k=1)[0].label == "frobnicator"
+    assert teachable.get("/v1/models/packages").json()["training_rows"] == 410
+
+
+def test_who_may_not_teach(teachable):
+    assert teachable.post(UPDATE, json=BODY, headers={"authorization": "Bearer wrong"}).status_code == 401
+    short = teachable.post(UPDATE, json={"texts": ["a", "b"], "labels": [["c"]]})
+    assert (short.status_code, short.json()["detail"]) == (422, "there are 2 texts but 1 lists of labels")
+    assert best(teachable, TEXTS[0])[0] != "frobnicator"
+
+
+def test_a_model_without_rows_says_how_to_get_one(model_dir, tmp_path):
+    (tmp_path / "token").write_text(TOKEN)
+    load(model_dir).save(tmp_path / "packages")
+    settings = {"token_file": str(tmp_path / "token"), "allow_update": True, "access_log": False}
+    with running(tmp_path / "packages", **settings) as client:
+        answer = client.post(UPDATE, json=BODY, headers={"authorization": f"Bearer {TOKEN}"})
+    assert answer.status_code == 409
+    assert "keep_rows" in answer.json()["detail"]
+    assert str(tmp_path) not in answer.text

@@ -1,0 +1,160 @@
+"""Columns beside words: what a function or a transformer makes of texts."""
+
+import pickle
+import zlib
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+
+from blockxmc import BlockwiseClassifier, TextClassifier, load
+from blockxmc.cli import main
+from blockxmc.data.extra import LEAST_VALUE, ExtendedVectorizer, Extra, large_values
+from blockxmc.data.tfidf import TextVectorizer
+from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.training.shared.extra import best_extra_weight
+
+LABELS = ["cat", "dog", "cow", "hen", "pig", "owl"]
+
+
+def corpus(n=900, seed=0):
+    """Texts that name a code; words say little, the code says the label."""
+    rng = np.random.default_rng(seed)
+    which = rng.integers(len(LABELS), size=n)
+    hints = [LABELS[j] if rng.random() < 0.3 else "nothing" for j in which]
+    texts = [f"text{rng.integers(40)} {hint} #{j}{rng.integers(10**6)}" for j, hint in zip(which, hints, strict=True)]
+    return texts, [[LABELS[j]] for j in which]
+
+
+def codes(texts):
+    """A column per code: what stands behind the # of a text."""
+    out = np.zeros((len(texts), len(LABELS)))
+    for i, text in enumerate(texts):
+        digit = text.split("#")[-1][:1]
+        if digit.isdigit():
+            out[i, int(digit) % len(LABELS)] = 3.0
+    return out
+
+
+def noise(texts):
+    return np.stack([np.random.default_rng(zlib.crc32(text.encode())).normal(size=80) for text in texts])
+
+
+TEXTS, Y = corpus()
+NEW_TEXTS, NEW_Y = corpus(300, seed=1)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return TextClassifier(BlockwiseClassifier(n_jobs=1), extra=codes).fit(TEXTS, Y)
+
+
+def test_columns_that_say_something_count_and_noise_does_not(model):
+    assert model.extra_weight_ > 0
+    plain = TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(TEXTS, Y)
+    assert model.score(NEW_TEXTS, NEW_Y) > 0.95 > 0.8 > plain.score(NEW_TEXTS, NEW_Y)
+    deaf = TextClassifier(BlockwiseClassifier(n_jobs=1), extra=noise).fit(TEXTS, Y)
+    assert deaf.extra_weight_ == 0
+    assert not isinstance(deaf.vectorizer_, ExtendedVectorizer)
+    for mine, theirs in zip(deaf.predict_topk(NEW_TEXTS), plain.predict_topk(NEW_TEXTS), strict=True):
+        assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_never_counts(seed):
+    words = TextVectorizer().fit_transform(TEXTS)
+    targets = sparse.csr_array(np.array([[name in row for name in LABELS] for row in Y], dtype=np.float32))
+    rng = np.random.default_rng(seed)
+    columns = rng.normal(size=(len(TEXTS), 100)).astype(np.float32) / 10
+    assert best_extra_weight(words, columns, targets, seed=seed) == 0
+    told = columns + 0.5 * np.pad(targets.toarray(), ((0, 0), (0, 94)))
+    assert best_extra_weight(words, told.astype(np.float32), targets, seed=seed) > 0
+
+
+def test_features_are_words_and_columns(model):
+    found = model.vectorizer_.transform(NEW_TEXTS)
+    words = TextVectorizer().fit(TEXTS).transform(NEW_TEXTS).toarray()
+    assert_array_equal(found.toarray()[:, :-6], words)
+    np.testing.assert_allclose(found.toarray()[:, -6:], codes(NEW_TEXTS) / 3 * model.extra_weight_, rtol=1e-6)
+    assert len(model.vectorizer_.feature_names) == found.shape[1] == model.vectorizer_.n_features
+    [why] = model.explain("text1 #25", k=1)
+    assert (why.name, why.features[0].name) == ("cow", "codes 2")
+    assert model.suggest("text1 #25", k=1) == model.suggest(["text1 #25"], k=1)[0]
+    assert model.predict([]) == []
+
+
+def test_a_stored_model_asks_for_its_function(model, tmp_path, capsys):
+    model.save(tmp_path / "m")
+    with pytest.raises(BlockXMCError, match=r"needs the 6 extra columns of 'codes'.*load\(path, extra="):
+        load(tmp_path / "m")
+    again = load(tmp_path / "m", extra=codes)
+    assert again.suggest(NEW_TEXTS) == model.suggest(NEW_TEXTS)
+    assert clone(again).fit(TEXTS, Y).suggest(NEW_TEXTS[:9]) == model.suggest(NEW_TEXTS[:9])
+    assert pickle.loads(pickle.dumps(model)).suggest(NEW_TEXTS) == model.suggest(NEW_TEXTS)
+    again.save(tmp_path / "again")
+    other = load(tmp_path / "again", extra=lambda texts: np.ones((len(texts), 7)))
+    with pytest.raises(BlockXMCError, match="made 7 columns, but the model was trained on 6"):
+        other.suggest("text1")
+    with pytest.raises(SystemExit) as ended:
+        main(["explain", str(tmp_path / "m"), "text1"])
+    assert (ended.value.code, len(capsys.readouterr().err.splitlines())) == (2, 1)
+    state = model.vectorizer_.state()
+    for wrong in ({"width": 0}, {"width": "six"}, {"name": 3}, {"scale": "much"}):
+        with pytest.raises(ModelFormatError):
+            ExtendedVectorizer.from_state(state | {"extra": state["extra"] | wrong})
+
+
+def test_a_transformer_is_fitted_on_the_training_texts():
+    source = make_pipeline(TfidfVectorizer(token_pattern=r"#\d", min_df=1), TruncatedSVD(5, random_state=0))
+    model = TextClassifier(BlockwiseClassifier(n_jobs=1), extra=source).fit(TEXTS, Y)
+    assert model.extra_weight_ > 0
+    assert model.vectorizer_.extra.width == 5
+    assert not hasattr(source[1], "components_")
+    assert model.score(NEW_TEXTS, NEW_Y) > 0.95
+    two = clone(model).set_params(classifier__n_jobs=2).fit(TEXTS, Y)
+    assert_array_equal(two.predict_topk(NEW_TEXTS)[1], model.predict_topk(NEW_TEXTS)[1])
+
+
+def test_labels_known_by_their_texts_go_with_columns():
+    model = TextClassifier(BlockwiseClassifier(n_jobs=1), extra=codes).fit(TEXTS, Y, label_texts={"yak": "yaks graze"})
+    assert model.suggest("yaks graze", k=1)[0].label == "yak"
+
+
+def test_few_rows_take_the_smallest_weight():
+    model = TextClassifier(BlockwiseClassifier(n_jobs=1), extra=codes).fit(TEXTS[:50], Y[:50])
+    assert model.extra_weight_ == 0.5
+
+
+def test_small_values_of_many_columns_are_left_out():
+    columns = np.random.default_rng(0).normal(size=(20, 384)).astype(np.float32)
+    kept = large_values(columns).toarray()
+    usual = np.sqrt((columns**2).mean(axis=1, keepdims=True))
+    assert_array_equal(kept, np.where(abs(columns) >= LEAST_VALUE * usual, columns, 0))
+    assert 0.85 < (kept**2).sum() / (columns**2).sum() < 0.95
+    few = columns[:, :20]
+    assert_array_equal(large_values(few).toarray(), few)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (7, "extra must be a function"),
+        (lambda texts: "many", "must make an array of numbers"),
+        (lambda texts: np.ones(len(texts)), "an array of shape"),
+        (lambda texts: np.ones((3, 2)), "an array of shape"),
+        (lambda texts: np.full((len(texts), 2), np.nan), "not finite"),
+    ],
+)
+def test_what_makes_no_columns_is_refused(source, message):
+    with pytest.raises(BlockXMCError, match=message):
+        TextClassifier(extra=source).fit(TEXTS, Y)
+
+
+def test_a_source_without_a_length_is_harmless():
+    extra, columns = Extra.fitted(lambda texts: np.zeros((len(texts), 2)), ["a", "b"])
+    assert (extra.scale, columns.any()) == (1.0, False)
