@@ -58,7 +58,7 @@ test-openapi: $(VENV)/dev.stamp
 
 # Clusters of programs: every stage is struck, and docs/howto/cluster.md is followed word for word.
 test-cluster: $(VENV)/dev.stamp
-	BLOCKXMC_CLUSTER=1 $(BIN)/python -m pytest tests/cluster $(PYTEST_ARGS)
+	BLOCKXMC_CLUSTER=1 $(BIN)/python -m pytest tests/cluster tests/unit/test_distributed.py $(PYTEST_ARGS)
 
 # The backend in a real Annif, in an environment of its own, then the bundled data beside omikuji (docs/results/annif.md).
 test-annif: $(ENVS)/annif/stamp

@@ -26,6 +26,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarn
 WORKERS = 3
 
 
+# Workers that die or lie: real processes and their clocks, which a busy machine may upset.
+faults = pytest.mark.skipif("BLOCKXMC_CLUSTER" not in os.environ, reason="make test-cluster runs this")
+
+
 @pytest.fixture(scope="module")
 def cluster():
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
@@ -148,6 +152,7 @@ def test_the_same_bits(client, data, tmp_path, monkeypatch, way):
     assert same_bits(again._state(), whole)
 
 
+@faults
 @pytest.mark.parametrize("count", [1, 2])
 def test_any_number_of_workers(client, data, tmp_path, count, caplog):
     path, X, Y = data
@@ -159,6 +164,7 @@ def test_any_number_of_workers(client, data, tmp_path, count, caplog):
     assert all("code another, the job needs blockxmc" in reason for reason in refused)
 
 
+@faults
 def test_no_worker_has_the_same_data_or_code(client, data, tmp_path):
     for number, (change, words) in enumerate(
         [(other_code, "no worker can do this: worker .* code another"), (other_data, "is refused: .* data was")]
@@ -167,10 +173,13 @@ def test_no_worker_has_the_same_data_or_code(client, data, tmp_path):
             fit(WAYS["default"](), data[0], client, work=tmp_path / str(number))
 
 
+@faults
 def test_a_full_disk_is_said_once(client, data, tmp_path):
     with changed(client, fill_the_disk), pytest.raises(BlockXMCError, match=r"worker .* No space left on device"):
         fit(WAYS["default"](), data[0], client, work=tmp_path / "work")
-    assert fit(WAYS["default"](), data[0], client, work=tmp_path / "work").went_on_from_ == "partition, router, routes"
+    again = fit(WAYS["default"](), data[0], client, work=tmp_path / "work")
+    # A part that a worker began before the disk was full may have been kept.
+    assert again.went_on_from_.startswith("partition, router, routes")
 
 
 def test_what_cannot_be_trained(client, data, tmp_path):
@@ -232,6 +241,7 @@ def parts_in(folder):
     return sorted(folder.glob("labels-*.json"))
 
 
+@faults
 def test_the_driver_is_killed(client, data, tmp_path, cluster):
     path, X, Y = data
     work = tmp_path / "work"
@@ -247,6 +257,7 @@ def test_the_driver_is_killed(client, data, tmp_path, cluster):
     assert same_bits(clf._state(), WAYS["default"]().fit(X, Y)._state())
 
 
+@faults
 def test_a_worker_is_killed(client, data, tmp_path):
     path, X, Y = data
     work = tmp_path / "work"
@@ -264,6 +275,7 @@ def test_a_worker_is_killed(client, data, tmp_path):
     assert np.count_nonzero([victim == pid for pid in client.run(os.getpid).values()]) == 0
 
 
+@faults
 def test_all_workers_are_gone_and_one_joins(client, data, tmp_path, cluster, caplog):
     path, X, Y = data
     cluster.scale(0)

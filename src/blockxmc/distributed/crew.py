@@ -144,6 +144,9 @@ class Crew:
         if time.monotonic() < self._looked + LOOK_EVERY:
             return
         self._present = frozenset(self._client.scheduler_info(n_workers=-1)["workers"])
+        # A worker may have answered before the scheduler knew that somebody listens.
+        for event in self._client.get_events(self._name):
+            self._heard(event)
         self._looked = time.monotonic()
         if not self._present and not self._waiting:
             log.warning("no worker at %s: waiting for one", self._client.scheduler.address)
@@ -158,6 +161,8 @@ class Crew:
         if answer["run"] != self._run:
             return
         address: str = answer["address"]
+        if address in self._ready or address in self._refused:  # heard already
+            return
         if answer["refused"] is None:
             self._ready[address] = answer["threads"]
             return
