@@ -248,7 +248,11 @@ class Training:
         blocks = LabelVectors.joined([router.learned or nothing], np.arange(len(self.clusters)))
         part = Part(kept_copy(self.X), kept_copy(self.Y))
         told = np.zeros(weights.n_labels, np.int64)
-        return Kept((part,), weights, blocks, self.negative_blocks, mix, self.asked, told, self.X.shape[0])
+        unseen = np.flatnonzero(self.held_out).astype(np.int32)
+        complete = np.zeros(weights.n_labels, bool)
+        complete[labels_short_of_rows(self.Y, self.held_out, self.settings)] = True
+        rest = self.asked, told, self.X.shape[0], unseen, complete
+        return Kept((part,), weights, blocks, self.negative_blocks, mix, *rest)
 
     def _visits(self, rows: NDArray[np.bool_] | None) -> sparse.csr_array:
         return visits_of(self.partition.assignment_, self.negative_blocks, len(self.clusters), rows)
