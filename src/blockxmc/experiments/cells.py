@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
@@ -14,7 +14,6 @@ from scipy import sparse
 
 from blockxmc.experiments import partitions, systems
 from blockxmc.experiments.code import code_digest
-from blockxmc.experiments.published import source
 from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
 from blockxmc.experiments.stopwatch import Spent
 from blockxmc.experiments.store import Store
@@ -41,7 +40,7 @@ TITLES = {
     "published": "{base} as published",
 }
 # Titles of the systems that are run as their authors ran them.
-_PUBLISHED = {"leml": "LEML", "pd-sparse": "PD-Sparse", "fastxml": "FastXML", "lpsr": "LPSR-NB"}
+PUBLISHED = {"leml": "LEML", "pd-sparse": "PD-Sparse", "fastxml": "FastXML", "lpsr": "LPSR-NB"}
 
 
 # What is said of a cell that the settings leave out, and of a cell for which there was no time.
@@ -83,7 +82,7 @@ class Cell:
     @property
     def title(self) -> str:
         """The name of the system in tables."""
-        return TITLES[self.system].format(base=(BASE_TITLES | _PUBLISHED).get(self.base, self.base))
+        return TITLES[self.system].format(base=(BASE_TITLES | PUBLISHED).get(self.base, self.base))
 
 
 class CellFailedError(Exception):
@@ -393,35 +392,3 @@ MAKERS: dict[str, Callable[[Bench, Cell], dict[str, Any]]] = {
     "blocks": _blocks,
     "q": _q,
 }
-
-
-# ---- which cells an experiment reads ----
-def compared(data: str, bases: Sequence[str]) -> list[Cell]:
-    """The systems of the paper's precision table, FastXML, label filters and the library's default."""
-    cells = []
-    for base in bases:
-        cells += [Cell(data, system, base) for system in ("full", "bp-accuracy", "bp-speed", "cbmlc")]
-    others = [Cell(data, "lpsr", "naive-bayes"), Cell(data, "fastxml"), Cell(data, "lf", "dismec")]
-    return [*cells, *others, Cell(data, "bp-default")]
-
-
-def every_system(data: str, bases: Sequence[str]) -> list[Cell]:
-    """All systems of the library with their defaults: each base alone, under the paper's BP and under CBMLC; the rest."""
-    cells = []
-    for base in [*bases, *(base for base in BASE_TITLES if base not in bases)]:
-        cells += [Cell(data, system, base) for system in ("full", "bp-quick", "cbmlc-default")]
-    others = [Cell(data, "lpsr", "naive-bayes"), Cell(data, "fastxml"), Cell(data, "lf", "dismec")]
-    return [*cells, *others, Cell(data, "bp-default")]
-
-
-def published_systems(data: str, bases: Sequence[str]) -> list[Cell]:
-    """Systems with published figures: with our defaults, and with their authors' settings where these differ.
-
-    >>> published_systems("a-set-of-our-own", ["leml"])
-    []
-    """
-    if not source(data):
-        return []
-    given = [Cell(data, "full", base) for base in ("leml", "pd-sparse", "naive-bayes", "dismec")]
-    others = [Cell(data, "lpsr-over", "dismec"), Cell(data, "fastxml")]
-    return [*given, *others, *(Cell(data, "published", name) for name in _PUBLISHED)]

@@ -13,13 +13,14 @@ from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.experiments import figures, pictures, tables, verdicts
 from blockxmc.experiments.canvas import Figure
-from blockxmc.experiments.cells import MAKERS, Bench, Cell, CellFailedError, compared, every_system, published_systems
+from blockxmc.experiments.cells import MAKERS, Bench, Cell, CellFailedError
 from blockxmc.experiments.page import as_html
 from blockxmc.experiments.results import Results
 from blockxmc.experiments.schedule import compute
 from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
 from blockxmc.experiments.store import Store
 from blockxmc.experiments.tables import Table
+from blockxmc.experiments.wanted import compared, every_system, published_systems
 from blockxmc.experiments.writing import as_report, write_experiment
 
 Bases = Sequence[str]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from blockxmc.experiments.cells import LEFT_OUT, NOT_COMPUTED, Cell, compared, every_system, published_systems
+from blockxmc.experiments.cells import LEFT_OUT, NOT_COMPUTED, Cell
 from blockxmc.experiments.distances import distance
 from blockxmc.experiments.results import Entry, Results
 from blockxmc.experiments.settings import BASE_TITLES, KS
+from blockxmc.experiments.wanted import compared, every_system, published_systems
 
 
 @dataclass(frozen=True)
