@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import csr_args, csr_of
+from blockxmc._core.matrix import csr_args, csr_of, renumbered, take_rows
 from blockxmc.linear.weights import F32, LinearWeights
 
 
@@ -67,9 +67,9 @@ class LabelVectors:
     ) -> F32:
         """Scores of lists of labels: those of row i stand at ``labels[indptr[i] : indptr[i + 1]]``."""
         # Only the vectors that are asked for: the kernel prepares all that it is given.
-        asked, position = np.unique(labels, return_inverse=True)
+        asked, position = renumbered(labels, self.n_labels)
         found = np.empty(position.size, np.float32)
-        kernel = _kernels.LabelWeights(*csr_args(sparse.csr_array(self.vectors[asked])), self.vectors.shape[1])
+        kernel = _kernels.LabelWeights(*csr_args(take_rows(self.vectors, asked)), self.vectors.shape[1])
         kernel.score(*csr_args(X), indptr.astype(np.int64), position.astype(np.int32), found, threads)
         found += self.bias[labels]
         if self.mass is not None:
