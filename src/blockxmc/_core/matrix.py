@@ -145,6 +145,18 @@ def take_rows(X: sparse.csr_array, rows: NDArray[np.intp]) -> sparse.csr_array:
     return sparse.csr_array(X[rows])
 
 
+def without_rows(X: sparse.csr_array, rows: NDArray[np.bool_]) -> sparse.csr_array:
+    """X with nothing in these rows.
+
+    >>> without_rows(sparse.csr_array(np.ones((2, 2), np.float32)), np.array([True, False])).toarray().tolist()
+    [[0.0, 0.0], [1.0, 1.0]]
+    """
+    sizes = np.diff(X.indptr)
+    kept = np.repeat(~rows, sizes)
+    indptr = np.concatenate([[0], np.cumsum(np.where(rows, 0, sizes))])
+    return csr_of(indptr, X.indices[kept], X.data[kept], X.shape)
+
+
 def row_parts(X: sparse.csr_array, at_a_time: int = 4096) -> Iterator[sparse.csr_array]:
     """Stretches of rows, at least one (it may be empty): what is made of a stretch is all that memory holds.
 
