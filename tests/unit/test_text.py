@@ -62,7 +62,7 @@ def test_csv_of_spreadsheets(tmp_path: Path, sign: str) -> None:
     assert corpus.texts == ['Käse; "alt", gut\n', "Hunde"]
     assert corpus.labels == [["a", "b, c"], []]
     (tmp_path / "old.csv").write_bytes(f"text{sign}labels\r\nKäse{sign}a\r\n".encode("cp1252"))
-    with pytest.raises(DataFormatError, match="line 2: not UTF-8.*iconv"):
+    with pytest.raises(DataFormatError, match=r"line 2: not UTF-8.*iconv"):
         read_corpus(tmp_path / "old.csv")
 
 
