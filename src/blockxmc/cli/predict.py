@@ -124,7 +124,7 @@ def _of_cluster(
     with connected(scheduler) as client:
         answers = predict_topk(*of, client, out=work, k=k, verbose=verbosity())
     for labels, scores in answers:
-        yield (np.where(scores <= least, -1, labels), scores), None
+        yield (np.where(scores <= least(scores), -1, labels), scores), None
 
 
 class _Rows(NamedTuple):
@@ -147,7 +147,7 @@ def _question(
 
     def best(X: Any) -> TopK:
         labels, scores = classifier.predict_topk(X, k, **limits)
-        labels[scores <= least] = -1
+        labels[scores <= least(scores)] = -1
         return labels, scores
 
     return best
