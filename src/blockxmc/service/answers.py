@@ -72,11 +72,7 @@ def suggest(model: ServedModel, body: dict[str, Any]) -> dict[str, Any]:
     ids = np.where(scores > least(scores), ids, -1)
     name_of = model.name_of
     results = [
-        [
-            {"id": j, "label": name_of(j), "score": round(score, 6)}
-            for j, score in zip(*row, strict=True)
-            if j >= 0
-        ]
+        [{"id": j, "label": name_of(j), "score": round(score, 6)} for j, score in zip(*row, strict=True) if j >= 0]
         for row in zip(ids.tolist(), scores.tolist(), strict=True)
     ]
     return {"model": model.name, "version": model.version, "results": [{"suggestions": found} for found in results]}
