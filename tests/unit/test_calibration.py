@@ -82,6 +82,14 @@ def test_the_fit_finds_a_planted_curve():
     assert fit_calibration(scores, np.zeros_like(right)) == UNCALIBRATED
 
 
+def test_labels_in_order_never_become_equal():
+    """Scores that say nothing: the curve rises all the same."""
+    rng = np.random.default_rng(0)
+    scores = -np.sort(-rng.normal(size=(500, 8)).astype(np.float32), axis=1)
+    found = fit_calibration(scores, rng.random(scores.shape) < 0.3)
+    assert min(found.slopes) >= 0.05 * (1 - 1e-9)
+
+
 def test_chances_that_rise_with_the_rank_are_not_followed():
     rng = np.random.default_rng(0)
     scores = -np.sort(-rng.normal(size=(500, 8)).astype(np.float32), axis=1)

@@ -181,7 +181,9 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.targets_.kind not in ("dense", "classes"):
             return sparse.csr_matrix(scores) if self.targets_.kind == "csr_matrix" else scores
         dense = dense_scores(scores, absent=-np.inf)
-        dense = np.asarray(dense - self._least(dense, ranked=False), np.float32)
+        # Of classes the best is predicted: they need no threshold of the row, whose rounding could make two of them equal.
+        least = self._least(dense, ranked=False) if self.targets_.kind == "dense" else np.float32(self._threshold)
+        dense = np.asarray(dense - least, np.float32)
         if self.targets_.kind == "classes" and dense.shape[1] == 2:
             with np.errstate(invalid="ignore"):
                 return np.nan_to_num(dense[:, 1] - dense[:, 0])

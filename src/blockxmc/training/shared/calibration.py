@@ -21,6 +21,8 @@ UNCALIBRATED = Calibration.of_score(scale=2.0)
 ALL_RANKS, ONE_IN = 32, 8
 # Weight of the squares of the slopes, where features have unit spread: it only matters where rows say nothing.
 SHRINKAGE = 1e-6
+# The curve rises with the score at least so much: where it were flat, labels in order would become equal.
+LEAST_SLOPE = 0.05
 # What is tried for the number of labels that a row is taken to have, where its label set is cut.
 SIZES = tuple(2.0 ** (step / 2) for step in range(-4, 13))
 
@@ -59,14 +61,15 @@ def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None) -
     if near is not None:
         start = np.array([*near.slopes, *near.falls]) * spread
     start = np.concatenate([[-2.0 if near is None else near.shift], start])
-    shift, *rest = _logistic(features / spread, targets.astype(np.float64), counts / counts.sum(), start)
-    weights = (np.array(rest) / spread).tolist()
     slopes = len(SCORE_KNOTS) + 1
+    least = LEAST_SLOPE * spread * (np.arange(spread.size) < slopes)
+    shift, *rest = _logistic(features / spread, targets.astype(np.float64), counts / counts.sum(), start, least)
+    weights = (np.array(rest) / spread).tolist()
     return Calibration(shift, tuple(weights[:slopes]), tuple(weights[slopes:]))
 
 
-def _logistic(features: F64, targets: F64, counts: F64, start: F64) -> list[float]:
-    """A constant and the weights of the features, none of them negative."""
+def _logistic(features: F64, targets: F64, counts: F64, start: F64, least: F64) -> list[float]:
+    """A constant and the weights of the features, each at least so large."""
     of_targets = np.concatenate([[counts @ targets], features.T @ (counts * targets)])
 
     def loss(weights: F64) -> tuple[float, F64]:
@@ -78,7 +81,7 @@ def _logistic(features: F64, targets: F64, counts: F64, start: F64) -> list[floa
         slope = np.concatenate([[seen.sum()], features.T @ seen]) - of_targets + 2 * SHRINKAGE * weights
         return float(value), slope
 
-    bounds = [(None, None)] + [(0.0, None)] * features.shape[1]
+    bounds = [(None, None), *((low, None) for low in least.tolist())]
     return [float(weight) for weight in minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x]
 
 
