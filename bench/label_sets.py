@@ -5,10 +5,11 @@
 
 Every set is trained on `--small` random rows and on all (at most `--most`); its test rows (at most 6,000) judge. With
 `--random`, a random sixth of the training rows (at most 6,000) judges instead, and is not trained on: rows that are split
-like the held-out rows on which probabilities are fitted. With `--peers`, the mean F1 per row of the default, of omikuji (Bonsai, three trees) and of scikit-learn's one-vs-rest logistic
-regression. The peers are cut at the global threshold that is best for a tenth of the training rows, which they have not
-seen; once strictly, and once so that every row keeps its first label, as the default does. Lines of results are kept in
-label_sets.json; a line that is there is not computed again (remove the file to begin anew). Writes label_sets.md.
+like the held-out rows on which probabilities are fitted. With `--peers`, the mean F1 per row of the default, of omikuji
+(Bonsai, three trees) and of scikit-learn's one-vs-rest logistic regression. The peers are cut at the global threshold that
+is best for a tenth of the training rows, which they have not seen; once strictly, and once so that every row keeps its
+first label. Lines of results are kept in label_sets.json; a line that is there is not computed again (remove the file to
+begin anew). Writes label_sets.md.
 """
 
 from __future__ import annotations
