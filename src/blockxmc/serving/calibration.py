@@ -81,11 +81,31 @@ class Calibration:
         return cls(shift, tuple(rest[: len(SCORE_KNOTS) + 1]), tuple(rest[len(SCORE_KNOTS) + 1 :]))
 
 
-def curve_features(scores: NDArray[Any]) -> F64:
-    """What the curve is linear in, for ranked scores (rows x few): parts of the score, and of minus the log rank."""
+def f1_thresholds(probabilities: NDArray[Any], size: float) -> F64:
+    """The probability that a label must exceed to raise the F1 that its row can expect (n x 1).
+
+    ``probabilities`` of the labels of each row come best first (-inf: none). The first k of them, which add up to S, can
+    expect an F1 of about ``2 S / (k + size)`` in a row that is taken to have ``size`` labels. That rises with each label
+    whose probability exceeds half of it: the best set has just the labels above half of its own F1. With enough of the
+    first labels to reach below that, the others need not be known.
+
+    >>> f1_thresholds(np.array([[0.9, 0.8, 0.1], [0.4, 0.3, 0.2]]), size=2.0).round(3).tolist()
+    [[0.425], [0.18]]
+    """
+    p = np.where(probabilities > 0, probabilities, 0.0).astype(np.float64)
+    expected = np.cumsum(p, axis=-1) / (np.arange(1, p.shape[-1] + 1) + size)
+    return np.asarray(expected.max(axis=-1, keepdims=True, initial=0.0))
+
+
+def curve_features(scores: NDArray[Any], ranks: NDArray[np.integer] | None = None) -> F64:
+    """What the curve is linear in, for ranked scores (rows x few): parts of the score, and of minus the log rank.
+
+    ``ranks`` are those of the columns, 1, 2, ... where nothing else is said.
+    """
+    ranks = np.arange(1, scores.shape[-1] + 1) if ranks is None else ranks
     held = np.where(scores > _kernels.UNLISTED / 2, scores, SCORE_KNOTS[0]).astype(np.float64)
     ends = [-np.inf, *SCORE_KNOTS, np.inf]
     of_score = [np.clip(held, low, high) - max(low, SCORE_KNOTS[0]) for low, high in pairwise(ends)]
-    log_rank, starts = np.log(np.arange(1, scores.shape[-1] + 1)), np.log([*RANK_KNOTS, np.inf])
+    log_rank, starts = np.log(ranks), np.log([*RANK_KNOTS, np.inf])
     of_rank = [np.clip(log_rank, low, high) - low for low, high in pairwise(starts)]
     return np.stack([*of_score, *(np.broadcast_to(-part, scores.shape) for part in of_rank)], axis=-1)
