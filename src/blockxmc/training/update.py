@@ -3,12 +3,12 @@
 Blocks of the other rows stay as they are. New rows tell a label something if they are its positives, or if they are its
 negatives and have a margin above a bound. Once these are more than a share of its positives, the label learns. In a small
 update it is solved again, from its present weights and on all rows that concern it. In a large one it is changed by the new
-rows, and by those that were held out of the fit, while some of its old rows hold (lessons.py): a fifth of the time. New
-labels, and those with more new positives than old ones, are solved in any case. The router is solved again when rows have
-grown by a share. Rows that go are different: every label that they have taught, and the router for their blocks, is solved
-again without them. Counts, centroids, neighbors and lists of frequent labels are made anew, and the model is packed as
-``fit`` does. Score mix, reranker and calibration are kept: new rows say, before they are learnt, how well these still serve
-(drift.py).
+rows, and by those that were held out of the fit, while some of its old rows hold (lessons.py), in less than half of the
+time; new labels, and those with many times more new positives than old ones, are solved even then. The router is solved
+again when rows have grown by a share. Rows that go are different: every label that they have taught, and the router for
+their blocks, is solved again without them. Counts, centroids, neighbors and lists of frequent labels are made anew, and
+the model is packed as ``fit`` does. Score mix, reranker and calibration are kept: new rows say, before they are learnt, how
+well these still serve (drift.py).
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _shifting(
     if not (large and isinstance(request.learner, DiSMEC)):
         return touched[:0]
     old, new = (np.bincount(part.indices, minlength=Y.shape[1]) for part in (Y_old, Y))
-    able: NDArray[np.bool_] = (new <= old) & (old > 0) & (told == 0)
+    able: NDArray[np.bool_] = (new <= request.settings.update_times * old) & (told == 0)
     return np.asarray(touched[able[touched]])
 
 

@@ -136,6 +136,9 @@ class Settings:
     # An update that brings more than this share of the rows changes labels by its own rows (lessons.py); a smaller one
     # solves the labels that it touches anew.
     update_shift: float = 0.05
+    # ... and so does a larger one for new labels, and for those with more than so many times as many new positives as old
+    # ones (0.2, 0.5 and 1 times differ by less than two seeds do on debian-small and elife-keywords, and cost more).
+    update_times: int = 4
     # The rows of an update are positives, and negatives with a margin above this (debian-small, -0.7 and -0.8: P@3/5
     # -0.1) ...
     update_lesson: float = -0.9
