@@ -91,7 +91,7 @@ def test_labels_that_are_shifted_come_near_to_a_solution_on_all_rows(data, fitte
 
 
 def test_rows_held_out_of_the_fit_are_known_until_they_are_forgotten(data, fitted):
-    held = np.flatnonzero(held_out_rows(OLD, 1))
+    held = np.flatnonzero(held_out_rows(data[1][:OLD], 1))
     assert_array_equal(fitted.kept_.unseen, held)
     assert not fitted.kept_.complete.all()
     fitted.forget([held[0], held[1] - 1] if held[1] - 1 != held[0] else [held[0]])
