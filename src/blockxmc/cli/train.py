@@ -155,13 +155,20 @@ class _Plan:
         return partial(model.fit, corpus.texts, corpus.labels, **self._fit_options(), **more)
 
     def _fit_features(self, source: PathLike, classifier: Any) -> Callable[[], Any]:
-        """How to train on features, read already."""
+        """How to train on features, read already; shards of texts make a TextClassifier."""
+        from blockxmc import TextClassifier
         from blockxmc.data import read_names
         from blockxmc.training.dataset import fit_dataset
 
         self.text.refuse_for(source)
         names = None if self.label_names is None else read_names(self.label_names)
-        return partial(fit_dataset, classifier, read_rows(source, label_names=names), **self._fit_options())
+        dataset = read_rows(source, label_names=names)
+
+        def train() -> Any:
+            fitted = fit_dataset(classifier, dataset, **self._fit_options())
+            return fitted if dataset.vectorizer is None else TextClassifier.from_parts(fitted, dataset.vectorizer)
+
+        return train
 
     def _fit_on_cluster(self, scheduler: str, source: PathLike, classifier: Any) -> Callable[[], Any]:
         """How to train on the workers of a cluster, which read the data themselves."""
