@@ -26,16 +26,14 @@ BLOCKXMC_CLONES static int64_t find_active_rows(int64_t n, Loss loss, const Lane
                                                    const Lanes *z, std::vector<ActiveRow> &out) {
     out.clear();
     int64_t total = 0;
-    const FloatLanes zero = {};
     for (int64_t i = 0; i < n; ++i) {
         ActiveRow found{static_cast<int32_t>(i), 0};
         if (loss == Loss::logistic) {
             found.lanes = wanted[i];
         } else {
-            const FloatLanes sign = lanes_of(positive[i]) ? zero + 1.0f : zero - 1.0f;
-            const IntLanes inside = (sign * z[i].v < 1.0f) & lanes_of(wanted[i]);
-            if (!any_lane(inside)) continue;
-            for (int lane = 0; lane < kLanes; ++lane) found.lanes |= static_cast<LaneMask>((inside[lane] & 1) << lane);
+            FloatLanes sign;
+            choose(positive[i], 1.0f, -1.0f, sign);
+            found.lanes = mask_of(below(sign * z[i].v, FloatLanes{} + 1.0f)) & wanted[i];
         }
         if (!found.lanes) continue;
         total += std::popcount(found.lanes);
@@ -119,8 +117,9 @@ BLOCKXMC_CLONES static void conjugate_start(int64_t d, const Lanes *gradient, La
 }
 
 BLOCKXMC_CLONES static void add_row(const Rows &rows, int64_t i, LaneMask lanes, Lanes *out) {
-    const FloatLanes zero = {};
-    row_scatter(rows, i, lanes_of(lanes) ? zero + 1.0f : zero, out);
+    FloatLanes one_or_none;
+    choose(lanes, 1.0f, 0.0f, one_or_none);
+    row_scatter(rows, i, one_or_none, out);
 }
 
 class LaneNewton {
