@@ -152,9 +152,15 @@ class StepSearch {
 // trying a step length costs no product.
 class LaneLine {
   public:
-    LaneLine(const Rows &rows, const Columns &columns, const Objective &objective)
-        : w(rows.n_features()), direction(rows.n_features()), z(rows.x.n_rows), step(rows.x.n_rows), rows_(rows),
-          columns_(columns), objective_(objective) {}
+    explicit LaneLine(const Objective &objective) : objective_(objective) {}
+
+    // The rows from now on; weights and products have no meaning until they are set.
+    void take(const Rows &rows, const Columns &columns) {
+        rows_ = rows;
+        columns_ = &columns;
+        for (LaneVector *v : {&w, &direction}) v->resize(rows.n_features());
+        for (LaneVector *v : {&z, &step}) v->resize(rows.x.n_rows);
+    }
 
     void to_zero() {
         std::fill(w.begin(), w.end(), Lanes{});
@@ -164,7 +170,7 @@ class LaneLine {
     // Moves the open lanes along `direction`; returns those that can get no further in float arithmetic.
     LaneMask move(LaneMask open, const LaneMask *positive, const LaneMask *wanted) {
         const int64_t d = rows_.n_features();
-        lane_products_of_all(rows_, columns_, direction.data(), step.data());
+        lane_products_of_all(rows_, *columns_, direction.data(), step.data());
         LaneSums ww, ws, ss;
         lane_dots(w.data(), w.data(), d, ww);
         lane_dots(w.data(), direction.data(), d, ws);
@@ -205,8 +211,8 @@ class LaneLine {
         return t;
     }
 
-    const Rows rows_;
-    const Columns &columns_;
+    Rows rows_{};
+    const Columns *columns_ = nullptr;
     const Objective objective_;
     std::vector<int32_t> in_play_;
 };

@@ -14,7 +14,7 @@ namespace blockxmc {
 
 // Mean of all rows, bias included, and its products with the rows.
 struct MeanRow {
-    MeanRow() = default; // of no rows
+    MeanRow() = default; // for problems that do not ask for it
     explicit MeanRow(const Rows &rows) : mean(rows.n_features()), products(rows.x.n_rows) {
         std::vector<double> sum(rows.n_features());
         for (int64_t k = 0; k < rows.x.nnz(); ++k) sum[rows.x.indices[k]] += rows.x.data[k];

@@ -78,14 +78,17 @@ struct Rows {
 
 // X by columns: rows and values of each feature.
 struct Columns {
-    Columns() = default;
-    explicit Columns(const Rows &rows) : start(rows.x.n_cols + 1), row(rows.x.nnz()), value(rows.x.nnz()) {
-        for (int64_t k = 0; k < rows.x.nnz(); ++k) ++start[rows.x.indices[k] + 1];
-        for (int64_t f = 0; f < rows.x.n_cols; ++f) start[f + 1] += start[f];
-        std::vector<int64_t> next(start.begin(), start.end() - 1);
+    // Replaces the columns held before.
+    void take(const Rows &rows) {
+        // Two places ahead: once filled, start[f + 1] has moved to the end of column f, where it belongs.
+        start.assign(rows.x.n_cols + 2, 0);
+        row.resize(rows.x.nnz());
+        value.resize(rows.x.nnz());
+        for (int64_t k = 0; k < rows.x.nnz(); ++k) ++start[rows.x.indices[k] + 2];
+        for (int64_t f = 0; f < rows.x.n_cols; ++f) start[f + 2] += start[f + 1];
         for (int64_t i = 0; i < rows.x.n_rows; ++i)
             for (int64_t k = rows.x.indptr[i]; k < rows.x.indptr[i + 1]; ++k) {
-                const int64_t at = next[rows.x.indices[k]]++;
+                const int64_t at = start[rows.x.indices[k] + 1]++;
                 row[at] = static_cast<int32_t>(i);
                 value[at] = rows.x.data[k];
             }

@@ -16,7 +16,7 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from blockxmc import metrics
-from blockxmc._core.matrix import take_rows
+from blockxmc._core.matrix import take_rows, without_rows
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
@@ -137,8 +137,7 @@ class Training:
 
     def train_labels(self) -> tuple[SharedWeights, dict[str, float]]:
         """On the rows that are not held out."""
-        self.shown = sparse.csr_array(sparse.diags_array((~self.held_out).astype(np.float32)) @ self.Y)
-        self.shown.eliminate_zeros()
+        self.shown = without_rows(self.Y, self.held_out)
         visits = self._visits(~self.held_out)
         weights, pairs = self._trainer().train(self.shown, visits, "train labels")
         with self.reporter.phase("check negatives"):
@@ -198,7 +197,7 @@ class Training:
         self, weights: SharedWeights, labels: NDArray[np.intp], start: sparse.csr_array | None = None
     ) -> SharedWeights:
         """The weights with those of some labels learnt from all rows, beginning where ``start`` says."""
-        return replaced(weights, labels, self.solved_again(labels, start))
+        return replaced(weights, labels, self.solved_again(labels, start), self.threads)
 
     def solved_again(self, labels: NDArray[np.intp], start: sparse.csr_array | None = None) -> SharedWeights:
         """The weights of some labels, in this order, learnt from all rows."""
