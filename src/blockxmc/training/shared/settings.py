@@ -42,6 +42,12 @@ class Settings:
     router_tol: float = 0.1
     # Random rows that show a block what is not its own, beside the rows of some other blocks (ablation: "router learns").
     router_sample: int | None = 4096
+    # A row teaches the router its own block and up to so many where its labels are at home (ablation: "router taught") ...
+    router_targets: int = 3
+    # ... at least this times as much as in its own block, by the shares of the labels' positives there ...
+    router_near: float = 0.25
+    # ... where a share below this counts as none.
+    router_home: float = 0.03
 
     # ---- labels ----
     # Of the blocks that the router would send a row to, so many are its negative blocks: their labels learn from the row.
