@@ -355,7 +355,7 @@ def neighbors_asked(n_neighbors: int | str, linear: bool, settings: Settings = S
 def held_out_rows(n: int, seed: int, settings: Settings = SETTINGS) -> NDArray[np.bool_]:
     """Which of n rows are kept from training until scores are fitted.
 
-    >>> int(held_out_rows(20_000, 0).sum()), int(held_out_rows(100, 0).sum())
+    >>> int(held_out_rows(40_000, 0).sum()), int(held_out_rows(100, 0).sum())
     (1000, 0)
     """
     out = np.zeros(n, bool)
