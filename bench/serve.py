@@ -1,11 +1,13 @@
 """The service under load, replacement and attack: prints every bar and whether it holds.
 
     make bench-serve                                    # all of it on the bundled data, with one minute of soak
-    make bench-serve SERVE_ARGS="--minutes 30"          # the long soak
+    make bench-serve SERVE_ARGS="--parts soak --minutes 30 --core 0"    # the long soak, which leaves the other cores free
     python bench/serve.py --parts hostile replaced      # some of it
 
 Beside `annif run`, where `make test-annif` has made its environment and trained omikuji on the same data (bench/out/annif).
 Load comes from this process, over loopback: it shares the cores with the server, as both bars and numbers have it.
+--results FILE.json keeps rows: those of this run take the places of the same parts made the same way, and the page is
+drawn from all of them.
 """
 
 import argparse
@@ -40,26 +42,55 @@ SLOW_BODIES = 50
 
 
 class Bars:
-    """What was found, beside what is asked for."""
+    """What was found, beside what is asked for, and how it was made."""
 
-    def __init__(self):
-        self.rows, self.busy = [], os.getloadavg()[1]
+    def __init__(self, made):
+        self.rows, self.made, self.part = [], made, None
 
     def add(self, name, found, bar, holds):
-        self.rows.append({"what": name, "found": found, "bar": bar, "holds": bool(holds)})
+        row = {"part": self.part, "what": name, "found": found, "bar": bar, "holds": bool(holds), "made": self.made}
+        self.rows.append(row)
         print(f"{'holds' if holds else 'FAILS':6} {name}: {found} (bar: {bar})", flush=True)
 
     def write(self, path):
-        """A page of what was found."""
+        """Rows of this run and of earlier ones that it does not replace, and a page of them beside the file."""
+        before = json.loads(path.read_text()) if path.exists() else []
+        new = {(row["part"], kind(row)) for row in self.rows}
+        rows = [row for row in before if (row["part"], kind(row)) not in new] + self.rows
+        rows.sort(key=lambda row: PARTS.index(row["part"]))
+        path.write_text(json.dumps(rows, indent=1) + "\n")
+        ways = list(dict.fromkeys(row["made"] for row in rows))
         lines = [
             "# The service under load, replacement and attack", "",
             "Made by `make bench-serve` on the bundled data (15,711 texts, 6,563 labels): one worker over loopback, the",
-            f"load from the same machine ({os.cpu_count()} cores). Its load average before the run: {self.busy:.1f}.",
-            "Where that is not near 0, others had the cores, and waiting times say more of them than of the service.", "",
-            "| what | found | bar | holds |", "|---|---|---|---|",
+            "load from the same machine. Runs:", "",
+            *(f"{number}. {way}" for number, way in enumerate(ways, 1)), "",
+            "| what | found | bar | holds | run |", "|---|---|---|---|---|",
         ]  # fmt: skip
-        lines += [f"| {r['what']} | {r['found']} | {r['bar']} | {'yes' if r['holds'] else 'no'} |" for r in self.rows]
-        path.write_text("\n".join(lines) + "\n")
+        for row in rows:
+            holds = "yes" if row["holds"] else "no"
+            lines.append(f"| {row['what']} | {row['found']} | {row['bar']} | {holds} | {1 + ways.index(row['made'])} |")
+        path.with_suffix(".md").write_text("\n".join(lines) + "\n")
+
+
+def kind(row):
+    """How a row was made, without what differs from day to day: a pinned run never takes the place of a free one."""
+    return row["made"].split(";")[0]
+
+
+def making(core):
+    """How this run is made, in words; where a core is named, this process and the servers it starts stay on it."""
+    cores, busy = os.cpu_count(), os.getloadavg()[1]
+    where = f"all {cores} cores free to server and load"
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+        where = f"server and load pinned together to one of {cores} cores"
+        if (nice := os.nice(0)) < 0:
+            where += f", at niceness {nice}, before everything else there"
+    return (
+        f"{where}; load average before the run {busy:.1f}"
+        + ("" if busy < 0.3 else " (others had work, too: waiting times say more of them than of the service)")
+    )  # fmt: skip
 
 
 @contextmanager
@@ -312,16 +343,18 @@ def main():
     parser.add_argument("--seconds", type=float, default=10.0, help="of each other load")
     parser.add_argument("--requests", type=int, default=3000, help="one at a time")
     parser.add_argument("--hostile", type=int, default=10_000)
-    parser.add_argument("--markdown", type=Path, help="file for the table of bars")
+    parser.add_argument("--core", type=int, help="keep server and load on this core")
+    parser.add_argument("--results", type=Path, help="JSON file that keeps rows; the page lies beside it")
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     train, test = load_demo_texts()
     trained("packages", train)
-    bars = Bars()
+    bars = Bars(making(options.core))
     for part in options.parts:
+        bars.part = part
         globals()[part](bars, test.texts[:500], options)
-    if options.markdown:
-        bars.write(options.markdown)
+    if options.results:
+        bars.write(options.results)
     sys.exit(not all(row["holds"] for row in bars.rows))
 
 

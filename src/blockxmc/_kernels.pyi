@@ -245,6 +245,9 @@ class Neighbors:
 class Reranker:
     def __init__(self, curve: F32, frequency: F32, first: int) -> None: ...
 
+def place_rows(
+    indptr: I64, indices: I32, data: F32, starts: I64, to_indices: I32, to_data: F32, threads: int
+) -> None: ...
 def largest_values(indptr: I64, indices: I32, data: F32, most: int, threads: int) -> tuple[I64, I32, F32]: ...
 def pack_chunks(
     indptr: I64, indices: I32, data: F32, labels: I32, ends: I64, n_features: int, bits: int, threads: int

@@ -65,13 +65,18 @@ def draw_blocks(
     rows_per_block: int = ROWS_PER_BLOCK,
     title: str = "",
     captions: Sequence[str] | None = None,
+    others: bool = False,
 ) -> None:
     """Figure 1 of the paper: the permuted training label matrix, a dot for each label a row has.
 
-    ``captions`` are written beside the blocks; see :func:`typical_labels`.
+    ``captions`` are written beside the blocks; see :func:`typical_labels`. ``others``: labels that no block holds stand at
+    the right, so that all that is missed is seen.
     """
     plt = _pyplot()
-    matrix, offsets, columns = block_matrix(Y, assignment, label_clusters, rows_per_block)
+    held = np.unique(np.concatenate(label_clusters))
+    rest = [np.setdiff1d(Y.indices, held)] if others else []
+    matrix, offsets, columns = block_matrix(Y, assignment, [*label_clusters, *rest], rows_per_block)
+    offsets = offsets[: len(label_clusters) + 1]
     inside = np.zeros((len(label_clusters), columns.size), dtype=bool)
     for block, ids in enumerate(label_clusters):
         inside[block] = np.isin(columns, ids)
@@ -92,6 +97,9 @@ def draw_blocks(
     for offset in offsets[1:-1]:
         axes.axhline(offset, color="#8d99ae", linewidth=0.6)
     axes.set(xlim=(0, columns.size), ylim=(offsets[-1], 0), xlabel="labels, by block", ylabel="training rows, by block")
+    if others:
+        axes.axvline(held.size, color="#8d99ae", linewidth=0.6)
+        axes.text(columns.size, -0.01 * offsets[-1], "labels of no block", ha="right", fontsize=8, color="#33415c")
     for block, caption in enumerate(captions or ()):
         middle = (offsets[block] + offsets[block + 1]) / 2
         axes.text(columns.size * 1.01, middle, caption, va="center", fontsize=8, color="#33415c")

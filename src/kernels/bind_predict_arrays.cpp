@@ -7,6 +7,7 @@
 #include "largest.hpp"
 #include "low_rank.hpp"
 #include "pack.hpp"
+#include "place_rows.hpp"
 #include "take_columns.hpp"
 #include "topk.hpp"
 
@@ -36,6 +37,19 @@ auto pack(I64 indptr, I32 indices, F32 data, I32 labels, I64 ends, int64_t n_fea
     return std::make_tuple(to_numpy(std::move(sizes)), to_numpy(std::move(packed.flat.keys)),
                            to_numpy(std::move(packed.flat.buckets)), to_numpy(std::move(packed.flat.rows)),
                            to_numpy(std::move(packed.flat.arena)), to_numpy(std::move(packed.flat.scale)));
+}
+
+// Copies the rows of a matrix to where each begins in the arrays of another.
+void place(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data, In1<int64_t> starts, Out1<int32_t> to_indices,
+           Out1<float> to_data, int threads) {
+    const CsrView from = checked_csr("rows", indptr, indices, data, INT32_MAX);
+    const auto room = static_cast<int64_t>(to_indices.size());
+    require(static_cast<int64_t>(starts.size()) == from.n_rows && to_data.size() == to_indices.size(),
+            "one start per row and two arrays of one size are needed");
+    for (int64_t i = 0; i < from.n_rows; ++i)
+        require(starts(i) >= 0 && starts(i) <= room - from.row_size(i), "a row has no room where it should begin");
+    WithoutGil release;
+    place_rows(from, starts.data(), to_indices.data(), to_data.data(), threads);
 }
 
 auto largest_values(I64 indptr, I32 indices, F32 data, int64_t most, int threads) {
@@ -131,6 +145,8 @@ void low_rank_scores(I64 indptr, I32 indices, F32 data, In2<float> W, In2<float>
 void bind_predict_arrays(nb::module_ &m) {
     using namespace nb::literals;
     const auto exact = [](const char *name) { return nb::arg(name).noconvert(); };
+    m.def("place_rows", &place, exact("indptr"), exact("indices"), exact("data"), exact("starts"), exact("to_indices"),
+          exact("to_data"), "threads"_a);
     m.def("largest_values", &largest_values, exact("indptr"), exact("indices"), exact("data"), "most"_a, "threads"_a);
     m.def("pack_chunks", &pack, exact("indptr"), exact("indices"), exact("data"), exact("labels"), exact("ends"),
           "n_features"_a, "bits"_a, "threads"_a);

@@ -33,7 +33,8 @@ constexpr double kNoProgress = 1e-7; // a step this small relative to w is below
 
 BLOCKXMC_INLINE void exp_of_nonpositive(const FloatLanes &argument, FloatLanes &out) {
     const FloatLanes lowest = argument - argument - 87.0f;
-    const FloatLanes x = argument > lowest ? argument : lowest;
+    FloatLanes x;
+    choose(below(argument, lowest), lowest, argument, x);
     const IntLanes power = __builtin_convertvector(x * 1.44269504f - 0.5f, IntLanes);
     const FloatLanes whole = __builtin_convertvector(power, FloatLanes);
     const FloatLanes r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
@@ -51,22 +52,25 @@ BLOCKXMC_INLINE void exp_of_nonpositive(const FloatLanes &argument, FloatLanes &
 // First and second derivative of cost * loss with respect to z = w.x, in the lanes of `wanted` (0 elsewhere).
 BLOCKXMC_INLINE void loss_derivatives(Loss loss, Cost cost, LaneMask positive, LaneMask wanted, const FloatLanes &z,
                                    FloatLanes &first, FloatLanes &second) {
-    const FloatLanes zero = {};
-    const FloatLanes C = lanes_of(positive) ? zero + cost.positive : zero + cost.negative;
-    const FloatLanes sign = lanes_of(positive) ? zero + 1.0f : zero - 1.0f;
+    const FloatLanes zero = {}, one = zero + 1.0f;
+    FloatLanes C, sign;
+    choose(positive, cost.positive, cost.negative, C);
+    choose(positive, 1.0f, -1.0f, sign);
     const FloatLanes margin = sign * z;
     if (loss == Loss::squared_hinge) {
-        const IntLanes active = lanes_of(wanted) & (margin < 1.0f);
-        first = active ? -2.0f * C * sign * (1.0f - margin) : zero;
-        second = active ? 2.0f * C : zero;
+        const IntLanes active = lanes_of(wanted) & below(margin, one);
+        only_in(active, -2.0f * C * sign * (1.0f - margin), first);
+        only_in(active, 2.0f * C, second);
     } else {
-        FloatLanes e;
-        exp_of_nonpositive(margin > 0.0f ? -margin : margin, e);
-        const FloatLanes one = zero + 1.0f, inverse = one / (one + e);
-        const FloatLanes miss = (margin > 0.0f ? e : one) * inverse; // sigma(-margin)
-        const IntLanes kept = lanes_of(wanted);
-        first = kept ? -C * sign * miss : zero;
-        second = kept ? C * e * inverse * inverse : zero;
+        FloatLanes away, e, part;
+        const IntLanes right = below(zero, margin), kept = lanes_of(wanted);
+        choose(right, -margin, margin, away);
+        exp_of_nonpositive(away, e);
+        const FloatLanes inverse = one / (one + e);
+        choose(right, e, one, part);
+        const FloatLanes miss = part * inverse; // sigma(-margin)
+        only_in(kept, -C * sign * miss, first);
+        only_in(kept, C * e * inverse * inverse, second);
     }
 }
 
@@ -81,7 +85,7 @@ BLOCKXMC_CLONES static void slopes_at_ends(const Rows &rows, Loss loss, float C,
         FloatLanes here, there, curvature;
         loss_derivatives(loss, rows.cost(i, C), positive[i], wanted[i], z[i].v, here, curvature);
         loss_derivatives(loss, rows.cost(i, C), positive[i], wanted[i], z[i].v + zs[i].v, there, curvature);
-        if (!any_lane((here != 0.0f) | (there != 0.0f))) continue;
+        if (!any_bits((bits_of(here) | bits_of(there)) << 1)) continue; // all are 0, of either sign
         in_play.push_back(static_cast<int32_t>(i));
         start.add(here * zs[i].v);
         end.add(there * zs[i].v);
@@ -148,9 +152,15 @@ class StepSearch {
 // trying a step length costs no product.
 class LaneLine {
   public:
-    LaneLine(const Rows &rows, const Columns &columns, const Objective &objective)
-        : w(rows.n_features()), direction(rows.n_features()), z(rows.x.n_rows), step(rows.x.n_rows), rows_(rows),
-          columns_(columns), objective_(objective) {}
+    explicit LaneLine(const Objective &objective) : objective_(objective) {}
+
+    // The rows from now on; weights and products have no meaning until they are set.
+    void take(const Rows &rows, const Columns &columns) {
+        rows_ = rows;
+        columns_ = &columns;
+        for (LaneVector *v : {&w, &direction}) v->resize(rows.n_features());
+        for (LaneVector *v : {&z, &step}) v->resize(rows.x.n_rows);
+    }
 
     void to_zero() {
         std::fill(w.begin(), w.end(), Lanes{});
@@ -160,7 +170,7 @@ class LaneLine {
     // Moves the open lanes along `direction`; returns those that can get no further in float arithmetic.
     LaneMask move(LaneMask open, const LaneMask *positive, const LaneMask *wanted) {
         const int64_t d = rows_.n_features();
-        lane_products_of_all(rows_, columns_, direction.data(), step.data());
+        lane_products_of_all(rows_, *columns_, direction.data(), step.data());
         LaneSums ww, ws, ss;
         lane_dots(w.data(), w.data(), d, ww);
         lane_dots(w.data(), direction.data(), d, ws);
@@ -201,8 +211,8 @@ class LaneLine {
         return t;
     }
 
-    const Rows rows_;
-    const Columns &columns_;
+    Rows rows_{};
+    const Columns *columns_ = nullptr;
     const Objective objective_;
     std::vector<int32_t> in_play_;
 };

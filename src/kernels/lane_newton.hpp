@@ -26,16 +26,14 @@ BLOCKXMC_CLONES static int64_t find_active_rows(int64_t n, Loss loss, const Lane
                                                    const Lanes *z, std::vector<ActiveRow> &out) {
     out.clear();
     int64_t total = 0;
-    const FloatLanes zero = {};
     for (int64_t i = 0; i < n; ++i) {
         ActiveRow found{static_cast<int32_t>(i), 0};
         if (loss == Loss::logistic) {
             found.lanes = wanted[i];
         } else {
-            const FloatLanes sign = lanes_of(positive[i]) ? zero + 1.0f : zero - 1.0f;
-            const IntLanes inside = (sign * z[i].v < 1.0f) & lanes_of(wanted[i]);
-            if (!any_lane(inside)) continue;
-            for (int lane = 0; lane < kLanes; ++lane) found.lanes |= static_cast<LaneMask>((inside[lane] & 1) << lane);
+            FloatLanes sign;
+            choose(positive[i], 1.0f, -1.0f, sign);
+            found.lanes = mask_of(below(sign * z[i].v, FloatLanes{} + 1.0f)) & wanted[i];
         }
         if (!found.lanes) continue;
         total += std::popcount(found.lanes);
@@ -119,16 +117,26 @@ BLOCKXMC_CLONES static void conjugate_start(int64_t d, const Lanes *gradient, La
 }
 
 BLOCKXMC_CLONES static void add_row(const Rows &rows, int64_t i, LaneMask lanes, Lanes *out) {
-    const FloatLanes zero = {};
-    row_scatter(rows, i, lanes_of(lanes) ? zero + 1.0f : zero, out);
+    FloatLanes one_or_none;
+    choose(lanes, 1.0f, 0.0f, one_or_none);
+    row_scatter(rows, i, one_or_none, out);
 }
 
 class LaneNewton {
   public:
-    LaneNewton(const Rows &rows, const Columns &columns, const Objective &objective, const MeanRow &mean)
-        : rows_(rows), columns_(columns), objective_(objective), mean_(mean), line_(rows, columns, objective), local_(rows), gradient_(rows.n_features()),
-          diagonal_(gradient_.size()), residual_(gradient_.size()), conjugate_(gradient_.size()), product_(gradient_.size()),
-          curvature_(rows.x.n_rows), wanted_(rows.x.n_rows) {
+    explicit LaneNewton(const Objective &objective) : objective_(objective), line_(objective), local_(Rows{}) {}
+
+    // The rows from now on, the same by column, and their mean, which is looked at where there is no bias or labels are
+    // trained on all rows. Memory is kept from rows to rows: to ask the system for it takes longer than many a problem.
+    void take(const Rows &rows, const Columns &columns, const MeanRow &mean) {
+        rows_ = rows;
+        columns_ = &columns;
+        mean_ = &mean;
+        line_.take(rows, columns);
+        local_.take(rows);
+        for (LaneVector *v : {&gradient_, &diagonal_, &residual_, &conjugate_, &product_}) v->resize(rows.n_features());
+        wanted_.resize(rows.x.n_rows);
+        largest_cost_ = 1;
         for (int64_t i = 0; rows.costs && i < rows.x.n_rows; ++i)
             largest_cost_ = std::max({largest_cost_, rows.costs[i].positive, rows.costs[i].negative});
     }
@@ -189,7 +197,7 @@ class LaneNewton {
         if (!all_rows) sum_rows(member, line_.direction);
         for (int64_t f = 0; f < rows_.x.n_cols; ++f)
             for (int lane = 0; lane < kLanes; ++lane) {
-                const double sum = all_rows ? n * mean_.mean[f] : line_.direction[f][lane];
+                const double sum = all_rows ? n * mean_->mean[f] : line_.direction[f][lane];
                 squared[lane] += (sum - 2 * line_.w[f][lane]) * (sum - 2 * line_.w[f][lane]);
             }
         const double slope = objective_.loss == Loss::logistic ? 0.5 * objective_.C : 2 * objective_.C;
@@ -214,21 +222,21 @@ class LaneNewton {
             for (const Weight &s : start[lane]) line_.w[s.feature][at] = s.value;
         }
         for (int64_t f = 0; f < d; ++f) line_.w[f].v *= share.v;
-        lane_products_of_all(rows_, columns_, line_.w.data(), line_.z.data());
+        lane_products_of_all(rows_, *columns_, line_.w.data(), line_.z.data());
         const bool biased = rows_.bias != 0;
-        const std::vector<float> along_v = biased ? std::vector<float>(n, rows_.bias) : mean_.products;
+        const std::vector<float> along_v = biased ? std::vector<float>(n, rows_.bias) : mean_->products;
         LaneSums pp, pc;
         double cc = biased ? 1 : 0;
         lane_dots(line_.w.data(), line_.w.data(), d, pp);
         for (int64_t f = 0; f < d && !biased; ++f) {
-            cc += static_cast<double>(mean_.mean[f]) * mean_.mean[f];
-            for (int lane = 0; lane < kLanes; ++lane) pc[lane] += static_cast<double>(mean_.mean[f]) * line_.w[f][lane];
+            cc += static_cast<double>(mean_->mean[f]) * mean_->mean[f];
+            for (int lane = 0; lane < kLanes; ++lane) pc[lane] += static_cast<double>(mean_->mean[f]) * line_.w[f][lane];
         }
         Plane plane(objective_.C, pp, pc, cc);
         plane.minimise([&](const Lanes &u, const Lanes &v, PlaneSums &sums) {
             plane_sums(rows_, positive, member, line_.z.data(), along_v.data(), u, v, sums);
         });
-        for (int64_t f = 0; f < d; ++f) line_.w[f].v = line_.w[f].v * plane.u.v + (biased ? 0.0f : mean_.mean[f]) * plane.v.v;
+        for (int64_t f = 0; f < d; ++f) line_.w[f].v = line_.w[f].v * plane.u.v + (biased ? 0.0f : mean_->mean[f]) * plane.v.v;
         if (biased) line_.w[d] = plane.v;
         for (int64_t i = 0; i < n; ++i) line_.z[i].v = line_.z[i].v * plane.u.v + along_v[i] * plane.v.v;
     }
@@ -236,7 +244,7 @@ class LaneNewton {
     // Directions of all open lanes by lock-step conjugate gradients; returns the lanes that are solved.
     LaneMask directions_together(LaneMask open) {
         if (static_cast<int64_t>(active_.size()) < width()) {
-            columns_of_active_.take(rows_, columns_, active_);
+            columns_of_active_.take(rows_, *columns_, active_);
             const float steepest = largest_cost_ * (objective_.loss == Loss::squared_hinge ? 2 * C() : C() / 4);
             if (kDiagonalShare * steepest * columns_of_active_.largest_square() < kEven) return directions_in_span(open);
         }
@@ -379,10 +387,10 @@ class LaneNewton {
         }
     }
 
-    const Rows rows_;
-    const Columns &columns_;
+    Rows rows_{};
+    const Columns *columns_ = nullptr;
+    const MeanRow *mean_ = nullptr;
     const Objective objective_;
-    const MeanRow &mean_;
     LaneLine line_;
     LocalSvm local_;
     LaneVector gradient_, diagonal_, residual_, conjugate_, product_; // per feature

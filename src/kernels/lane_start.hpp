@@ -14,6 +14,7 @@ namespace blockxmc {
 
 // Mean of all rows, bias included, and its products with the rows.
 struct MeanRow {
+    MeanRow() = default; // for problems that do not ask for it
     explicit MeanRow(const Rows &rows) : mean(rows.n_features()), products(rows.x.n_rows) {
         std::vector<double> sum(rows.n_features());
         for (int64_t k = 0; k < rows.x.nnz(); ++k) sum[rows.x.indices[k]] += rows.x.data[k];
@@ -44,12 +45,15 @@ BLOCKXMC_CLONES static void plane_sums(const Rows &rows, const LaneMask *positiv
         const int64_t stop = start + kRun < n ? start + kRun : n;
         for (int64_t i = start; i < stop; ++i) {
             const FloatLanes zu = along_u[i].v, zv = zero + along_v[i];
-            const FloatLanes sign = lanes_of(positive[i]) ? zero + 1.0f : zero - 1.0f;
-            const FloatLanes miss = 1.0f - sign * (u.v * zu + v.v * zv);
-            const IntLanes inside = (miss > 0.0f) & lanes_of(wanted[i]);
             const Cost cost = rows.cost(i);
-            const FloatLanes counts = lanes_of(positive[i]) ? zero + cost.positive : zero + cost.negative;
-            const FloatLanes e = inside ? miss : zero, su = inside ? zu : zero, sv = inside ? zv : zero;
+            FloatLanes sign, counts, e, su, sv;
+            choose(positive[i], 1.0f, -1.0f, sign);
+            choose(positive[i], cost.positive, cost.negative, counts);
+            const FloatLanes miss = 1.0f - sign * (u.v * zu + v.v * zv);
+            const IntLanes inside = below(zero, miss) & lanes_of(wanted[i]);
+            only_in(inside, miss, e);
+            only_in(inside, zu, su);
+            only_in(inside, zv, sv);
             f += counts * e * e;
             gu -= counts * sign * e * zu;
             gv -= counts * sign * e * zv;

@@ -78,14 +78,17 @@ struct Rows {
 
 // X by columns: rows and values of each feature.
 struct Columns {
-    Columns() = default;
-    explicit Columns(const Rows &rows) : start(rows.x.n_cols + 1), row(rows.x.nnz()), value(rows.x.nnz()) {
-        for (int64_t k = 0; k < rows.x.nnz(); ++k) ++start[rows.x.indices[k] + 1];
-        for (int64_t f = 0; f < rows.x.n_cols; ++f) start[f + 1] += start[f];
-        std::vector<int64_t> next(start.begin(), start.end() - 1);
+    // Replaces the columns held before.
+    void take(const Rows &rows) {
+        // Two places ahead: once filled, start[f + 1] has moved to the end of column f, where it belongs.
+        start.assign(rows.x.n_cols + 2, 0);
+        row.resize(rows.x.nnz());
+        value.resize(rows.x.nnz());
+        for (int64_t k = 0; k < rows.x.nnz(); ++k) ++start[rows.x.indices[k] + 2];
+        for (int64_t f = 0; f < rows.x.n_cols; ++f) start[f + 2] += start[f + 1];
         for (int64_t i = 0; i < rows.x.n_rows; ++i)
             for (int64_t k = rows.x.indptr[i]; k < rows.x.indptr[i + 1]; ++k) {
-                const int64_t at = next[rows.x.indices[k]]++;
+                const int64_t at = start[rows.x.indices[k] + 1]++;
                 row[at] = static_cast<int32_t>(i);
                 value[at] = rows.x.data[k];
             }
@@ -95,16 +98,59 @@ struct Columns {
     std::vector<float> value;
 };
 
-BLOCKXMC_INLINE IntLanes lanes_of(LaneMask mask) {
-    const IntLanes bit = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
-    return (bit & static_cast<int32_t>(mask)) != 0;
+// Masks have all bits of a lane set, or none. They are made without comparisons of vectors and used without `?:`, which GCC 12
+// takes apart into sixteen scalar ones where vectors have 64 bytes.
+BLOCKXMC_INLINE IntLanes bits_of(const FloatLanes &value) {
+    IntLanes bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
 }
 
-BLOCKXMC_INLINE bool any_lane(const IntLanes &mask) {
-    int64_t parts[8], any = 0;
-    std::memcpy(parts, &mask, sizeof parts);
-    for (int64_t part : parts) any |= part;
-    return any != 0;
+BLOCKXMC_INLINE IntLanes lanes_of(LaneMask mask) {
+    const IntLanes to_the_sign = {31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16};
+    return ((IntLanes{} + static_cast<int32_t>(mask)) << to_the_sign) >> 31;
+}
+
+// Where a < b; it may go either way where one is NaN, and where a is -0 and b is 0.
+BLOCKXMC_INLINE IntLanes below(const FloatLanes &a, const FloatLanes &b) { return bits_of(a - b) >> 31; }
+
+// `yes` in the lanes of the mask, `no` in the others.
+BLOCKXMC_INLINE void choose(const IntLanes &mask, const FloatLanes &yes, const FloatLanes &no, FloatLanes &out) {
+    const IntLanes bits = (bits_of(yes) & mask) | (bits_of(no) & ~mask);
+    std::memcpy(&out, &bits, sizeof out);
+}
+
+// `value` in the lanes of the mask, 0 in the others.
+BLOCKXMC_INLINE void only_in(const IntLanes &mask, const FloatLanes &value, FloatLanes &out) {
+    const IntLanes bits = bits_of(value) & mask;
+    std::memcpy(&out, &bits, sizeof out);
+}
+
+// Two numbers by the lanes of `positive`.
+BLOCKXMC_INLINE void choose(LaneMask positive, float yes, float no, FloatLanes &out) {
+    choose(lanes_of(positive), FloatLanes{} + yes, FloatLanes{} + no, out);
+}
+
+// All bits that some lane has.
+BLOCKXMC_INLINE int32_t any_bits(const IntLanes &lanes) {
+    typedef int32_t Eight __attribute__((vector_size(32)));
+    typedef int32_t Four __attribute__((vector_size(16)));
+    Eight halves[2];
+    std::memcpy(halves, &lanes, sizeof halves);
+    const Eight half = halves[0] | halves[1];
+    Four quarters[2];
+    std::memcpy(quarters, &half, sizeof quarters);
+    const Four quarter = quarters[0] | quarters[1];
+    int64_t rest[2];
+    std::memcpy(rest, &quarter, sizeof rest);
+    const int64_t both = rest[0] | rest[1];
+    return static_cast<int32_t>(both | both >> 32);
+}
+
+// The lanes of a mask, one bit for each.
+BLOCKXMC_INLINE LaneMask mask_of(const IntLanes &lanes) {
+    const IntLanes bit = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+    return static_cast<LaneMask>(any_bits(lanes & bit));
 }
 
 BLOCKXMC_INLINE void row_product(const Rows &rows, int64_t i, const Lanes *v, FloatLanes &out) {

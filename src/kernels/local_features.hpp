@@ -11,6 +11,14 @@ class LocalFeatures {
   public:
     explicit LocalFeatures(int64_t n_features) : slot_(n_features, -1), features_(n_features + 1) {}
 
+    // Features are below this number from now on.
+    void make_room(int64_t n_features) {
+        clear();
+        if (n_features <= static_cast<int64_t>(slot_.size())) return;
+        slot_.resize(n_features, -1);
+        features_.resize(n_features + 1);
+    }
+
     void clear() {
         for (int32_t f : list()) slot_[f] = -1;
         size_ = 0;

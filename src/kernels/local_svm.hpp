@@ -13,9 +13,49 @@
 
 namespace blockxmc {
 
+// Scalar product in double, in eight sums.
+BLOCKXMC_CLONES static double dot_product(const float *a, const float *b, size_t n) {
+    double sums[8] = {};
+    size_t f = 0;
+    for (; f + 8 <= n; f += 8)
+        for (int j = 0; j < 8; ++j) sums[j] += static_cast<double>(a[f + j]) * b[f + j];
+    for (; f < n; ++f) sums[0] += static_cast<double>(a[f]) * b[f];
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+// s += alpha p; r -= alpha q; q = r m
+BLOCKXMC_CLONES static void step_along(float alpha, const float *p, const float *m, size_t n, float *s, float *r, float *q) {
+    for (size_t f = 0; f < n; ++f) {
+        s[f] += alpha * p[f];
+        r[f] -= alpha * q[f];
+        q[f] = r[f] * m[f];
+    }
+}
+
+// p = q + beta p
+BLOCKXMC_CLONES static void turn(float beta, const float *q, size_t n, float *p) {
+    for (size_t f = 0; f < n; ++f) p[f] = q[f] + beta * p[f];
+}
+
+// a += t b
+BLOCKXMC_CLONES static void add_scaled(float t, const float *b, size_t n, float *a) {
+    for (size_t f = 0; f < n; ++f) a[f] += t * b[f];
+}
+
+// m = 1 / (1 + share m)
+BLOCKXMC_CLONES static void invert(float share, size_t n, float *m) {
+    for (size_t f = 0; f < n; ++f) m[f] = 1.0f / (1.0f + share * m[f]);
+}
+
 class LocalSvm {
   public:
     explicit LocalSvm(const Rows &rows) : rows_(rows), features_(rows.n_features()) {}
+
+    // Rows are among these from now on.
+    void take(const Rows &rows) {
+        rows_ = rows;
+        features_.make_room(rows.n_features());
+    }
 
     // Starts an empty problem.
     void clear() {
@@ -94,8 +134,8 @@ class LocalSvm {
             find_direction(C);
             const double ss = dot(direction_, direction_), ws = dot(w_, direction_), ww = dot(w_, w_);
             const double t = step_length(C, dot(gradient_, direction_), ws, ss);
-            for (size_t f = 0; f < w_.size(); ++f) w_[f] += static_cast<float>(t) * direction_[f];
-            for (int64_t i = 0; i < n_rows(); ++i) z_[i] += static_cast<float>(t) * step_[i];
+            add_scaled(static_cast<float>(t), direction_.data(), w_.size(), w_.data());
+            add_scaled(static_cast<float>(t), step_.data(), z_.size(), z_.data());
             if (!(t * std::sqrt(ss) > kNoProgress * std::sqrt(ww))) break;
             compute_gradient(static_cast<float>(C));
             gradient = std::sqrt(dot(gradient_, gradient_));
@@ -103,12 +143,7 @@ class LocalSvm {
     }
 
     static double dot(const std::vector<float> &a, const std::vector<float> &b) {
-        double sums[8] = {};
-        size_t f = 0;
-        for (; f + 8 <= a.size(); f += 8)
-            for (int j = 0; j < 8; ++j) sums[j] += static_cast<double>(a[f + j]) * b[f + j];
-        for (; f < a.size(); ++f) sums[0] += static_cast<double>(a[f]) * b[f];
-        return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+        return dot_product(a.data(), b.data(), a.size());
     }
 
   private:
@@ -172,7 +207,7 @@ class LocalSvm {
                 inverse_[e.feature] += cost_[i] * e.value * e.value;
             }
         }
-        for (float &m : inverse_) m = 1.0f / (1.0f + kDiagonalShare * 2.0f * C * m);
+        invert(kDiagonalShare * 2.0f * C, inverse_.size(), inverse_.data());
     }
 
     // Conjugate gradients on H s = -g, H = I + 2C A'A, until the quadratic model stops improving; fills direction_ (s) and
@@ -201,17 +236,13 @@ class LocalSvm {
             if (!(curve > 0)) break;
             const float alpha = static_cast<float>(rz / curve);
             for (size_t a = 0; a < active_.size(); ++a) step_[active_[a]] += alpha * products_[a];
-            for (size_t f = 0; f < d; ++f) {
-                direction_[f] += alpha * conjugate_[f];
-                residual_[f] -= alpha * image_[f];
-                image_[f] = residual_[f] * inverse_[f];
-            }
+            step_along(alpha, conjugate_.data(), inverse_.data(), d, direction_.data(), residual_.data(), image_.data());
             const double gain = -0.5 * alpha * rz;
             model += gain;
             if (!(round * gain < share * model)) break;
             const double next = dot(residual_, image_);
             const float beta = static_cast<float>(next / rz);
-            for (size_t f = 0; f < d; ++f) conjugate_[f] = image_[f] + beta * conjugate_[f];
+            turn(beta, image_.data(), d, conjugate_.data());
             rz = next;
         }
         for (int64_t i = 0; i < n_rows(); ++i)
@@ -233,7 +264,7 @@ class LocalSvm {
         return search.t();
     }
 
-    const Rows rows_;
+    Rows rows_;
     LocalFeatures features_;
     std::vector<int32_t> active_;
     std::vector<int64_t> start_{0};

@@ -13,11 +13,13 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "lane_newton.hpp"
 #include "row_lists.hpp"
 #include "row_subset.hpp"
+#include "row_unions.hpp"
 #include "threads.hpp"
 
 namespace blockxmc {
@@ -52,9 +54,9 @@ class OneVsAll {
         solutions_.assign(n_labels, {});
         take_starts(n_labels, start);
         plan(n_labels, positives, members, n_threads);
-        const MeanRow mean(rows_);
         const bool together = std::ranges::any_of(groups_, [](const Group &group) { return group.way == Way::together; });
-        columns_by_feature_ = together ? Columns(rows_) : Columns();
+        const MeanRow mean = together ? MeanRow(rows_) : MeanRow();
+        if (together) columns_by_feature_.take(rows_);
         std::vector<Worker> workers(worker_count(static_cast<int64_t>(groups_.size()), n_threads));
         parallel_for(static_cast<int64_t>(groups_.size()), n_threads, [&](int64_t g, int worker) {
             if (watch.cancelled()) return;
@@ -70,16 +72,27 @@ class OneVsAll {
         Way way;
         std::vector<int64_t> labels;
     };
+    // The rows that sixteen labels learn from, and their solver.
+    struct Union {
+        Union(const Rows &all, const Objective &objective) : uniter(all.x.n_rows), subset(all), lanes(objective) {}
+        Uniter uniter;
+        std::vector<int32_t> rows;
+        RowSubset subset;
+        Columns columns;
+        MeanRow mean;
+        LaneNewton lanes;
+    };
     // What a thread reuses from group to group, made when first needed.
     struct Worker {
         std::unique_ptr<LaneNewton> lanes;
         std::unique_ptr<LocalSvm> local;
-        std::unique_ptr<RowSubset> subset;
+        std::unique_ptr<Union> on_union;
     };
 
     static constexpr int64_t kFewRows = 2;     // "few": less than one row of this many
     static constexpr int64_t kAloneGroup = 8; // labels per work item when solved alone
     static constexpr int64_t kShared = 4;    // labels go together when a row of their union serves this many of them
+    static constexpr int64_t kHeavy = 1024;  // a group of more than one in so many of all pairs begins early
 
     // The starts in the numbering of the features that occur: the others end at 0 whatever they start from.
     void take_starts(int64_t n_labels, const std::optional<CsrView> &start) {
@@ -119,6 +132,29 @@ class OneVsAll {
                 add_group(Way::alone, few, at + kAloneGroup, kAloneGroup);
             }
         }
+        heaviest_first(members);
+    }
+
+    // A heavy group that begins last keeps one thread busy while all others wait. The light ones stay in their order, in which
+    // neighbours learn from about the same rows.
+    void heaviest_first(const std::optional<RowLists> &members) {
+        const auto pairs_of = [&](const Group &group) {
+            int64_t pairs = 0;
+            for (int64_t j : group.labels) pairs += members ? static_cast<int64_t>((*members)[j].size()) : rows_.x.n_rows;
+            return pairs;
+        };
+        std::vector<std::pair<int64_t, size_t>> order; // pairs of a heavy group, 0 for a light one
+        int64_t total = 0;
+        for (const Group &group : groups_) total += pairs_of(group);
+        for (size_t g = 0; g < groups_.size(); ++g) {
+            const int64_t pairs = pairs_of(groups_[g]);
+            order.emplace_back(pairs * kHeavy > total ? pairs : 0, g);
+        }
+        std::ranges::stable_sort(order, std::ranges::greater{}, &std::pair<int64_t, size_t>::first);
+        std::vector<Group> sorted;
+        sorted.reserve(groups_.size());
+        for (const auto &[pairs, g] : order) sorted.push_back(std::move(groups_[g]));
+        groups_ = std::move(sorted);
     }
 
     // For each sixteen of these labels: whether a row of their union serves enough of them.
@@ -148,13 +184,16 @@ class OneVsAll {
     void solve(const Group &group, const RowLists &positives, const std::optional<RowLists> &members, const MeanRow &mean,
                Worker &worker) {
         if (group.way == Way::on_union) {
-            if (!worker.subset) worker.subset = std::make_unique<RowSubset>(rows_);
-            solve_on_union(group, positives, *members, *worker.subset);
+            if (!worker.on_union) worker.on_union = std::make_unique<Union>(rows_, objective_);
+            solve_on_union(group, positives, *members, *worker.on_union);
         } else if (group.way == Way::alone) {
             if (!worker.local) worker.local = std::make_unique<LocalSvm>(rows_);
             for (int64_t j : group.labels) solve_alone(j, positives[j], (*members)[j], *worker.local);
         } else {
-            if (!worker.lanes) worker.lanes = std::make_unique<LaneNewton>(rows_, columns_by_feature_, objective_, mean);
+            if (!worker.lanes) {
+                worker.lanes = std::make_unique<LaneNewton>(objective_);
+                worker.lanes->take(rows_, columns_by_feature_, mean);
+            }
             solve_together(group, positives, members, *worker.lanes);
         }
     }
@@ -174,20 +213,22 @@ class OneVsAll {
         for (size_t f = 0; f < w.size(); ++f) keep(j, {local.features()[f], w[f]});
     }
 
-    void solve_on_union(const Group &group, const RowLists &positives, const RowLists &members, RowSubset &subset) {
-        std::vector<int32_t> rows;
-        for (int64_t j : group.labels) rows.insert(rows.end(), members[j].begin(), members[j].end());
-        std::sort(rows.begin(), rows.end());
-        rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+    void solve_on_union(const Group &group, const RowLists &positives, const RowLists &members, Union &all) {
+        std::vector<int32_t> &rows = all.rows;
+        RowSubset &subset = all.subset;
+        LaneNewton &lanes = all.lanes;
+        for (int64_t j : group.labels) all.uniter.add(members[j]);
+        rows.clear();
+        all.uniter.append_to(rows);
         subset.take(rows);
         std::vector<LaneMask> positive(rows.size(), 0), member(rows.size(), 0);
         for (size_t lane = 0; lane < group.labels.size(); ++lane) {
             mark(rows, positives[group.labels[lane]], lane, positive);
             mark(rows, members[group.labels[lane]], lane, member);
         }
-        const MeanRow mean(subset.rows());
-        const Columns columns(subset.rows());
-        LaneNewton lanes(subset.rows(), columns, objective_, mean);
+        all.columns.take(subset.rows());
+        if (rows_.bias == 0) all.mean = MeanRow(subset.rows());
+        lanes.take(subset.rows(), all.columns, all.mean);
         std::vector<std::vector<Weight>> known(group.labels.size());
         for (size_t lane = 0; lane < group.labels.size(); ++lane)
             for (const Weight &s : starts_[group.labels[lane]])

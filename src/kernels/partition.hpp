@@ -138,7 +138,7 @@ inline BlockChoice choose_blocks(const CsrView &Y, const int64_t *indptr, const 
 
     BlockChoice out;
     out.assignment.assign(assignment, assignment + Y.n_rows);
-    constexpr int64_t kChunk = 4096;
+    constexpr int64_t kChunk = 256;
     const int64_t n_chunks = (Y.n_rows + kChunk - 1) / kChunk;
     std::vector<int64_t> captured(n_chunks, 0);
     std::vector<RowCounts> scratch(worker_count(n_chunks, threads));

@@ -77,6 +77,31 @@ def test_suggestions_as_you_type(page, client):
     playwright.expect(page.locator("#suggestions li")).to_have_count(0)
 
 
+def test_less_likely_labels_and_the_next_text(page):
+    type_text(page)
+    page.evaluate("document.querySelector('#threshold').value = 100")
+    page.dispatch_event("#threshold", "input")
+    assert names(page) == []
+    page.click("#more")
+    few = len(names(page))
+    page.click("#more")
+    assert 5 <= few < len(names(page))
+    page.click("#suggestions li:first-child [aria-label^=Accept]")
+    assert page.locator("#accepted li").count() == 1
+    page.click("#new-text")  # what was accepted for one text is not accepted for the next
+    assert page.locator("#text").input_value() == ""
+    assert page.locator("#accepted li").count() == page.locator("#suggestions li").count() == 0
+    assert page.evaluate("document.activeElement.id") == "text"
+
+
+def test_the_explanation_comes_into_sight_on_a_phone(page):
+    page.set_viewport_size({"width": 360, "height": 640})
+    type_text(page)
+    page.click("#suggestions li:first-child .name")
+    page.wait_for_selector("#why mark")
+    assert page.locator("#why h2").bounding_box()["y"] < 640
+
+
 def test_why_and_why_not(page):
     type_text(page)
     page.click("#suggestions li:first-child .name")
@@ -143,6 +168,25 @@ def test_a_file(page, client, demo, tmp_path, kind):
         page.click("#download-csv")
     rows = list(csv.DictReader(io.StringIO(download.value.path().read_bytes().decode(), newline="")))
     assert len(rows) == sum(len(row["labels"]) for row in found)
+
+
+def test_a_file_from_a_spreadsheet(page, tmp_path):
+    """Semicolons, Windows-1252, a text column of another name, an id, a quoted line end, an empty cell."""
+    path = tmp_path / "books.csv"
+    rows = 'ID;Titel;Zusammenfassung\r\nb1;Kürze;"Ein perl-Modul; für ""XML"",\nmit Tests"\r\nb2;Leer;\r\n'
+    path.write_bytes(rows.encode("cp1252"))
+    page.click("#tab-files")
+    page.set_input_files("#file", path)
+    playwright.expect(page.locator("#file-state")).to_contain_text("Done: 2 texts. It is not UTF-8")
+    assert page.locator("#column option").all_inner_texts() == ["ID", "Titel", "Zusammenfassung"]
+    assert page.locator("#answers tbody td").nth(0).inner_text().startswith("Ein perl-Modul; für")
+    with page.expect_download() as download:
+        page.click("#download-jsonl")
+    found = [json.loads(line) for line in download.value.path().read_text().splitlines()]
+    assert [row["id"] for row in found] == ["b1", "b2"]
+    assert found[0]["text"] == 'Ein perl-Modul; für "XML",\nmit Tests'
+    page.select_option("#column", "1")
+    playwright.expect(page.locator("#answers tbody td").nth(0)).to_have_text("Kürze")
 
 
 def test_explore(page, client):

@@ -81,7 +81,7 @@ def test_every_system_is_trained_as_it_comes(tmp_path, tuner, trained):
 
 
 def test_published_systems_are_trained_as_others_ran_them(tmp_path, trained):
-    results = run("table-published", [write_folder(tmp_path)], tmp_path / "out", QUICK)
+    results = run("table-published", [write_folder(tmp_path, "bibtex")], tmp_path / "out", QUICK)
     assert not [cell for cell, content in results.contents.items() if "error" in content]
     as_they_come = ["DiSMEC", "FastXML", "LEML", "NaiveBayes", "PDSparse"]
     assert sorted(trained) == sorted([*as_they_come, "FastXML", "LEML", "LPSR", "LPSR", "PDSparse"])
@@ -310,3 +310,37 @@ def test_time_left_counts_cells_by_their_weight(tmp_path, tuner):
     run("table-recall", [write_folder(tmp_path)], tmp_path / "out", QUICK, reporter)
     assert said[-1].endswith("; about 0 minutes left")
     assert all("minutes left" in line for line in said if "/full/" in line)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_there_was_no_time_for_is_not_computed_and_said_so(tmp_path, trained, jobs):
+    folder, settings = write_folder(tmp_path), Settings(bases=("naive-bayes",), folds=2, blocks=2, threads=1)
+    results = run("table-recall", [folder], tmp_path / "out", settings, jobs=jobs, seconds=0)
+    assert trained == []
+    assert {cell: "row" in content for cell, content in results.contents.items() if "row" in content} == {
+        "tiny/data": True
+    }
+    assert "| Naive Bayes | not computed |" in (tmp_path / "out" / "table-recall.md").read_text()
+    whole = run("table-recall", [folder], tmp_path / "out", settings)
+    drawn = run("table-recall", [folder], tmp_path / "out", settings, jobs=jobs, seconds=0)
+    assert drawn.contents == whole.contents
+    assert drawn.made == whole.made
+
+
+def test_a_tuning_cell_that_ran_out_of_time_goes_on_later(tmp_path, monkeypatch):
+    folder, settings = write_folder(tmp_path), Settings(bases=("naive-bayes",), folds=2, blocks=2, threads=1)
+    real, begun = cells.systems.tune, []
+
+    def late(*given):
+        begun.append(given[-1])
+        return real(*given[:-1], 0.0)  # long ago
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cells.systems, "tune", late)
+        first = run("table-recall", [folder], tmp_path / "out", settings, seconds=600)
+    assert begun
+    assert first.contents["tiny/tune/naive-bayes"]["error"] == "not computed"
+    assert first.contents["tiny/bp-speed/naive-bayes"]["error"] == "not computed"
+    assert "row" in first.contents["tiny/full/naive-bayes"]
+    later = run("table-recall", [folder], tmp_path / "out", settings)
+    assert "row" in later.contents["tiny/bp-speed/naive-bayes"]

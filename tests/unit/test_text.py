@@ -12,6 +12,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from blockxmc.data import TextVectorizer, from_texts, load_demo, read_dataset, read_text
+from blockxmc.data.corpus import read_corpus
 from blockxmc.errors import BlockXMCError, DataFormatError
 
 ROWS = [("red apple pie", ["fruit", "cake"]), ("green leaf", ["plant"]), ("plain stone", [])]
@@ -51,6 +52,18 @@ def test_every_format_reads_alike(name: str, content: str, suffix: str, tmp_path
     assert data.label_names == ["cake", "fruit", "plant"]
     assert data.digest == want.digest
     assert data.vectorizer is not None
+
+
+@pytest.mark.parametrize("sign", [",", ";", "\t"])
+def test_csv_of_spreadsheets(tmp_path: Path, sign: str) -> None:
+    lines = [["nr", "text", "labels"], ["1", '"Käse; ""alt"", gut\n"', '"a;b, c"'], ["2", "Hunde", ""]]
+    (tmp_path / "t.csv").write_text("\ufeff" + "".join(sign.join(line) + "\r\n" for line in lines), "utf-8", newline="")
+    corpus = read_corpus(tmp_path / "t.csv")
+    assert corpus.texts == ['Käse; "alt", gut\n', "Hunde"]
+    assert corpus.labels == [["a", "b, c"], []]
+    (tmp_path / "old.csv").write_bytes(f"text{sign}labels\r\nKäse{sign}a\r\n".encode("cp1252"))
+    with pytest.raises(DataFormatError, match=r"line 2: not UTF-8.*iconv"):
+        read_corpus(tmp_path / "old.csv")
 
 
 def test_csv_joins_text_columns_and_quoted_lines(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from blockxmc.data import make_synthetic
 from blockxmc.errors import BlockXMCError
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.serving.scorers import pack_scorer
-from blockxmc.training.trials import selection
+from blockxmc.training.trials import moving, selection
 from blockxmc.training.trials import split as evaluation
+from blockxmc.training.trials.moving import MovingBlocks
 from blockxmc.training.trials.split import FixedBlocks, Split, Task
 from blockxmc.tuning import (
     BlockPlan,
@@ -228,7 +229,8 @@ def test_lambda_is_rescaled_from_folds_to_all_rows(monkeypatch):
             seen.append((X.shape[0], lam)) or alternate(self, X, Y, start, lam, *rest, **more)
         ),
     )
-    result = tune_lambda(X, Y, NaiveBayes(), n_blocks=3, lams=[1.0, 2.0], folds=4)
+    one_by_one = TrialOptions(n_jobs=1)
+    result = tune_lambda(X, Y, NaiveBayes(), n_blocks=3, lams=[1.0, 2.0], folds=4, options=one_by_one)
     assert seen == [(180, pytest.approx(0.75)), (180, pytest.approx(1.5))] * 4
     assert result.lams == (1.0, 2.0)
     assert result.accuracy_driven.lam_rel == pytest.approx(result.accuracy_driven.lam * 3 / 240)
@@ -477,3 +479,39 @@ def test_a_search_that_finds_nothing_feasible_looks_at_every_pair():
     assert tried == {(q, lam) for q in (2, 4, 8, 15) for lam in lams}
     assert "least loss" in result.choices
     assert result.least_loss.loss == pytest.approx(min(point.loss for point in result.choices.values()))
+
+
+# ---- reuse along lambda ----
+def test_blocks_that_moved_start_from_their_vectors_and_lead_to_the_same_solutions():
+    train, _ = make_synthetic(n_train=600, n_test=10, n_features=120, n_labels=40, seed=2)
+    lams, exact = [0.01, 0.03, 0.09], DiSMEC(tol=1e-5, prune=0.0)
+    split = split_of(train.X, train.Y, exact)
+    blocks = MovingBlocks(split, 4)
+    warm = [blocks.measure(lams[: step + 1]) for step in range(len(lams))]
+    assert split.warm_trainings > 0
+    for step, found in enumerate(warm):
+        cold = MovingBlocks(split_of(train.X, train.Y, exact), 4).measure(lams[: step + 1])
+        assert found["products"] == cold["products"]
+        assert_allclose(found["precision"], cold["precision"], atol=0.7)
+
+
+def test_a_block_that_gains_labels_trains_these_only(monkeypatch):
+    X, Y = small()
+    split = split_of(X, Y, DiSMEC(tol=1e-4))
+    blocks, trained = MovingBlocks(split, 3), []
+    blocks.measure([0.5])
+    blocks._walk._made[0] = (0.1, blocks._walk._made[0][1])  # the same rows, as if they were those of a smaller lambda
+    clusters = blocks._walk._made[0][1].clusters.sorted_lists()
+    rows_of = moving.rows_by_block(blocks.layout([0.1]))
+    half = [labels[::2] for labels in clusters]
+    weights = [weights for _, weights in blocks._trained.by_number]
+    kept = list(zip(half, evaluation.prefixes(weights, clusters, half), strict=True))
+    blocks._trained = moving.Trained({rows.tobytes(): own for rows, own in zip(rows_of, kept, strict=True)}, kept)
+    train = moving.train_block
+    monkeypatch.setattr(moving, "train_block", lambda *given: trained.append(len(given[4])) or train(*given))
+    found = blocks.measure([0.1])
+    assert sum(trained) == sum(len(labels) // 2 for labels in clusters)
+    assert found["reused_pairs"] == sum(map(len, half))
+    for again, (labels, before) in zip(blocks._trained.by_number, zip(clusters, weights, strict=True), strict=True):
+        assert_array_equal(again[0], labels)
+        assert_allclose(again[1].scores(X), before.scores(X), atol=1e-6)

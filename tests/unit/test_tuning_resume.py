@@ -6,6 +6,7 @@ from helpers import blocky
 from blockxmc import NaiveBayes, PDSparse
 from blockxmc.errors import BlockXMCError
 from blockxmc.training.trials import split as evaluation
+from blockxmc.training.trials.moving import MovingBlocks
 from blockxmc.tuning import Limits, TrialOptions, tune_budget, tune_lambda
 from blockxmc.tuning.problem import described
 
@@ -35,14 +36,15 @@ def stop_at_training(monkeypatch, number, error):
 
 def test_an_interrupted_run_goes_on_where_it_stopped(monkeypatch, tmp_path):
     X, Y = small()
-    options, kept = {"n_blocks": 3, "lams": [0.2, 0.5, 1.0], "folds": 3}, TrialOptions(work=tmp_path / "kept")
+    options = {"n_blocks": 3, "lams": [0.2, 0.5, 1.0], "folds": 3}
+    kept = TrialOptions(work=tmp_path / "kept", n_jobs=1)
     expected = tune_lambda(X, Y, NaiveBayes(), **options)
     calls = stop_at_training(monkeypatch, 2, Stop)  # the first of the second fold
     with pytest.raises(Stop):
         tune_lambda(X, Y, NaiveBayes(), options=kept, **options)
     result = tune_lambda(X, Y, NaiveBayes(), options=kept, **options)
     assert len(calls) == 2 + 2  # one fold was finished; the other two are trained once each
-    assert result.saving["reused"] == 5  # the plan, three lambdas and the base
+    assert result.saving["reused"] == 7  # the plan, the base of each fold and three lambdas
     assert result.folds == expected.folds
     again = tune_lambda(X, Y, NaiveBayes(), options=kept, **options)
     assert len(calls) == 4
@@ -71,8 +73,17 @@ def test_other_data_and_settings_are_refused_by_name(tmp_path):
 
 def test_finished_lambdas_of_a_coupled_base_are_kept(monkeypatch, tmp_path):
     X, Y = small()
-    options = {"n_blocks": 3, "lams": [0.2, 0.5, 1.0], "folds": 2, "options": TrialOptions(work=tmp_path)}
-    calls = stop_at_training(monkeypatch, 3, KeyboardInterrupt)
+    kept = TrialOptions(work=tmp_path, n_jobs=1)
+    options = {"n_blocks": 3, "lams": [0.2, 0.5, 1.0], "folds": 2, "options": kept}
+    calls, measure = [], MovingBlocks.measure
+
+    def measure_or_stop(self, steps, *given):
+        calls.append(tuple(steps))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return measure(self, steps, *given)
+
+    monkeypatch.setattr(MovingBlocks, "measure", measure_or_stop)
     with pytest.raises(KeyboardInterrupt):
         tune_lambda(X, Y, PDSparse(), **options)
     tune_lambda(X, Y, PDSparse(), **options)

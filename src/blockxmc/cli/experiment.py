@@ -55,6 +55,15 @@ def experiment(
     ] = None,
     rank: Annotated[int, typer.Option("--rank", min=1, help="Rank of LEML.")] = 500,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes that compute side by side.")] = 1,
+    stop_after: Annotated[
+        float | None,
+        typer.Option(
+            "--stop-after",
+            min=0.0,
+            metavar="SECONDS",
+            help="Begin nothing after so many seconds; the same command goes on later. 0: only draw what is finished.",
+        ),
+    ] = None,
     cells_only: Annotated[
         bool, typer.Option("--cells-only", help="Compute, and draw nothing: the same command without it draws later.")
     ] = False,
@@ -87,7 +96,7 @@ def experiment(
         threads=threads,
         seed=seed,
     )
-    _run(name, data, out, settings, json, Running(jobs, not cells_only, verbose))
+    _run(name, data, out, settings, json, Running(jobs, not cells_only, verbose, stop_after))
 
 
 def _named_number(text: str) -> tuple[str, int]:
@@ -117,6 +126,7 @@ class Running:
     jobs: int
     draw: bool
     verbose: bool
+    seconds: float | None
 
 
 def _run(name: str, data: list[Path], out: Path, settings: Settings, as_json: bool, how: Running) -> None:
@@ -126,13 +136,20 @@ def _run(name: str, data: list[Path], out: Path, settings: Settings, as_json: bo
     from blockxmc.experiments.conclusions import conclude
 
     draw, reporter = how.draw, reporter_for(1 if how.verbose else verbosity())
-    results = run(name, data, out, settings, reporter, jobs=how.jobs, draw=draw)
+    results = run(name, data, out, settings, reporter, jobs=how.jobs, draw=draw, seconds=how.seconds)
     said = {folder: conclude(results, folder) for folder in results.data}
-    failed = {cell: content["error"] for cell, content in results.contents.items() if "error" in content}
+    errors = {cell: content["error"] for cell, content in results.contents.items() if "error" in content}
+    waiting = [cell for cell, error in errors.items() if error == "not computed"]
+    failed = {cell: error for cell, error in errors.items() if cell not in waiting}
     place = out / ("report.html" if draw else "cells")
     if as_json:
         rows = {cell: content.get("row") for cell, content in results.contents.items()}
-        told = {"report" if draw else "cells_folder": str(place), "conclusions": said, "failed": failed}
+        told = {
+            "report" if draw else "cells_folder": str(place),
+            "conclusions": said,
+            "failed": failed,
+            "not_computed": waiting,
+        }
         print_json(told | {"settings": settings.to_dict(), "cells": rows})
         return
     for text in said.values():
@@ -140,4 +157,6 @@ def _run(name: str, data: list[Path], out: Path, settings: Settings, as_json: bo
             print(f"{text}\n")
     for cell, error in failed.items():
         print(f"{cell}: {error}" if error == "left out" else f"{cell} failed: {error}")
+    if waiting:
+        print(f"{len(waiting)} of {len(results.contents)} cells are left: run the same command again to go on.")
     print(f"{'Report' if draw else 'Cells'}: {place}")

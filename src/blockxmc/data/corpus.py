@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -252,7 +253,8 @@ class _Columns:
 
 def _csv_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields) -> Iterator[Row]:
     limit = csv.field_size_limit(MAX_LINE_BYTES)
-    reader = csv.reader(lines, strict=True)
+    separator = _separator(lines.first())
+    reader = csv.reader(lines, strict=True, delimiter=separator)
     try:
         header = next(reader, [])
         columns = _Columns.found(header, path, require_labels, fields)
@@ -262,7 +264,7 @@ def _csv_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields
             if len(values) != len(header):
                 raise DataFormatError(
                     f"{path}: line {reader.line_num}: {len(values)} fields, but the header names {len(header)};"
-                    " quote fields that hold commas"
+                    f" quote fields that hold {separator!r}"
                 )
             yield columns.row(values)
     except csv.Error as error:
@@ -271,6 +273,16 @@ def _csv_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields
         ) from error
     finally:
         csv.field_size_limit(limit)
+
+
+def _separator(header: bytes) -> str:
+    r"""What stands between the names of columns: a comma, or what a spreadsheet writes in its place.
+
+    >>> _separator(b'text,labels'), _separator(b'"a, b";text;labels'), _separator(b"text\tlabels"), _separator(b"text")
+    (',', ';', '\t', ',')
+    """
+    bare = re.sub(rb'"[^"]*"', b"", header)
+    return max(",;\t", key=lambda sign: bare.count(sign.encode()))
 
 
 def clean_names(labels: Iterable[Any]) -> list[Any]:

@@ -58,6 +58,7 @@ class Lines(Iterator[str]):
         except UnicodeDecodeError as error:
             raise DataFormatError(
                 f"{self._path}: line {self.number}: not UTF-8 text ({error.reason}); convert the file to UTF-8"
+                " (from a spreadsheet: iconv -f WINDOWS-1252 -t UTF-8)"
             ) from error
 
     def first(self) -> bytes:

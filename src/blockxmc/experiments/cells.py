@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
@@ -18,6 +18,7 @@ from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
 from blockxmc.experiments.stopwatch import Spent
 from blockxmc.experiments.store import Store
 from blockxmc.training.job import code_digest as whole_code_digest
+from blockxmc.tuning import OutOfTimeError
 
 if TYPE_CHECKING:
     from blockxmc.data import Dataset
@@ -39,11 +40,11 @@ TITLES = {
     "published": "{base} as published",
 }
 # Titles of the systems that are run as their authors ran them.
-_PUBLISHED = {"leml": "LEML", "pd-sparse": "PD-Sparse", "fastxml": "FastXML", "lpsr": "LPSR-NB"}
+PUBLISHED = {"leml": "LEML", "pd-sparse": "PD-Sparse", "fastxml": "FastXML", "lpsr": "LPSR-NB"}
 
 
-# What is said of a cell that the settings leave out.
-LEFT_OUT = "left out"
+# What is said of a cell that the settings leave out, and of a cell for which there was no time.
+LEFT_OUT, NOT_COMPUTED = "left out", "not computed"
 # Cells that a cell needs, besides that of the data: their kinds, with the same base or (plan) without one.
 NEEDS = {
     "tune": ("plan",),
@@ -81,7 +82,7 @@ class Cell:
     @property
     def title(self) -> str:
         """The name of the system in tables."""
-        return TITLES[self.system].format(base=(BASE_TITLES | _PUBLISHED).get(self.base, self.base))
+        return TITLES[self.system].format(base=(BASE_TITLES | PUBLISHED).get(self.base, self.base))
 
 
 class CellFailedError(Exception):
@@ -91,8 +92,11 @@ class CellFailedError(Exception):
 class Bench:
     """Computes cells, or takes them from the store; one data set is in memory at a time."""
 
-    def __init__(self, folders: dict[str, Path], settings: Settings, store: Store) -> None:
+    def __init__(
+        self, folders: dict[str, Path], settings: Settings, store: Store, stop_at: float | None = None
+    ) -> None:
         self.folders, self.settings, self.store = folders, settings, store
+        self.stop_at = stop_at  # in the time of ``time.time``: tuning begins no trial after it
         self._loaded: tuple[str, Pair, Pair] | None = None
         self._known: dict[Cell, dict[str, Any]] = {}
         self.n_test_rows = self.n_train_rows = 0  # of the data set in memory, used or not
@@ -103,7 +107,7 @@ class Bench:
         A cell that failed in an earlier run is tried again, once per run.
         """
         if cell not in self._known:
-            if any(fnmatch(cell.id, pattern) for pattern in self.settings.skip):
+            if self._is_left_out(cell):
                 return {"cell": cell.id, "error": LEFT_OUT}
             try:
                 setting = self.setting(cell)
@@ -111,11 +115,21 @@ class Bench:
                 return {"cell": cell.id, "error": str(error)}
             stored = self.store.get(cell.id, setting)
             if stored is None or "error" in stored:
-                self.store.put(cell.id, setting, self._computed(cell))
+                try:
+                    self.store.put(cell.id, setting, self._computed(cell))
+                except OutOfTimeError:
+                    return not_computed(cell)
                 stored = self.store.get(cell.id, setting)
                 assert stored is not None
             self._known[cell] = stored
         return self._known[cell]
+
+    def finished(self, cell: Cell) -> dict[str, Any]:
+        """What there is of a cell without computing it."""
+        return self.content(cell) if self._is_left_out(cell) or self.is_stored(cell) else not_computed(cell)
+
+    def _is_left_out(self, cell: Cell) -> bool:
+        return any(fnmatch(cell.id, pattern) for pattern in self.settings.skip)
 
     def is_stored(self, cell: Cell) -> bool:
         """Whether a cell was finished by an earlier run, or by this one."""
@@ -128,6 +142,8 @@ class Bench:
     def row(self, cell: Cell) -> dict[str, Any]:
         """The raw numbers of a cell that must not have failed."""
         content = self.content(cell)
+        if content.get("error") == NOT_COMPUTED:
+            raise OutOfTimeError(cell.id)
         if "error" in content:
             raise CellFailedError(f"{cell.id} failed: {content['error']}")
         row: dict[str, Any] = content["row"]
@@ -193,11 +209,18 @@ class Bench:
         content: dict[str, Any]
         try:
             content = {"row": MAKERS[cell.system](self, cell)}
+        except OutOfTimeError:
+            raise
         except Exception as error:  # a failing system must not end the run: its error is stored and shown
             line = str(error) if isinstance(error, CellFailedError) else f"{type(error).__name__}: {error}"
             content = {"error": " ".join(line.split()), "traceback": traceback.format_exc()}
         spent = Spent.now().since(start)
         return content | {"seconds": spent.wall, "cpu_seconds": spent.cpu, "made": provenance()}
+
+
+def not_computed(cell: Cell) -> dict[str, Any]:
+    """What there is of a cell for which there was no time."""
+    return {"cell": cell.id, "error": NOT_COMPUTED}
 
 
 def _version() -> str:
@@ -261,7 +284,8 @@ def _tune(bench: Bench, cell: Cell) -> dict[str, Any]:
     work = (
         bench.store.folder / "tuning" / f"{bench.store.path(cell.id, bench.setting(cell)).stem}--{whole_code_digest()}"
     )
-    return systems.tune(train, systems.make_base(cell.base, bench.settings), plan, bench.settings, work)
+    base = systems.make_base(cell.base, bench.settings)
+    return systems.tune(train, base, plan, bench.settings, work, bench.stop_at)
 
 
 def _tuned(bench: Bench, cell: Cell) -> dict[str, Any]:
@@ -368,29 +392,3 @@ MAKERS: dict[str, Callable[[Bench, Cell], dict[str, Any]]] = {
     "blocks": _blocks,
     "q": _q,
 }
-
-
-# ---- which cells an experiment reads ----
-def compared(data: str, bases: Sequence[str]) -> list[Cell]:
-    """The systems of the paper's precision table, FastXML, label filters and the library's default."""
-    cells = []
-    for base in bases:
-        cells += [Cell(data, system, base) for system in ("full", "bp-accuracy", "bp-speed", "cbmlc")]
-    others = [Cell(data, "lpsr", "naive-bayes"), Cell(data, "fastxml"), Cell(data, "lf", "dismec")]
-    return [*cells, *others, Cell(data, "bp-default")]
-
-
-def every_system(data: str, bases: Sequence[str]) -> list[Cell]:
-    """All systems of the library with their defaults: each base alone, under the paper's BP and under CBMLC; the rest."""
-    cells = []
-    for base in [*bases, *(base for base in BASE_TITLES if base not in bases)]:
-        cells += [Cell(data, system, base) for system in ("full", "bp-quick", "cbmlc-default")]
-    others = [Cell(data, "lpsr", "naive-bayes"), Cell(data, "fastxml"), Cell(data, "lf", "dismec")]
-    return [*cells, *others, Cell(data, "bp-default")]
-
-
-def published_systems(data: str, bases: Sequence[str]) -> list[Cell]:
-    """Systems with published figures: with our defaults, and with their authors' settings where these differ."""
-    given = [Cell(data, "full", base) for base in ("leml", "pd-sparse", "naive-bayes", "dismec")]
-    others = [Cell(data, "lpsr-over", "dismec"), Cell(data, "fastxml")]
-    return [*given, *others, *(Cell(data, "published", name) for name in _PUBLISHED)]

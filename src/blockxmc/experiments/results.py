@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from blockxmc.experiments.cells import Cell
+from blockxmc.experiments.cells import NOT_COMPUTED, Cell
 from blockxmc.experiments.published import published
 from blockxmc.experiments.settings import BASE_TITLES, Settings
 
@@ -52,7 +52,7 @@ class Results:
     def error(self, cell: Cell) -> str | None:
         """Why a cell has no numbers."""
         if cell.id not in self.contents:
-            return "not computed"
+            return NOT_COMPUTED
         error: str | None = self.contents[cell.id].get("error")
         return error
 

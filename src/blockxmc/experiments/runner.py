@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from blockxmc._core.files import write_atomically
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.experiments import figures, pictures, tables, verdicts
 from blockxmc.experiments.canvas import Figure
-from blockxmc.experiments.cells import MAKERS, Bench, Cell, CellFailedError, compared, every_system, published_systems
+from blockxmc.experiments.cells import MAKERS, Bench, Cell, CellFailedError
 from blockxmc.experiments.page import as_html
 from blockxmc.experiments.results import Results
 from blockxmc.experiments.schedule import compute
 from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
 from blockxmc.experiments.store import Store
 from blockxmc.experiments.tables import Table
+from blockxmc.experiments.wanted import compared, every_system, published_systems
 from blockxmc.experiments.writing import as_report, write_experiment
 
 Bases = Sequence[str]
@@ -94,22 +97,31 @@ def run(
     *,
     jobs: int = 1,
     draw: bool = True,
+    seconds: float | None = None,
 ) -> Results:
     """Compute what is missing, and write tables, figures, ``report.md`` and ``report.html`` to ``out``.
 
-    ``jobs`` processes compute cells side by side; ``draw=False`` ends with the cells, and needs no plotting library.
+    ``jobs`` processes compute cells side by side; ``draw=False`` ends with the cells, and needs no plotting library. After
+    so many ``seconds`` nothing is begun any more; what is then missing is shown as not computed.
     """
+    stop_at = None if seconds is None else time.time() + seconds
     names = named(name)
     by_name = _check(names, folders, settings)
     reporter = reporter or Reporter()
-    bench = Bench(by_name, settings, Store(out / "cells"))
+    bench = Bench(by_name, settings, Store(out / "cells"), stop_at)
     cells = plan(names, list(by_name), settings.bases)
     _read_first(bench)
     contents = compute(bench, cells, reporter, jobs)
-    results = Results(tuple(by_name), settings, contents, provenance())
+    results = Results(tuple(by_name), settings, contents, _made(contents))
     if draw:
         write_all(names, out, results)
     return results
+
+
+def _made(contents: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Where and when the cells were made: the machine that draws them may be another one."""
+    made = [known["made"] for cell, known in contents.items() if "made" in known and not cell.endswith("/data")]
+    return max(made, key=lambda one: str(one.get("date")), default=provenance())
 
 
 def write_all(names: Sequence[str], out: Path, results: Results) -> None:

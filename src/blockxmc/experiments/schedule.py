@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from blockxmc._core.progress import Phase, Reporter
-from blockxmc.experiments.cells import LEFT_OUT, Bench, Cell
+from blockxmc.experiments.cells import LEFT_OUT, NOT_COMPUTED, Bench, Cell
 from blockxmc.experiments.settings import Settings
 from blockxmc.experiments.store import Store
 
@@ -28,7 +28,36 @@ _TRAININGS = {
 # What a training of a base costs beside one of DiSMEC, roughly. Measured there, too.
 _BASES = {"dismec": 1.0, "pd-sparse": 2.5, "ppd-sparse": 1.0, "leml": 0.8, "naive-bayes": 0.1}
 
+# Systems and bases of the pages about the library, which are not in the paper.
+_LAST = ("quick", "bp-quick", "cbmlc-default", "lpsr-over", "published", "ppd-sparse", "naive-bayes")
+
 Contents = dict[str, dict[str, Any]]
+
+
+class Order:
+    """Which cell comes next: what the paper's tables need before the rest, and the longest way to an end first.
+
+    >>> cells = [Cell("a", kind, "leml") for kind in ("cbmlc-default", "full", "tune", "bp-accuracy")]
+    >>> [cell.system for cell in sorted(cells, key=Order(cells, {}).of)]
+    ['tune', 'full', 'bp-accuracy', 'cbmlc-default']
+    """
+
+    def __init__(self, cells: Sequence[Cell], sizes: dict[str, float]) -> None:
+        self._longest: dict[Cell, float] = {}
+        for cell in reversed(cells):  # a cell comes after the cells it needs
+            own = self._longest.setdefault(cell, 0.0) + weight(cell, sizes.get(cell.data, 1.0))
+            self._longest[cell] = own
+            for need in cell.needs:
+                self._longest[need] = max(self._longest.get(need, 0.0), own)
+
+    def of(self, cell: Cell) -> tuple[bool, float]:
+        """Smaller comes first."""
+        return cell.system in _LAST or cell.base in _LAST, -self._longest[cell]
+
+
+def weight(cell: Cell, size: float) -> float:
+    """What a cell costs, up to a factor."""
+    return _TRAININGS.get(cell.system, 1.0) * _BASES.get(cell.base, 1.0) * size
 
 
 class TimeLeft:
@@ -41,12 +70,8 @@ class TimeLeft:
     """
 
     def __init__(self, cells: Sequence[Cell], sizes: dict[str, float]) -> None:
-        self._weights = {cell: self._weight(cell, sizes.get(cell.data, 1.0)) for cell in cells}
+        self._weights = {cell: weight(cell, sizes.get(cell.data, 1.0)) for cell in cells}
         self._done = self._spent = 0.0
-
-    @staticmethod
-    def _weight(cell: Cell, size: float) -> float:
-        return _TRAININGS.get(cell.system, 1.0) * _BASES.get(cell.base, 1.0) * size
 
     def done(self, cell: Cell, seconds: float | None) -> None:
         """A cell is finished; None: it was there already and says nothing about speed."""
@@ -61,11 +86,12 @@ class TimeLeft:
 
 
 def compute(bench: Bench, cells: Sequence[Cell], reporter: Reporter, jobs: int) -> Contents:
-    """The contents of all cells, by id."""
+    """The contents of all cells, by id; after the time at which the bench stops, only of those that are finished."""
     sizes = {data: _size(bench.row(Cell(data, "data"))) for data in {cell.data for cell in cells}}
     left, contents = TimeLeft(cells, sizes), {}
+    work = _one_by_one(bench, cells) if jobs == 1 else _side_by_side(bench, cells, jobs, Order(cells, sizes))
     with reporter.phase("cells", len(cells)) as phase:
-        for cell, content, seconds in _computed(bench, cells, jobs):
+        for cell, content, seconds in work:
             contents[cell.id] = content
             left.done(cell, seconds)
             _tell(reporter, phase, cell, content, left, jobs, len(contents))
@@ -82,24 +108,41 @@ def _tell(
 ) -> None:
     more = left.seconds()
     rest = "" if more is None else f"; about {max(more / jobs / 60, 0):.0f} minutes left"
-    reporter.say(f"{cell.id}: {content.get('error') or format(content['seconds'], '.1f') + ' s'}{rest}")
+    if content.get("error") != NOT_COMPUTED:
+        reporter.say(f"{cell.id}: {content.get('error') or format(content['seconds'], '.1f') + ' s'}{rest}")
     phase.update(done)
 
 
-def _computed(bench: Bench, cells: Sequence[Cell], jobs: int) -> Any:
+def _in_time(bench: Bench) -> bool:
+    return bench.stop_at is None or time.time() < bench.stop_at
+
+
+Finished = tuple[Cell, dict[str, Any], float | None]
+
+
+def _one_by_one(bench: Bench, cells: Sequence[Cell]) -> Iterator[Finished]:
     """Cells with their contents and the seconds they took now (None: they were there), as they are finished."""
-    if jobs == 1:
-        for cell in cells:
-            yield cell, *_timed(bench, cell)
-        return
-    waiting, done = list(cells), set()
+    for cell in cells:
+        yield cell, *(_timed(bench, cell) if _in_time(bench) else (bench.finished(cell), None))
+
+
+def _side_by_side(bench: Bench, cells: Sequence[Cell], jobs: int, order: Order) -> Iterator[Finished]:
+    """The same in several processes. What is stored comes first, and no more cells wait in the pool than it can take."""
+    waiting, done = [], set()
+    for cell in cells:
+        if bench.is_stored(cell):
+            done.add(cell)
+            yield cell, bench.content(cell), None
+        else:
+            waiting.append(cell)
+    waiting.sort(key=order.of)
     # Fresh processes: a forked one would inherit threads of kernels in an unknown state.
-    made_of = bench.folders, bench.settings, bench.store
+    made_of = bench.folders, bench.settings, bench.store, bench.stop_at
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start, initargs=made_of) as pool:
         running: dict[Future[Any], Cell] = {}
-        while waiting or running:
+        while running or (waiting and _in_time(bench)):
             ready = [cell for cell in waiting if all(need in done or need not in cells for need in cell.needs)]
-            for cell in ready:
+            for cell in ready[: jobs - len(running)] if _in_time(bench) else []:
                 waiting.remove(cell)
                 running[pool.submit(_in_worker, cell)] = cell
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -107,20 +150,22 @@ def _computed(bench: Bench, cells: Sequence[Cell], jobs: int) -> Any:
                 cell = running.pop(future)
                 done.add(cell)
                 yield cell, *future.result()
+    for cell in waiting:
+        yield cell, bench.finished(cell), None
 
 
 def _timed(bench: Bench, cell: Cell) -> tuple[dict[str, Any], float | None]:
     start, known = time.perf_counter(), bench.is_stored(cell)
     content = bench.content(cell)
-    idle = known or content.get("error") == LEFT_OUT
+    idle = known or content.get("error") in (LEFT_OUT, NOT_COMPUTED)
     return content, None if idle else time.perf_counter() - start
 
 
 _BENCH: list[Bench] = []  # of a worker process
 
 
-def _start(folders: dict[str, Path], settings: Settings, store: Store) -> None:
-    _BENCH[:] = [Bench(folders, settings, store)]
+def _start(folders: dict[str, Path], settings: Settings, store: Store, stop_at: float | None) -> None:
+    _BENCH[:] = [Bench(folders, settings, store, stop_at)]
 
 
 def _in_worker(cell: Cell) -> tuple[dict[str, Any], float | None]:

@@ -50,11 +50,13 @@ def _planned(row: dict[str, Any], base: Any) -> Any:
     return found if base.one_vs_all else found.thinned(2)
 
 
-def tune(train: Dataset, base: Any, row: dict[str, Any], settings: Settings, work: Path) -> dict[str, Any]:
+def tune(
+    train: Dataset, base: Any, row: dict[str, Any], settings: Settings, work: Path, stop_at: float | None = None
+) -> dict[str, Any]:
     """Blocks and lambda by cross-validation, as a dict of numbers; an interrupted run goes on from ``work``."""
     from blockxmc.tuning import TrialOptions, tune_lambda
 
-    shared = TrialOptions(random_state=settings.seed, n_jobs=settings.n_threads, work=work)
+    shared = TrialOptions(random_state=settings.seed, n_jobs=settings.n_threads, work=work, stop_at=stop_at)
     what: dict[str, Any] = {"n_blocks": _planned(row, base), "tolerance": settings.tolerance, "folds": settings.folds}
     return _tuning_row(lambda: tune_lambda(train.X, train.Y, base, options=shared, **what))
 

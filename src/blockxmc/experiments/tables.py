@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from blockxmc.experiments.cells import LEFT_OUT, Cell, compared, every_system, published_systems
+from blockxmc.experiments.cells import LEFT_OUT, NOT_COMPUTED, Cell
 from blockxmc.experiments.distances import distance
 from blockxmc.experiments.results import Entry, Results
 from blockxmc.experiments.settings import BASE_TITLES, KS
+from blockxmc.experiments.wanted import compared, every_system, published_systems
 
 
 @dataclass(frozen=True)
@@ -271,7 +272,7 @@ def _line(results: Results, names: list[Entry], cell: Cell, keys: Sequence[str])
     error = results.error(cell)
     if error is None:
         return [*names, *(results.entry(cell, key) for key in keys)]
-    said = error if error == LEFT_OUT else f"failed: {error}"
+    said = error if error in (LEFT_OUT, NOT_COMPUTED) else f"failed: {error}"
     return [*names, Entry(said, cell.id, "error"), *(Entry(None, cell.id) for _ in keys[1:])]
 
 

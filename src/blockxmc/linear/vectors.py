@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import csr_args, csr_of
+from blockxmc._core.matrix import csr_args, csr_of, renumbered, take_rows
 from blockxmc.linear.weights import F32, LinearWeights
 
 
@@ -28,19 +28,23 @@ class LabelVectors:
     mass: F32 | None = None  # coefficient of the row's l1 norm (naive Bayes), usually absent
 
     @classmethod
-    def joined(cls, parts: Sequence[LinearWeights], order: NDArray[np.intp]) -> LabelVectors:
+    def joined(cls, parts: Sequence[LinearWeights], order: NDArray[np.intp], threads: int = 1) -> LabelVectors:
         """The labels of all parts, one part after another; ``order`` says where each stands in the end."""
-        back = np.argsort(order)
         vectors = [sparse.csr_array(part.coef.T) for part in parts]
-        whole = sparse.csr_array(sparse.vstack(vectors, format="csr")) if len(vectors) > 1 else vectors[0]
         masses = [part.mass for part in parts if part.mass is not None]
-        mass = np.concatenate(masses)[back] if masses else None
-        return cls(sparse.csr_array(whole[back]), np.concatenate([part.bias for part in parts])[back], mass)
+        bias = _in_order([part.bias for part in parts], order)
+        mass = _in_order(masses, order) if masses else None
+        return cls(_rows_in_order(vectors, order, threads), bias, mass)
 
     @property
     def n_labels(self) -> int:
         """Number of labels."""
         return int(self.vectors.shape[0])
+
+    def some(self, labels: NDArray[np.intp]) -> LabelVectors:
+        """The vectors of these labels alone."""
+        mass = None if self.mass is None else self.mass[labels]
+        return LabelVectors(take_rows(self.vectors, labels), self.bias[labels], mass)
 
     def scores(self, X: sparse.csr_array) -> F32:
         """Dense scores, rows x labels."""
@@ -67,9 +71,9 @@ class LabelVectors:
     ) -> F32:
         """Scores of lists of labels: those of row i stand at ``labels[indptr[i] : indptr[i + 1]]``."""
         # Only the vectors that are asked for: the kernel prepares all that it is given.
-        asked, position = np.unique(labels, return_inverse=True)
+        asked, position = renumbered(labels, self.n_labels)
         found = np.empty(position.size, np.float32)
-        kernel = _kernels.LabelWeights(*csr_args(sparse.csr_array(self.vectors[asked])), self.vectors.shape[1])
+        kernel = _kernels.LabelWeights(*csr_args(take_rows(self.vectors, asked)), self.vectors.shape[1])
         kernel.score(*csr_args(X), indptr.astype(np.int64), position.astype(np.int32), found, threads)
         found += self.bias[labels]
         if self.mass is not None:
@@ -96,13 +100,38 @@ class LabelVectors:
         mass = None if self.mass is None else self.mass * factors
         return LabelVectors(vectors, (self.bias + 1) * factors - 1, mass)
 
-    def replaced(self, labels: NDArray[np.intp], new: LabelVectors) -> LabelVectors:
+    def replaced(self, labels: NDArray[np.intp], new: LabelVectors, threads: int = 1) -> LabelVectors:
         """The vectors with those of ``labels`` replaced by ``new``, which has them in this order."""
-        position = np.arange(self.n_labels)
-        position[labels] = self.n_labels + np.arange(labels.size)
-        both = sparse.csr_array(sparse.vstack([self.vectors, new.vectors], format="csr"))
-        bias = np.concatenate([self.bias, new.bias])[position]
+        kept = np.ones(self.n_labels, bool)
+        kept[labels] = False
+        others = np.flatnonzero(kept)
+        order = np.concatenate([others, labels])
+        vectors = [take_rows(self.vectors, others), new.vectors]
+        bias = _in_order([self.bias[others], new.bias], order)
         mass = None
         if self.mass is not None and new.mass is not None:
-            mass = np.concatenate([self.mass, new.mass])[position]
-        return replace(self, vectors=sparse.csr_array(both[position]), bias=bias, mass=mass)
+            mass = _in_order([self.mass[others], new.mass], order)
+        return replace(self, vectors=_rows_in_order(vectors, order, threads), bias=bias, mass=mass)
+
+
+def _in_order(parts: Sequence[F32], order: NDArray[np.intp]) -> F32:
+    """The numbers of all parts, the next of which stands at the next place of ``order``."""
+    out = np.empty(order.size, np.float32)
+    out[order] = np.concatenate(parts)
+    return out
+
+
+def _rows_in_order(parts: Sequence[sparse.csr_array], order: NDArray[np.intp], threads: int) -> sparse.csr_array:
+    """The same for rows of matrices: each is copied once, to where it ends up."""
+    if len(parts) == 1 and bool((order[1:] > order[:-1]).all()):
+        return parts[0]
+    sizes = np.empty(order.size, np.int64)
+    sizes[order] = np.concatenate([np.diff(part.indptr) for part in parts])
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+    first = 0
+    for part in parts:
+        starts = indptr[order[first : first + part.shape[0]]]
+        _kernels.place_rows(*csr_args(part), starts, indices, data, threads)
+        first += part.shape[0]
+    return csr_of(indptr, indices, data, (order.size, parts[0].shape[1]))

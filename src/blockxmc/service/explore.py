@@ -13,7 +13,7 @@ from blockxmc.plots import block_matrix
 from blockxmc.service.models import ServedModel
 from blockxmc.service.problems import Problem
 
-FREQUENT = 8  # labels that stand for a block
+TYPICAL = 8  # labels that stand for a block
 CO_LABELS = 20
 MOST_LISTED = 1000
 # What a page can draw at once, and a browser fetch in a moment.
@@ -22,13 +22,18 @@ _maps: WeakKeyDictionary[ServedModel, dict[str, Any]] = WeakKeyDictionary()
 
 
 def blocks(model: ServedModel) -> list[dict[str, Any]]:
-    """Every block: how many training rows and labels it has, and its most frequent labels."""
+    """Every block: how many training rows and labels it has, and the labels that tell it from others."""
     partition, counts = _partition(model), model.classifier.label_counts_
     sizes = np.bincount(partition.assignment_, minlength=partition.n_blocks_)
+    # Labels that most blocks hold say nothing of a block, however frequent they are.
+    holders = np.zeros(model.n_labels, np.int64)
+    for ids in partition.label_clusters_:
+        holders[ids] += 1
+    weight = counts / np.maximum(holders, 1) ** 2
     found = []
     for block, ids in enumerate(partition.label_clusters_):
-        first = [model.name_of(int(j)) for j in _by_frequency(ids, counts)[:FREQUENT]]
-        found.append({"block": block, "rows": int(sizes[block]), "labels": len(ids), "most_frequent": first})
+        first = [model.name_of(int(j)) for j in _by_weight(ids, weight)[:TYPICAL]]
+        found.append({"block": block, "rows": int(sizes[block]), "labels": len(ids), "typical": first})
     return found
 
 
@@ -37,7 +42,7 @@ def block(model: ServedModel, number: int) -> dict[str, Any]:
     partition = _partition(model)
     if not 0 <= number < partition.n_blocks_:
         raise Problem(404, f"there is no block {number}: blocks are numbered from 0 to {partition.n_blocks_ - 1}")
-    ids = _by_frequency(partition.label_clusters_[number], model.classifier.label_counts_)
+    ids = _by_weight(partition.label_clusters_[number], model.classifier.label_counts_)
     rows = int(np.count_nonzero(partition.assignment_ == number))
     return {"block": number, "rows": rows, "n_labels": len(ids), "labels": _listed(model, ids[:MOST_LISTED])}
 
@@ -130,8 +135,8 @@ def _holds(ids: NDArray[np.integer], number: int) -> bool:
     return bool(at < len(ids) and ids[at] == number)
 
 
-def _by_frequency(ids: NDArray[np.integer], counts: NDArray[np.int64]) -> NDArray[np.integer]:
-    return np.asarray(ids)[np.argsort(-counts[ids], kind="stable")]
+def _by_weight(ids: NDArray[np.integer], weight: NDArray[Any]) -> NDArray[np.integer]:
+    return np.asarray(ids)[np.argsort(-weight[ids], kind="stable")]
 
 
 def _listed(model: ServedModel, ids: NDArray[np.integer]) -> list[dict[str, Any]]:

@@ -87,7 +87,7 @@ _ANSWERS = {
         provenance={"type": "object"},
     ),
     "Models": _object(models=_list(_ref("Card")), updates={"type": "boolean"}),
-    "Blocks": _object(blocks=_list(_object(block=_WHOLE, rows=_WHOLE, labels=_WHOLE, most_frequent=_list(_LABEL)))),
+    "Blocks": _object(blocks=_list(_object(block=_WHOLE, rows=_WHOLE, labels=_WHOLE, typical=_list(_LABEL)))),
     "Block": _object(block=_WHOLE, rows=_WHOLE, n_labels=_WHOLE, labels=_list(_LISTED)),
     "Labels": _object(labels=_list(_LISTED)),
     "Label": _object(

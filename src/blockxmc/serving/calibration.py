@@ -81,11 +81,15 @@ class Calibration:
         return cls(shift, tuple(rest[: len(SCORE_KNOTS) + 1]), tuple(rest[len(SCORE_KNOTS) + 1 :]))
 
 
-def curve_features(scores: NDArray[Any]) -> F64:
-    """What the curve is linear in, for ranked scores (rows x few): parts of the score, and of minus the log rank."""
+def curve_features(scores: NDArray[Any], ranks: NDArray[np.integer] | None = None) -> F64:
+    """What the curve is linear in, for ranked scores (rows x few): parts of the score, and of minus the log rank.
+
+    ``ranks`` are those of the columns, 1, 2, ... where nothing else is said.
+    """
+    ranks = np.arange(1, scores.shape[-1] + 1) if ranks is None else ranks
     held = np.where(scores > _kernels.UNLISTED / 2, scores, SCORE_KNOTS[0]).astype(np.float64)
     ends = [-np.inf, *SCORE_KNOTS, np.inf]
     of_score = [np.clip(held, low, high) - max(low, SCORE_KNOTS[0]) for low, high in pairwise(ends)]
-    log_rank, starts = np.log(np.arange(1, scores.shape[-1] + 1)), np.log([*RANK_KNOTS, np.inf])
+    log_rank, starts = np.log(ranks), np.log([*RANK_KNOTS, np.inf])
     of_rank = [np.clip(log_rank, low, high) - low for low, high in pairwise(starts)]
     return np.stack([*of_score, *(np.broadcast_to(-part, scores.shape) for part in of_rank)], axis=-1)

@@ -63,9 +63,18 @@ def train_blocks(
 
 
 def train_block(
-    learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, rows: NDArray[np.intp], labels: Ids, how: Job
+    learner: Learner,
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    rows: NDArray[np.integer],
+    labels: Ids,
+    how: Job,
+    start: sparse.csr_array | None = None,
 ) -> Weights:
-    """Weights of ``labels`` from ``rows``; the learner sees only the features that occur in these rows."""
+    """Weights of ``labels`` from ``rows``; the learner sees only the features that occur in these rows.
+
+    ``start`` (labels x features) has vectors near the solutions, for learners that take them.
+    """
     if len(labels) == 0:
         nothing = sparse.csr_array(np.zeros((0, 0), np.float32))
         return LinearWeights(nothing, np.zeros(0, np.float32), features=np.zeros(0, np.int32))
@@ -74,7 +83,9 @@ def train_block(
     if features.size == 0:  # no row has a feature: learners want to see at least one
         features = np.zeros(1, features.dtype)
     own = sparse.csr_array((own.data, columns.astype(np.int32), own.indptr), shape=(rows.size, features.size))
-    return learner._train(own, sparse.csr_array(Y[rows][:, labels]), how).on_features(features.astype(np.int32))
+    near: dict[str, Any] = {} if start is None else {"start": sparse.csr_array(start[:, features])}
+    trained = learner._train(own, sparse.csr_array(Y[rows][:, labels]), how, **near)
+    return trained.on_features(features.astype(np.int32))
 
 
 def train_global(

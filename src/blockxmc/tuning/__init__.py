@@ -4,6 +4,7 @@ from blockxmc.tuning.budget import tune_budget
 from blockxmc.tuning.final import fit_tuned
 from blockxmc.tuning.knobs import KnobGrid, Knobs, KnobsResult, tune_knobs
 from blockxmc.tuning.limits import Limits
+from blockxmc.tuning.notebook import OutOfTimeError
 from blockxmc.tuning.plan import BlockPlan, plan_blocks
 from blockxmc.tuning.problem import TrialOptions
 from blockxmc.tuning.protocol import tune_lambda
@@ -19,6 +20,7 @@ __all__ = [
     "Knobs",
     "KnobsResult",
     "Limits",
+    "OutOfTimeError",
     "Point",
     "Trial",
     "TrialOptions",

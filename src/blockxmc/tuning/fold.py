@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,14 @@ class How:
 
 
 class Fold:
-    """Training rows and held-out rows, and the trial models made of them. Lambdas are in the scale of the full data."""
+    """Training rows and held-out rows, and the trial models made of them. Lambdas are in the scale of the full data.
 
-    def __init__(self, problem: Problem, parts: tuple[Rows, Rows], how: How, book: Notebook) -> None:
+    Trials of different numbers of blocks may be made side by side.
+    """
+
+    def __init__(self, problem: Problem, parts: tuple[Rows, Rows], how: How, book: Notebook, threads: int) -> None:
         self.problem, self.how, self.book = problem, how, book
-        self.split = Split(problem.task, problem.X, problem.Y, *parts)
+        self.split = Split(replace(problem.task, threads=threads), problem.X, problem.Y, *parts)
         self._moving: dict[int, MovingBlocks] = {}
         self._fixed: dict[tuple[int, float], FixedBlocks] = {}
 
@@ -54,7 +57,7 @@ class Fold:
         share = (n_blocks / self.problem.n_rows) * (self.split.train_rows.size / own)
         scaled = tuple(lam * share for lam in steps)
         if self.problem.options.reassign:
-            moving = self._moving.setdefault(own, MovingBlocks(self.split, own))
+            moving = self._moving.setdefault(own, MovingBlocks(self.split.twin(), own))
             before = moving.setup_seconds
             found = moving.measure(scaled, how.weights, how.route)
             return found | {"setup_seconds": moving.setup_seconds - before}

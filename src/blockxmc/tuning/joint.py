@@ -2,19 +2,23 @@
 
 A path has a number of blocks for each lambda. The first fold goes down each path from the largest lambda, where training is
 cheapest, to the first feasible pair. A pair that loses too much there is infeasible, whatever other folds say, so the
-products of that pair bound what the path can reach in all folds. In the order of these bounds, the other folds go on down
-from there, the fold that refused last being asked first. What then has the fewest products is tried at every lambda in
-every fold, as the protocol wants.
+products of that pair bound what the path can reach in all folds. The path with the best bound is tried at every lambda in
+every fold, as the protocol wants. Paths that may still have fewer products go on down in all folds until they have a
+feasible pair or as many products; those that win are tried at every lambda, too.
+
+Paths in the first fold, and folds, are worked on side by side. What is tried does not depend on the number of threads.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from blockxmc._core.progress import Phase
+from blockxmc._core.progress import Phase, run_in_threads
 from blockxmc.training.trials.selection import SLACK
 from blockxmc.tuning.fold import COSTS, Fold
 from blockxmc.tuning.plan import BlockPlan
@@ -33,6 +37,7 @@ _TOO_MANY = 2.0
 _HALVINGS = 2
 _MEASURED = ("precision", "candidates", "products", "recall")
 Path = tuple[int, ...]
+J = TypeVar("J")
 
 
 class Search:
@@ -45,10 +50,12 @@ class Search:
         self.paths = list(dict.fromkeys(plan.paths))
         self.scouted: dict[Path, list[Trial]] = {}
         self._seen: set[tuple[int, int, tuple[float, ...]]] = set()
+        self._counting = threading.Lock()
         self.saving = dict.fromkeys(("naive_trainings", "naive_seconds_estimate", *COSTS), 0.0)
 
     def run(self) -> TuningResult:
         """Scout, complete the paths that may win, choose, and look between the lambdas."""
+        self._side_by_side("base without blocks", self._base, range(len(self.folds)))
         if len(self.paths) == 1:
             done = {self.paths[0]: self._completed(self.paths[0])}
         else:
@@ -65,27 +72,45 @@ class Search:
     def _steps(self, step: int) -> tuple[float, ...]:
         return self.plan.lams[: step + 1]
 
+    def _side_by_side(self, title: str, work: Callable[[J], object], jobs: Sequence[J]) -> None:
+        """Do all of the work, as much at a time as there are threads."""
+        threads = min(self.problem.task.threads, len(jobs))
+        with self.problem.reporter.phase(title, len(jobs)) as phase:
+            if threads > 1:
+
+                def quietly(job: J, _: Phase) -> None:
+                    work(job)
+
+                run_in_threads(quietly, jobs, threads, phase)
+                return
+            for done, job in enumerate(jobs):
+                work(job)
+                phase.update(done + 1)
+
     # ---- one fold ----
     def _scout(self, patient: bool = False) -> None:
         """What the first fold says of each path; ``patient`` goes to its smallest lambda where nothing is feasible."""
-        first = self.folds[0]
-        with self.problem.reporter.phase("try pairs of blocks and lambda", len(self.paths)) as phase:
-            for done, path in enumerate(self.paths):
-                self.scouted[path] = self._tried(first, path, patient)
-                phase.update(done + 1)
+
+        def scout(path: Path) -> None:
+            self.scouted[path] = self._tried(self.folds[0], path, patient)
+
+        # The paper's path shares blocks with others, and may ask for very many: it comes last.
+        plain = [path for path in self.paths if path != self.plan.paper]
+        self._side_by_side("try pairs of blocks and lambda", scout, plain)
+        if self.plan.paper in self.paths:
+            self._side_by_side("try pairs of the paper's search", scout, [self.plan.paper])
 
     def _tried(self, fold: Fold, path: Path, patient: bool) -> list[Trial]:
         """Down one path, to the first feasible pair or to where precision no longer rises."""
         trials: list[Trial] = []
-        least, flat = np.inf, 0
-        reached = min((self._bound(other) for other in self.scouted if other != path), default=np.inf)
+        least, flat, by_paper = np.inf, 0, path == self.plan.paper
+        reached = min((self._bound(other) for other in self.paths if other != path and by_paper), default=np.inf)
         for step in reversed(range(len(path))):
             q, steps = path[step], self._steps(step)
             if q >= _TOO_MANY * reached:
                 continue
             found, loss = self._found(0, q, steps), fold.loss(q, steps)
             measured = {name: found[name] for name in ("candidates", "products", "recall")}
-            by_paper = path == self.plan.paper
             trials.append(Trial(q, self.plan.lams[step], loss, tuple(found["precision"]), by_paper, **measured))
             flat = 0 if loss < least - _FLAT else flat + 1
             least = min(least, loss)
@@ -94,80 +119,73 @@ class Search:
         return trials[::-1]
 
     def _bound(self, path: Path) -> float:
-        kept = [trial.products for trial in self.scouted[path] if trial.loss <= self.tolerance + SLACK]
+        kept = [trial.products for trial in self.scouted.get(path, []) if trial.loss <= self.tolerance + SLACK]
         return min(kept, default=np.inf)
 
     # ---- all folds ----
-    def _reach(self, path: Path) -> float:
-        """Products at the largest lambda of a path that every fold allows; infinite where no lambda is."""
-        step, order = self.plan.lams.index(self.scouted[path][0].lam), list(range(len(self.folds)))
-        while step >= 0:
-            q, steps = path[step], self._steps(step)
-            for number in order:
-                self._found(number, q, steps)
-                if self.folds[number].loss(q, steps) > self.tolerance + SLACK:
-                    order = [number, *(other for other in order if other != number)]
-                    break
-            else:
-                return float(np.mean([fold.found(q, steps)["products"] for fold in self.folds]))
-            step -= 1
+    def _reach(self, path: Path, limit: float) -> float:
+        """Products at the largest lambda of a path that every fold allows; infinite where that takes more than a limit."""
+        for step in reversed(range(self.plan.lams.index(self.scouted[path][0].lam) + 1)):
+            point = self._point(path[step], self._steps(step))
+            if point.products > limit:
+                break
+            if _loss(point) <= self.tolerance + SLACK:
+                return point.products
         return np.inf
 
     def _race(self, done: dict[Path, TuningResult]) -> dict[Path, TuningResult]:
-        """Complete the paths that may have the fewest products; and the most precise path."""
-        done = dict(done)
-        reaches: dict[Path, float] = {}
+        """Complete the paths that may have the fewest products; where none is feasible, the path with the least loss."""
+        done, reached = dict(done), np.inf
         for path in sorted(self.paths, key=self._bound):
-            if self._bound(path) == np.inf or self._bound(path) > _MARGIN * min(reaches.values(), default=np.inf):
+            if self._bound(path) == np.inf or self._bound(path) > _MARGIN * reached:
                 break
-            reaches[path] = self._reach(path)
-        reached = np.inf
-        for path in sorted(reaches, key=lambda path: reaches[path]):
-            if reaches[path] == np.inf or reaches[path] > _MARGIN * reached:
-                break
-            if path not in done:
+            if path not in done and (not done or self._reach(path, reached) < np.inf):
                 done[path] = self._completed(path)
-            if (point := done[path].speed_driven) is not None:
+            if path in done and (point := done[path].speed_driven) is not None:
                 reached = min(reached, point.products)
-        tried = [path for path in self.paths if self.scouted[path]]
-        precise = max(tried, key=lambda path: max(trial.mean for trial in self.scouted[path]))
-        least = min(tried, key=lambda path: min(trial.loss for trial in self.scouted[path]))
-        for path in (precise, least):
-            if path not in done and (path == precise or reached == np.inf):
-                done[path] = self._completed(path)
+        if reached == np.inf:
+            tried = [path for path in self.paths if self.scouted[path]]
+            least = min(tried, key=lambda path: min(trial.loss for trial in self.scouted[path]))
+            if least not in done:
+                done[least] = self._completed(least)
         return done
 
     def _completed(self, path: Path) -> TuningResult:
         """The protocol along one path, in every fold."""
-        records = []
-        for number, fold in enumerate(self.folds):
-            title = f"fold {number + 1}/{len(self.folds)}, {self._named(path)}"
-            with self.problem.reporter.phase(title, len(path) + 1) as phase:
-                records.append(self._record(number, fold, path, phase))
-        shape = {"n_rows": self.problem.n_rows, "n_labels": int(self.problem.Y.shape[1])}
-        tried = Tried(self.plan.lams, path, self.problem.task.ks, self.problem.options.reassign, **shape)
+        records: list[dict[str, Any]] = [{} for _ in self.folds]
+
+        def complete(number: int) -> None:
+            records[number] = self._record(number, path)
+
+        self._side_by_side(f"folds, {self._named(path)}", complete, range(len(self.folds)))
+        tried = Tried(self.plan.lams, path, self.problem.task.ks, self.problem.options.reassign, **self._shape)
         return TuningResult.decide(records, tried, tolerance=self.tolerance, setting=self.setting, notes=self._notes())
 
-    def _record(self, number: int, fold: Fold, path: Path, phase: Phase) -> dict[str, Any]:
-        found = []
-        for step, q in enumerate(path):
-            found.append(self._found(number, q, self._steps(step)))
-            phase.update(step + 1)
-        base = self._counted(number, 0, (), fold.base())
-        return {name: [entry[name] for entry in found] for name in _MEASURED} | {"base": base["precision"]}
+    @property
+    def _shape(self) -> dict[str, int]:
+        return {"n_rows": self.problem.n_rows, "n_labels": int(self.problem.Y.shape[1])}
+
+    def _record(self, number: int, path: Path) -> dict[str, Any]:
+        found = [self._found(number, q, self._steps(step)) for step, q in enumerate(path)]
+        return {name: [entry[name] for entry in found] for name in _MEASURED} | {"base": self._base(number)}
+
+    def _base(self, number: int) -> Any:
+        return self._counted(number, 0, (), self.folds[number].base())["precision"]
 
     def _found(self, number: int, q: int, steps: tuple[float, ...]) -> dict[str, Any]:
         return self._counted(number, q, steps, self.folds[number].found(q, steps))
 
     def _counted(self, number: int, q: int, steps: tuple[float, ...], entry: dict[str, Any]) -> dict[str, Any]:
         """Add what a trial cost, once."""
-        if (number, q, steps) not in self._seen:
-            self._seen.add((number, q, steps))
-            for name in COSTS:
-                self.saving[name] += entry[name]
-            self.saving["naive_trainings"] += 1
-            trained = 1 - entry["reused_pairs"] / max(entry["pairs"], 1)
-            self.saving["naive_seconds_estimate"] += entry["setup_seconds"] + entry["seconds"] / max(trained, 0.01)
+        with self._counting:
+            if (number, q, steps) not in self._seen:
+                self._seen.add((number, q, steps))
+                for name in COSTS:
+                    self.saving[name] += entry[name]
+                self.saving["naive_trainings"] += 1
+                trained = 1 - entry["reused_pairs"] / max(entry["pairs"], 1)
+                naive = entry["setup_seconds"] + entry["seconds"] / max(trained, 0.01)
+                self.saving["naive_seconds_estimate"] += naive
         return entry
 
     def _named(self, path: Path) -> str:
@@ -184,11 +202,19 @@ class Search:
         chosen = min(fast, key=_cost) if fast else min(results, key=lambda result: _loss(result.least_loss))
         least = min((result.least_loss for result in results), key=lambda point: (_loss(point), point.products))
         precise = max(
-            (result.accuracy_driven for result in results),
+            [result.accuracy_driven for result in results] + self._most_precise(done),
             key=lambda point: (np.mean(point.precision), -point.products),
         )
         trials = tuple(trial for path in self.paths for trial in self.scouted.get(path, []))
         return replace(chosen, least_loss=least, accuracy_driven=precise, scouted=trials)
+
+    def _most_precise(self, done: dict[Path, TuningResult]) -> list[Point]:
+        """The most precise pair of the first fold in all folds, where its path was not completed."""
+        trials = [(trial, path) for path in self.paths for trial in self.scouted.get(path, [])]
+        if not trials:
+            return []
+        best, path = max(trials, key=lambda pair: (pair[0].mean, -pair[0].products))
+        return [] if path in done else [self._point(best.n_blocks, self._steps(self.plan.lams.index(best.lam)))]
 
     def _refined(self, result: TuningResult) -> TuningResult:
         """Larger lambdas between the speed-driven one and the next of the grid, as far as they are feasible."""
@@ -202,25 +228,21 @@ class Search:
             middle = float(f"{np.sqrt(low * high):.4g}")
             if not low < middle < high:
                 break
-            better = self._judged(point.n_blocks, (*kept, middle))
-            if better is None or better.products > point.products:
+            better = self._point(point.n_blocks, (*kept, middle))
+            if _loss(better) > self.tolerance + SLACK or better.products > point.products:
                 high = middle
             else:
                 kept, low, point = (*kept, middle), middle, better
                 tried.append(better)
         return replace(result, speed_driven=point, refined=tuple(tried))
 
-    def _judged(self, q: int, steps: tuple[float, ...]) -> Point | None:
-        """The pair as a point, or None as soon as it loses too much in a fold."""
-        for number, fold in enumerate(self.folds):
-            self._found(number, q, steps)
-            if fold.loss(q, steps) > self.tolerance + SLACK:
-                return None
-        entries = [fold.found(q, steps) for fold in self.folds]
-        shape = {"n_rows": self.problem.n_rows, "n_labels": int(self.problem.Y.shape[1])}
-        blocks = (q,) * len(steps)
-        tried = Tried(steps, blocks, self.problem.task.ks, self.problem.options.reassign, **shape)
+    def _point(self, q: int, steps: tuple[float, ...]) -> Point:
+        """What all folds say of a pair."""
+        numbers = range(len(self.folds))
+        self._side_by_side(f"folds, {q} blocks", lambda number: self._found(number, q, steps), numbers)
         losses = [fold.loss(q, steps) for fold in self.folds]
+        entries = [fold.found(q, steps) for fold in self.folds]
+        tried = Tried(steps, (q,) * len(steps), self.problem.task.ks, self.problem.options.reassign, **self._shape)
         folds = [{name: [entry[name]] for name in _MEASURED} for entry in entries]
         return tried.point(len(steps) - 1, folds, self.setting, max(losses), place=0)
 

@@ -46,6 +46,7 @@ class TrialOptions:
       are assigned once, at the smallest lambda, which is faster and loses precision where lambda is large
       (``tune_lambda`` and ``quick_lambda``);
     - ``work``: a folder for finished trials, from which the same call goes on after a kill (``tune_knobs`` keeps none);
+    - ``stop_at``: no trial of ``tune_lambda`` begins after this time (as ``time.time()`` tells it): OutOfTimeError;
     - ``n_jobs``: threads (None: all cores);
     - ``verbose``: 1 shows progress.
 
@@ -60,6 +61,7 @@ class TrialOptions:
     fold_tol: float | Literal["auto"] | None = "auto"
     reassign: bool = True
     work: str | os.PathLike[str] | None = None
+    stop_at: float | None = None
     n_jobs: int | None = None
     verbose: int = 0
 

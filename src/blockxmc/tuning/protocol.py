@@ -91,8 +91,10 @@ def tune_parts(
     with opened_job(problem, setting) as job:
         sample = parts[0][0] if len(parts) == 1 else np.arange(problem.n_rows)
         plan = n_blocks if isinstance(n_blocks, BlockPlan) else _planned(problem, n_blocks, lams, sample, job)
-        books = [Notebook(job.within(f"fold {number + 1}:")) for number in range(len(parts))]
-        folds = [Fold(problem, part, how, book) for part, book in zip(parts, books, strict=True)]
+        books = [Notebook(job.within(f"fold {number + 1}:"), problem.options.stop_at) for number in range(len(parts))]
+        # Folds are worked on side by side, and share the threads.
+        threads = max(1, problem.task.threads // min(problem.task.threads, len(parts)))
+        folds = [Fold(problem, part, how, book, threads) for part, book in zip(parts, books, strict=True)]
         result = Search(problem, folds, plan, float(tolerance), setting).run()
         result = replace(
             result, saving=result.saving | {"reused": float(job.n_reused)}, notes=(*result.notes, *job.notes)

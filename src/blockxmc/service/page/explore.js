@@ -26,7 +26,7 @@ export async function shown() {
     byId("blocks").tBodies[0].replaceChildren(...blocks.map((block) => h("tr", {},
       h("td", {}, h("button", { class: "link", "aria-label": `Block ${block.block}`, onclick: () => showBlock(block.block) }, String(block.block))),
       h("td", { class: "number" }, block.rows.toLocaleString("en")), h("td", { class: "number" }, block.labels.toLocaleString("en")),
-      h("td", {}, block.most_frequent.join(" · ")))));
+      h("td", {}, block.typical.join(" · ")))));
     map = await of(model.name, "map");
     seeAll();
   } catch (error) {

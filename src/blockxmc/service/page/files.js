@@ -6,7 +6,8 @@ const BATCH = 100;
 const BATCH_CHARS = 1_000_000;
 const SHOWN = 200;
 let model = null;
-let answered = []; // {text, suggestions}
+let table = null; // the file: columns, rows, and what is to be said of it
+let answered = []; // {id, text, suggestions}
 let stopping = null;
 
 export function chosen(card) {
@@ -37,20 +38,51 @@ export function parseCsv(content, separator) {
   return rows.filter((row) => row.length > 1 || row[0] !== "");
 }
 
-function textsOf(name, content) {
-  if (/\.(jsonl|ndjson)$/i.test(name) || content.trimStart().startsWith("{")) {
-    return content.split(/\r?\n/).filter((line) => line.trim()).map((line, i) => {
-      let value;
-      try { value = JSON.parse(line); } catch { throw new Error(`Line ${i + 1} is not valid JSON.`); }
-      const text = typeof value === "string" ? value : value?.text;
-      if (typeof text !== "string") throw new Error(`Line ${i + 1} has no "text".`);
-      return text;
-    });
+/** The characters of a file: UTF-8, or what spreadsheets write where they do not write UTF-8. */
+function decoded(bytes) {
+  const [first, second] = new Uint8Array(bytes, 0, Math.min(2, bytes.byteLength));
+  if (first === 0xff && second === 0xfe) return { content: new TextDecoder("utf-16le").decode(bytes), note: "" };
+  try {
+    return { content: new TextDecoder("utf-8", { fatal: true }).decode(bytes), note: "" };
+  } catch {
+    return { content: new TextDecoder("windows-1252").decode(bytes), note: " It is not UTF-8 and was read as Windows-1252." };
   }
-  if (/\.txt$/i.test(name)) return content.split(/\r?\n/).filter((line) => line.trim());
-  const rows = parseCsv(content, /\.tsv$/i.test(name) ? "\t" : ",");
-  const column = rows.length ? rows[0].findIndex((cell) => cell.trim().toLowerCase() === "text") : -1;
-  return (column < 0 ? rows : rows.slice(1)).map((row) => row[Math.max(column, 0)] ?? "");
+}
+
+/** What stands most often between the names of columns. */
+function separatorOf(content) {
+  const line = content.split(/[\r\n]/, 1)[0].replace(/"[^"]*"/g, "");
+  const count = (sign) => line.split(sign).length;
+  return [",", ";", "\t"].reduce((best, sign) => (count(sign) > count(best) ? sign : best));
+}
+
+/** A file as records: lists of cells, and the names of their columns. */
+function readTable(name, content) {
+  if (/\.(jsonl|ndjson)$/i.test(name) || content.trimStart().startsWith("{")) return readJsonl(content);
+  if (/\.txt$/i.test(name)) return { columns: ["text"], rows: content.split(/\r?\n/).filter((line) => line.trim()).map((line) => [line]) };
+  const separator = separatorOf(content), rows = parseCsv(content, separator);
+  const named = rows[0]?.some((cell) => cell.trim().toLowerCase() === "text");
+  // Annif's TSV has no names of columns: text, a tab, subjects.
+  if (!named && (separator === "\t" || /\.tsv$/i.test(name))) return { columns: (rows[0] ?? []).map((_, i) => `column ${i + 1}`), rows };
+  return { columns: (rows[0] ?? []).map((cell) => cell.trim()), rows: rows.slice(1) };
+}
+
+function readJsonl(content) {
+  const records = content.split(/\r?\n/).map((line, i) => {
+    if (!line.trim()) return null;
+    try { return JSON.parse(line); } catch { throw new Error(`Line ${i + 1} is not valid JSON.`); }
+  }).filter((record) => record !== null);
+  if (typeof records[0] === "string") return { columns: ["text"], rows: records.map((text) => [String(text)]) };
+  const columns = Object.keys(records[0] ?? {}).filter((key) => ["string", "number"].includes(typeof records[0][key]));
+  return { columns, rows: records.map((record) => columns.map((key) => String(record?.[key] ?? ""))) };
+}
+
+/** Where the text is: the column of this name, or the one with the longest cells. */
+function textColumn({ columns, rows }) {
+  const named = columns.findIndex((name) => name.toLowerCase() === "text");
+  if (named >= 0) return named;
+  const sizes = columns.map((_, i) => rows.slice(0, 100).reduce((sum, row) => sum + (row[i] ?? "").length, 0));
+  return Math.max(0, sizes.indexOf(Math.max(...sizes)));
 }
 
 function* batches(texts) {
@@ -67,29 +99,47 @@ function* batches(texts) {
   if (batch.length) yield batch;
 }
 
-async function answer(file) {
+async function read(file) {
+  stopping?.abort();
+  try {
+    const { content, note } = decoded(await file.arrayBuffer());
+    table = { ...readTable(file.name, content), note };
+    if (!table.rows.length || !table.columns.length) throw new Error(`${file.name} holds no text.`);
+  } catch (error) {
+    table = null;
+    return trouble(error.message);
+  }
+  byId("column").replaceChildren(...table.columns.map((name, i) => h("option", { value: i }, name || `column ${i + 1}`)));
+  byId("column").value = textColumn(table);
+  byId("column-control").hidden = table.columns.length < 2;
+  answer();
+}
+
+async function answer() {
   stopping?.abort();
   const mine = (stopping = new AbortController());
   const body = byId("answers").tBodies[0];
   body.replaceChildren();
   answered = [];
   trouble();
+  const place = Number(byId("column").value), ids = table.columns.findIndex((name) => name.toLowerCase() === "id");
+  const texts = table.rows.map((row) => row[place] ?? "");
   try {
-    const texts = textsOf(file.name, (await file.text()).replace(/^\uFEFF/, ""));
-    if (!texts.length) throw new Error(`${file.name} holds no text.`);
     for (const id of ["progress", "stop", "answers"]) byId(id).hidden = false;
     byId("progress").value = 0;
     const k = Math.min(100, Math.max(1, Number(byId("file-k").value) || 5));
     for (const batch of batches(texts)) {
       const found = await of(model.name, "suggest", { texts: batch, k, threshold: model.probabilities ? "f1" : null }, mine.signal);
-      batch.forEach((text, i) => answered.push({ text, suggestions: found.results[i].suggestions }));
+      mine.signal.throwIfAborted();
+      batch.forEach((text, i) => answered.push({ id: table.rows[answered.length][ids], text, suggestions: found.results[i].suggestions }));
       body.append(...answered.slice(body.rows.length, SHOWN).map(row));
       byId("progress").value = answered.length / texts.length;
       byId("file-state").textContent = `${answered.length} of ${texts.length} texts`;
     }
     const more = answered.length > SHOWN ? `; the first ${SHOWN} are shown` : "";
-    byId("file-state").textContent = `Done: ${answered.length} texts${more}.`;
+    byId("file-state").textContent = `Done: ${answered.length} texts${more}.${table.note}`;
   } catch (error) {
+    if (mine !== stopping) return; // another file has taken its place
     if (error.name !== "AbortError") trouble(error.message);
     byId("file-state").textContent = answered.length ? `Stopped after ${answered.length} texts.` : "";
   }
@@ -100,7 +150,7 @@ async function answer(file) {
 function row({ text, suggestions }) {
   const number = (score) => (model.probabilities ? percent(score) : score.toFixed(2));
   const labels = suggestions.map((one) => `${one.label} (${number(one.score)})`).join(", ");
-  return h("tr", {}, h("td", {}, text.length > 160 ? `${text.slice(0, 160)} …` : text), h("td", {}, labels || "none likely"));
+  return h("tr", {}, h("td", {}, text.length > 160 ? `${text.slice(0, 160)} …` : text), h("td", {}, labels || (text.trim() ? "none likely" : "no text")));
 }
 
 function download(name, lines, type) {
@@ -110,25 +160,28 @@ function download(name, lines, type) {
 }
 
 function downloadCsv() {
-  const rows = answered.flatMap(({ text, suggestions }, i) =>
-    suggestions.map((one, rank) => csvLine([i + 1, text, rank + 1, one.label, one.score])));
-  download("suggestions.csv", ["row,text,rank,label,score", ...rows], "text/csv");
+  // A column id of the file comes back with the answers.
+  const known = answered.some(({ id }) => id !== undefined);
+  const rows = answered.flatMap(({ id, text, suggestions }, i) =>
+    suggestions.map((one, rank) => csvLine([i + 1, ...(known ? [id ?? ""] : []), text, rank + 1, one.label, one.score])));
+  download("suggestions.csv", [`row,${known ? "id," : ""}text,rank,label,score`, ...rows], "text/csv");
 }
 
 function downloadJsonl() {
-  const rows = answered.map(({ text, suggestions }) =>
-    JSON.stringify({ text, labels: suggestions.map((one) => one.label), scores: suggestions.map((one) => one.score) }));
+  const rows = answered.map(({ id, text, suggestions }) =>
+    JSON.stringify({ id, text, labels: suggestions.map((one) => one.label), scores: suggestions.map((one) => one.score) }));
   download("suggestions.jsonl", rows, "application/x-ndjson");
 }
 
 const drop = byId("drop");
-byId("file").addEventListener("change", (event) => event.target.files[0] && answer(event.target.files[0]));
+byId("file").addEventListener("change", (event) => event.target.files[0] && read(event.target.files[0]));
+byId("column").addEventListener("change", answer);
 drop.addEventListener("dragover", (event) => { event.preventDefault(); drop.classList.add("over"); });
 drop.addEventListener("dragleave", () => drop.classList.remove("over"));
 drop.addEventListener("drop", (event) => {
   event.preventDefault();
   drop.classList.remove("over");
-  if (event.dataTransfer.files[0]) answer(event.dataTransfer.files[0]);
+  if (event.dataTransfer.files[0]) read(event.dataTransfer.files[0]);
 });
 byId("stop").addEventListener("click", () => stopping?.abort());
 byId("download-csv").addEventListener("click", downloadCsv);

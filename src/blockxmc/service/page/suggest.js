@@ -4,6 +4,7 @@ import { byId, csvLine, h, later, percent, signed, table, trouble } from "./dom.
 
 const MOST = 50; // suggestions that the slider cuts
 const MARKED = 15; // words that are marked, those that count most
+const MORE = 5; // labels that a press of the button adds
 let model = null;
 let suggestions = [];
 let selected = null; // the label that is explained
@@ -12,9 +13,7 @@ const verdicts = new Map(); // label -> "accepted" or "rejected"
 
 export function chosen(card) {
   model = card;
-  verdicts.clear();
-  selected = null;
-  byId("why").hidden = true;
+  forget();
   byId("teach").hidden = !card.updates;
   byId("threshold-control").hidden = !card.probabilities;
   byId("threshold").value = card.probabilities ? Math.round(100 * Math.min(card.f1_threshold ?? 0, 1)) : 0;
@@ -22,11 +21,27 @@ export function chosen(card) {
   fetchSuggestions();
 }
 
+/** What was said of one text is not said of the next. */
+function forget() {
+  verdicts.clear();
+  selected = null;
+  byId("why").hidden = true;
+  byId("copied").textContent = "";
+}
+
+function newText() {
+  byId("text").value = "";
+  fetchSuggestions();
+  byId("text").focus();
+}
+
 async function fetchSuggestions() {
   asking?.abort();
   const text = byId("text").value;
+  byId("new-text").disabled = !text;
   if (!model?.takes_text || !text.trim()) {
     suggestions = [];
+    forget();
     byId("state").textContent = "";
     return draw();
   }
@@ -36,7 +51,7 @@ async function fetchSuggestions() {
     suggestions = answer.results[0].suggestions;
     trouble();
     draw();
-    if (selected !== null && !byId("why").hidden) explain(selected);
+    if (selected !== null && !byId("why").hidden) explain(selected, false);
   } catch (error) {
     if (error.name !== "AbortError") trouble(error.message);
   }
@@ -53,6 +68,7 @@ function draw() {
   if (byId("text").value.trim()) {
     byId("state").textContent = `${shown.length} shown` + (hidden ? `, ${hidden} less likely` : "");
   }
+  byId("more").hidden = !hidden || threshold() <= 0;
   // The focus stays where it was, although the list is drawn anew.
   const focus = document.activeElement?.dataset?.key;
   byId("suggestions").replaceChildren(...shown.map(suggestion));
@@ -88,6 +104,13 @@ function drawAccepted() {
   byId("teach").disabled = !labels.length || !byId("text").value.trim();
 }
 
+/** The slider goes down as far as it must to show a few more. */
+function showMore() {
+  const next = suggestions.filter((one) => one.score <= threshold()).slice(0, MORE).at(-1);
+  if (next) byId("threshold").value = Math.max(0, Math.ceil(100 * next.score) - 1);
+  draw();
+}
+
 async function copy(text, what) {
   try {
     await navigator.clipboard.writeText(text);
@@ -111,13 +134,16 @@ async function teach() {
 }
 
 // ---- why ----
-async function explain(label) {
+async function explain(label, asked = true) {
   selected = label;
   draw();
   const text = byId("text").value;
   try {
     const answer = await of(model.name, "explain", { text, labels: [label], k: Math.max(1, suggestions.filter((one) => one.score > threshold()).length) });
     if (selected === label) drawWhy(text, answer.explanations[0]);
+    // On a phone the answer stands below the list: who asked for it sees it.
+    const why = byId("why");
+    if (asked && why.getBoundingClientRect().top > window.innerHeight - 100) why.scrollIntoView({ block: "start" });
     trouble();
   } catch (error) {
     trouble(error.message);
@@ -186,6 +212,8 @@ async function offerNames() {
 }
 
 byId("text").addEventListener("input", later(fetchSuggestions, 150));
+byId("new-text").addEventListener("click", newText);
+byId("more").addEventListener("click", showMore);
 byId("threshold").addEventListener("input", draw);
 byId("copy-list").addEventListener("click", () => copy(accepted().join("\n"), "a list"));
 byId("copy-csv").addEventListener("click", () => copy(csvLine(accepted()), "CSV"));

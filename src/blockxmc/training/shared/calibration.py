@@ -40,11 +40,12 @@ def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None) -
     """
     last = scores.shape[1]
     columns = np.concatenate([np.arange(min(ALL_RANKS, last)), np.arange(ALL_RANKS + ONE_IN // 2, last, ONE_IN)])
-    listed = scores[:, columns] > _kernels.UNLISTED / 2
+    looked_at = scores[:, columns]
+    listed = looked_at > _kernels.UNLISTED / 2
     targets = right[:, columns][listed]
     if targets.all() or not targets.any():
         return UNCALIBRATED
-    features = curve_features(scores)[:, columns][listed]
+    features = curve_features(looked_at, columns + 1)[listed]
     counts = np.broadcast_to(np.where(columns < ALL_RANKS, 1.0, ONE_IN), listed.shape)[listed]
     spread = features.std(axis=0)
     spread[spread == 0] = 1.0

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._core.matrix import flat_positions
+from blockxmc._core.matrix import flat_positions, renumbered
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import F32
 from blockxmc.serving.reranker import Reranker
@@ -160,7 +160,7 @@ class HeldOut:
 
     def _centroid_terms(self, X: sparse.csr_array, labels: NDArray[np.int64], threads: int) -> F32:
         """Cosine to the centroid of each label; only the centroids that are asked for are made."""
-        asked, position = np.unique(labels[labels >= 0], return_inverse=True)
+        asked, position = renumbered(labels[labels >= 0], self._rarity.size)
         centroids = LabelVectors(self._centroids(asked), np.zeros(asked.size, np.float32))
         places = np.full(labels.shape, -1)
         places[labels >= 0] = position

@@ -16,7 +16,7 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from blockxmc import metrics
-from blockxmc._core.matrix import take_rows
+from blockxmc._core.matrix import take_rows, without_rows
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
@@ -116,9 +116,7 @@ class Training:
     @cached_property
     def shown(self) -> sparse.csr_array:
         """The labels of the rows that are not held out."""
-        out = sparse.csr_array(sparse.diags_array((~self.held_out).astype(np.float32)) @ self.Y)
-        out.eliminate_zeros()
-        return out
+        return without_rows(self.Y, self.held_out)
 
     def train_router(self) -> Router:
         """On the rows that are not held out; then all rows are routed, to find their negative blocks."""
@@ -206,7 +204,7 @@ class Training:
         self, weights: SharedWeights, labels: NDArray[np.intp], start: sparse.csr_array | None = None
     ) -> SharedWeights:
         """The weights with those of some labels learnt from all rows, beginning where ``start`` says."""
-        return replaced(weights, labels, self.solved_again(labels, start))
+        return replaced(weights, labels, self.solved_again(labels, start), self.threads)
 
     def solved_again(self, labels: NDArray[np.intp], start: sparse.csr_array | None = None) -> SharedWeights:
         """The weights of some labels, in this order, learnt from all rows."""

@@ -34,6 +34,8 @@ from blockxmc.training.shared.settings import SETTINGS, Settings
 SIDE_BY_SIDE = 16
 # Rows on which it is measured whether training rows were left out that would have taught a label.
 VIOLATION_ROWS = 64
+# Labels whose scores of these rows are held at a time.
+VIOLATION_LABELS = 2**16
 SharedWeights = LabelVectors | OpaqueWeights
 
 
@@ -108,7 +110,7 @@ class LabelTrainer:
             ranges = _batches(expected[order], self._pairs_at_a_time(expected))
             found = self.job.parts(title.removeprefix("train "), ranges, batch, _BATCH, phase)
             parts, taught = zip(*found, strict=True)
-            weights = _joined(parts, order)
+            weights = _joined(parts, order, self.threads)
         return weights, sum(taught) / max(self.X.shape[0] * n_labels, 1)
 
     def _pairs_at_a_time(self, expected: NDArray[np.float64]) -> float:
@@ -142,10 +144,10 @@ def shared_costs(Y: sparse.csr_array, power: float, sample_weight: F32 | None = 
     return np.column_stack([weights * counts * usual, weights]).astype(np.float32)
 
 
-def replaced(weights: SharedWeights, labels: NDArray[np.intp], new: SharedWeights) -> SharedWeights:
+def replaced(weights: SharedWeights, labels: NDArray[np.intp], new: SharedWeights, threads: int = 1) -> SharedWeights:
     """The weights with those of ``labels`` replaced by ``new``, which has them in this order."""
     if isinstance(weights, LabelVectors) and isinstance(new, LabelVectors):
-        return weights.replaced(labels, new)
+        return weights.replaced(labels, new, threads)
     models = list(_models(weights))
     for label, model in zip(labels, _models(new), strict=True):
         models[label] = model
@@ -180,9 +182,20 @@ def outside_violations(
     """
     teaching = np.flatnonzero(np.diff(visits.indptr))
     rows = teaching[np.linspace(0, teaching.size - 1, min(teaching.size, VIOLATION_ROWS)).astype(int)]
-    inside = sparse.csr_array(visits[rows] @ holds(clusters, Y.shape[1]) + Y[rows]).toarray() > 0
-    outside = ~inside
-    return float((weights.scores(sparse.csr_array(X[rows]))[outside] > -0.5).mean()) if outside.any() else 0.0
+    inside = sparse.csr_array(sparse.csr_array(visits[rows] @ holds(clusters, Y.shape[1]) + Y[rows]).T)
+    some, violating, n_outside = take_rows(X, rows), 0, 0
+    for first in range(0, Y.shape[1], VIOLATION_LABELS):
+        labels = np.arange(first, min(first + VIOLATION_LABELS, Y.shape[1]))
+        outside = take_rows(inside, labels).toarray().T <= 0
+        violating += int((_some(weights, labels).scores(some)[outside] > -0.5).sum())
+        n_outside += int(outside.sum())
+    return violating / max(n_outside, 1)
+
+
+def _some(weights: SharedWeights, labels: NDArray[np.intp]) -> SharedWeights:
+    if isinstance(weights, LabelVectors):
+        return weights.some(labels)
+    return next(iter(weights.split([labels])))
 
 
 def rows_of_labels(
@@ -194,10 +207,10 @@ def rows_of_labels(
     return as_pattern(indptr, rows, positives.shape)
 
 
-def _joined(parts: Sequence[Any], order: NDArray[np.intp]) -> SharedWeights:
+def _joined(parts: Sequence[Any], order: NDArray[np.intp], threads: int) -> SharedWeights:
     """The weights of all batches as one; a batch has the next labels of ``order``."""
     if all(isinstance(part, LinearWeights) for part in parts):
-        return LabelVectors.joined(parts, order)
+        return LabelVectors.joined(parts, order, threads)
     models = [model for part in parts for model in _models(part)]
     return OpaqueWeights(tuple(models[j] for j in np.argsort(order)))
 

@@ -1,8 +1,10 @@
 """One split of the rows, partitioned anew at each lambda: the paper's procedure.
 
 The walk goes from the smallest lambda to the largest, and each partition starts from the assignment at the lambda before.
-A block whose rows did not change keeps the weights of its labels, where the base trains labels independently. Where it
-trains them together and can begin from factors, a block that changed begins from those it had.
+Where the base trains labels independently, a block whose rows did not change keeps the weights of its labels, and trains
+those that are new; a block whose rows changed begins from the vectors it had, where the solver takes a start. Where the
+base trains labels together, a block keeps its weights where neither rows nor labels changed, and begins from the factors it
+had where it can begin from factors.
 """
 
 from __future__ import annotations
@@ -17,17 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blockxmc._core.progress import Phase, run_in_threads
 from blockxmc.linear.weights import LowRankWeights, Weights
 from blockxmc.partition.walk import Walk
 from blockxmc.routing import Router
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.serving.scorers import pack_scorer
-from blockxmc.training.job import Job
-from blockxmc.training.per_block import train_block, train_blocks
-from blockxmc.training.trials.split import KINDS, Clusters, Layout, Split, measure_model, prefixes
+from blockxmc.training.per_block import train_block
+from blockxmc.training.trials.reuse import has_vectors, places, together, vectors
+from blockxmc.training.trials.split import KINDS, Layout, Split, measure_model, prefixes
 from blockxmc.training.trials.warm import WarmLearner, takes_warm_start
 
-NOTHING = np.zeros(0, np.int64)
+NOTHING, NOWHERE = np.zeros(0, np.int64), np.zeros(0, np.intp)
 # A block begins from its factors where it had this share of its labels. Not measured: a label that is new starts from zero,
 # and a single round teaches it less.
 ENOUGH_KNOWN = 0.9
@@ -110,6 +113,8 @@ class MovingBlocks:
             weights, reused = self._reusing(layout, rows_of, known)
         elif known is not None and takes_warm_start(self.split.task.learner):
             weights, reused = self._warm(layout, rows_of, known), 0
+        elif known is not None and len(known.by_number) == len(rows_of):
+            weights, reused = self._unchanged(layout, rows_of, known)
         else:
             weights, reused = KINDS[kind].train(self.split, layout), 0
         by_number = list(zip(layout.clusters, weights, strict=True))
@@ -119,30 +124,62 @@ class MovingBlocks:
         return weights, reused
 
     def _reusing(self, layout: Layout, rows_of: list[Any], known: Trained) -> tuple[list[Weights], int]:
-        """Train the blocks whose rows changed, or that lack a label; a larger lambda only removes labels."""
-        kept: dict[int, Weights] = {}
-        wanted: Clusters = list(layout.clusters)
-        for block, rows in enumerate(rows_of):
-            have = known.blocks.get(rows.tobytes())
-            if have is not None and (_places(have[0], wanted[block]) >= 0).all():
-                kept[block] = prefixes([have[1]], [have[0]], [wanted[block]])[0]
-                wanted[block] = NOTHING
-        reused = sum(len(layout.clusters[block]) for block in kept)
-        if len(kept) == len(wanted):
-            return [kept[block] for block in range(len(wanted))], reused
+        """Train the labels of blocks whose rows changed, and labels that a block did not have."""
         task, split = self.split.task, self.split
-        with split.training():
-            fresh = train_blocks(
-                task.learner,
-                split.X,
-                split.Y,
-                layout.assignment,
-                wanted,
-                Job(reporter=task.reporter),
-                threads=task.threads,
-                seed=task.seed,
-            )
-        return [kept.get(block, weights) for block, weights in enumerate(fresh)], reused
+        numbered = len(known.by_number) == len(layout.clusters)
+        weights: list[Any] = [None] * len(rows_of)
+        todo: dict[int, tuple[NDArray[np.int64], NDArray[np.intp], Weights | None]] = {}
+        for block, (rows, want) in enumerate(zip(rows_of, layout.clusters, strict=True)):
+            have = known.blocks.get(rows.tobytes())
+            at = NOWHERE if have is None else places(have[0], want)
+            if have is not None and (at >= 0).all():
+                weights[block] = prefixes([have[1]], [have[0]], [want])[0]
+            elif have is not None and has_vectors(have[1]) and (at >= 0).any():
+                todo[block] = want[at < 0], at, have[1]
+            else:
+                todo[block] = want, NOWHERE, None
+        reused = sum(map(len, layout.clusters)) - sum(len(labels) for labels, _, _ in todo.values())
+        if not todo:
+            return weights, reused
+        starts = numbered and task.learner.takes_start
+        inner = 1 if len(todo) >= 2 * task.threads else task.threads
+
+        def train(block: int, phase: Phase) -> None:
+            labels, at, have = todo[block]
+            start = self._start(known.by_number[block], labels) if starts and have is None else None
+            job = task.learner._job(inner, phase, task.seed + block)
+            fresh = train_block(task.learner, split.X, split.Y, rows_of[block], labels, job, start)
+            weights[block] = fresh if have is None else together(have, at, fresh, split.X.shape[1])
+
+        with split.training(warm=starts), task.reporter.phase("train blocks", len(todo)) as phase:
+            run_in_threads(train, list(todo), task.threads if inner == 1 else 1, phase)
+        return weights, reused
+
+    def _start(self, had: tuple[NDArray[np.int64], Weights], want: NDArray[np.int64]) -> sparse.csr_array | None:
+        """The vectors that a block had for these labels."""
+        if not has_vectors(had[1]) or not had[0].size:
+            return None
+        return vectors(had[1], self.split.X.shape[1], places(had[0], want))
+
+    def _unchanged(self, layout: Layout, rows_of: list[Any], known: Trained) -> tuple[list[Weights], int]:
+        """Train the blocks whose rows or labels changed: a block of the same number, rows and labels is the same."""
+        task, split = self.split.task, self.split
+        weights: list[Any] = [None] * len(rows_of)
+        for block, (rows, want) in enumerate(zip(rows_of, layout.clusters, strict=True)):
+            have = known.blocks.get(rows.tobytes())
+            if have is not None and have is known.by_number[block] and np.array_equal(have[0], want):
+                weights[block] = have[1]
+        todo = [block for block, have in enumerate(weights) if have is None]
+
+        def train(block: int, phase: Phase) -> None:
+            job = task.learner._job(1, phase, task.seed + block)
+            rows, labels = rows_of[block], layout.clusters[block]
+            weights[block] = train_block(task.learner, split.X, split.Y, rows, labels, job)
+
+        if todo:
+            with split.training(), task.reporter.phase("train blocks", len(todo)) as phase:
+                run_in_threads(train, todo, task.threads, phase)
+        return weights, sum(map(len, layout.clusters)) - sum(len(layout.clusters[block]) for block in todo)
 
     def _warm(self, layout: Layout, rows_of: list[Any], known: Trained) -> list[Weights]:
         """Each block begins from the factors of the block with the same number, where that had most of its labels."""
@@ -152,10 +189,10 @@ class MovingBlocks:
             for block, (rows, want) in enumerate(zip(rows_of, layout.clusters, strict=True)):
                 learner: Any = task.learner
                 have, previous = known.by_number[block] if numbered else (NOTHING, None)
-                places = _places(have, want)
-                if previous is not None and (places >= 0).mean() >= ENOUGH_KNOWN:
+                at = places(have, want)
+                if previous is not None and (at >= 0).mean() >= ENOUGH_KNOWN:
                     moved = _on_rows(previous, split.X, rows)
-                    learner = WarmLearner(task.learner, moved, places, task.threads)
+                    learner = WarmLearner(task.learner, moved, at, task.threads)
                 job = task.learner._job(task.threads, phase, task.seed + block)
                 trained.append(train_block(learner, split.X, split.Y, rows, want, job))
         return trained
@@ -177,16 +214,3 @@ def _on_rows(weights: Weights, X: sparse.csr_array, rows: NDArray[np.int32]) -> 
     W = np.zeros((max(features.size, 1), weights.W.shape[1]), np.float32)
     W[new] = weights.W[old]
     return LowRankWeights(W, weights.H)
-
-
-def _places(have: NDArray[np.int64], want: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Where each wanted label stands among those a block had; -1: it is new.
-
-    >>> _places(np.array([2, 5, 9]), np.array([5, 7])).tolist()
-    [1, -1]
-    """
-    if have.size == 0:
-        return np.full(want.size, -1)
-    places = np.searchsorted(have, want)
-    found = (places < have.size) & (have[np.minimum(places, have.size - 1)] == want)
-    return np.where(found, places, -1)

@@ -8,6 +8,7 @@ dropped as ``Partitioner(init=assignment, max_iter=0)`` drops it, and everything
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -87,6 +88,12 @@ class Split:
         self.X_held_out, self.Y_held_out = sparse.csr_array(X[held_out]), sparse.csr_array(Y[held_out])
         self.train_rows = train
         self.trainings, self.warm_trainings, self.seconds = 0, 0, 0.0
+
+    def twin(self) -> Split:
+        """The same rows with counts of its own, for trials side by side."""
+        other = copy.copy(self)
+        other.trainings, other.warm_trainings, other.seconds = 0, 0, 0.0
+        return other
 
     @contextmanager
     def training(self, *, warm: bool = False) -> Iterator[None]:
