@@ -47,7 +47,7 @@ class Settings:
     # A row teaches the router its own block and up to so many where its labels are at home (ablation: "router taught") ...
     # Mean of P@1/3/5 on held-out rows of two seeds, parts of the larger sets, beside the own block alone: +0.26
     # debian-small, +0.08 citeulike-t-tags, -0.15 elife-keywords, +0.01 tate-subjects, +0.07 gutenberg-lcsh, +0.14
-    # commit-files-xl, +0.25 yso-finna-en; with three: +0.35, +0.05, -0.03, 0.00, +0.06, +0.07, +0.22, for 4 % more to store.
+    # commit-files-xl, +0.25 yso-finna-en; with three: +0.35, +0.05, -0.03, 0.00, +0.06, +0.07, +0.22, for 4 % more bytes.
     # Two routers of different samples in one mean gain nothing.
     router_targets: int = 2
     # ... at least this times as much as in its own block, by the shares of the labels' positives there: 0.5 gains half as
@@ -105,8 +105,8 @@ class Settings:
     held_out_most: int = 2048
     held_out_least: int = 800
     # A label that has lost more than this part of its positives to the held-out rows is trained again with them
-    # (ablation: "trained again"). To train all again that lost any row gained 0.07 points of mean P@k over seven sets, six of
-    # them, where one row in twenty was held out, for 16 % more training.
+    # (ablation: "trained again"). To train all again that lost any row gained 0.07 points of mean P@k, on six of seven,
+    # where one row in twenty was held out, for 16 % more training.
     lost: float = 0.1
 
     # ---- score mix ----
