@@ -2,12 +2,15 @@
 
     python bench/vectorize.py [FILE.jsonl.gz] [--copies 4] [--threads 2]
 
-Runs take turns; the least of the rounds counts. One thread is CPU time; several are wall time.
+Runs take turns; the least of the rounds counts. One thread is CPU time; several are wall time, and, where other programs
+run, the CPU time of the busiest thread (Linux): what the wall time would be if each thread had a core to itself.
 """
 
 import argparse
+import os
 import time
 from importlib.resources import as_file, files
+from pathlib import Path
 
 from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -25,6 +28,19 @@ def timed(clock, task):
     start = clock()
     task()
     return clock() - start
+
+
+def thread_seconds():
+    """CPU seconds of each thread of this process so far."""
+    tasks = Path("/proc/self/task")
+    return {name: int((tasks / name / "schedstat").read_text().split()[0]) / 1e9 for name in os.listdir(tasks)}
+
+
+def busiest(task):
+    """CPU seconds of the thread that takes most of them."""
+    before = thread_seconds()
+    task()
+    return max(seconds - before.get(name, 0.0) for name, seconds in thread_seconds().items())
 
 
 def rounds(texts, options, threads, n_rounds):
@@ -45,6 +61,9 @@ def rounds(texts, options, threads, n_rounds):
     for _ in range(n_rounds):
         for name, (clock, task) in contestants.items():
             least[name] = min(least[name], timed(clock, task))
+        for step in ("fit", "transform") if Path("/proc/self/task").exists() else ():
+            name = f"ours {step}, busiest"
+            least[name] = min(least.get(name, float("inf")), busiest(contestants[f"ours {step}"][1]))
     return least
 
 
@@ -58,13 +77,17 @@ def main():
     with as_file(files("blockxmc.data") / "demo" / "train.jsonl.xz") as bundled:
         texts = read_corpus(args.file or bundled, require_labels=False).texts * args.copies
     print(f"{len(texts):,} texts, {sum(map(len, texts)) / 1e6:.1f} million letters, {args.threads} threads")
-    print(f"{'':18} {'':10} {'scikit-learn':>13} {'ours':>8} {'faster':>8} {'more threads':>13}")
+    print(f"{'':18} {'':10} {'scikit-learn':>13} {'ours':>8} {'faster':>8} {'more threads':>13} {'by busiest':>11}")
     for name, options in SETTINGS.items():
         found = rounds(texts, options, args.threads, args.rounds)
         for step in ("fit", "transform"):
             theirs, ours = found[f"scikit-learn {step}"], found[f"ours {step}, CPU"]
             gain = found[f"ours {step}, 1 thread"] / found[f"ours {step}"]
-            print(f"{name:18} {step:10} {theirs:12.2f}s {ours:7.2f}s {theirs / ours:7.1f}x {gain:12.2f}x", flush=True)
+            own = ours / found.get(f"ours {step}, busiest", float("nan"))
+            print(
+                f"{name:18} {step:10} {theirs:12.2f}s {ours:7.2f}s {theirs / ours:7.1f}x {gain:12.2f}x {own:10.2f}x",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -74,8 +74,8 @@ class BlockwiseClassifier(LearningOn):
     weight_bits : 32 keeps weights as floats, 16 as bfloat16, 8 as integers with one scale per label; ``"auto"``: 16
         with shared weights, else 32. With shared weights ``cost_["lost_to_rounding"]`` has the points of mean P@k that
         fewer than 32 bits cost on held-out rows.
-    threshold : where ``predict`` cuts: labels whose probability exceeds it are predicted. A number; or ``"f1"``: what gives
-        held-out rows the best mean F1, where a row always keeps its first label; or ``"top-k"``: every row gets its
+    threshold : where ``predict`` cuts: labels whose probability exceeds it are predicted. A number; or ``"f1"``: in each
+        row the labels that raise the F1 it can expect, as held-out rows have shown; or ``"top-k"``: every row gets its
         first k labels, with the best k. Where scores are margins (per-block or global weights), ``"f1"`` is the base's
         own. It may be set after ``fit``.
     rank_by : ``"probability"``; or ``"propensity"``: probability times inverse propensity, the expected gain in PSP: rare
@@ -235,8 +235,7 @@ class BlockwiseClassifier(LearningOn):
         if "trained_pairs" in self.cost_:
             self.cost_["rows_per_label"] = self.cost_["trained_pairs"] * X.shape[0]
         usual = 0.5 if self.model_.calibration is not None else learner._threshold
-        self.f1_threshold_ = float(self.cost_.pop("f1_threshold", usual))
-        self.f1_labels_ = round(self.cost_.pop("f1_labels", 0))
+        self._take_cut(self.cost_, usual)
         self._begin_history()
 
     def _fit_shared(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, job: Job, hints: Hints) -> None:
@@ -372,8 +371,7 @@ class BlockwiseClassifier(LearningOn):
             "ensemble": isinstance(self.model_, Ensemble),
             "partition": self.partition_.state(),
             "cost": self.cost_,
-            "f1_threshold": self.f1_threshold_,
-            "f1_labels": self.f1_labels_,
+            **self._cut_state(),
             **({} if self.kept_ is None else {"kept": self.kept_.state()}),
         }
 
@@ -386,8 +384,7 @@ class BlockwiseClassifier(LearningOn):
         self.partition_ = Partitioner.from_state(state["partition"])
         self.partition_.check_fits(self.n_train_rows_, self.targets_.n_labels)
         self.cost_ = stored.numbers(state["cost"], "cost")
-        self.f1_threshold_ = stored.real(state["f1_threshold"], "f1_threshold")
-        self.f1_labels_ = stored.whole(state["f1_labels"], "f1_labels")
+        self._restore_cut(state)
         self._restore_kept(state.get("kept"))
 
 

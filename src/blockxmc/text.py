@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
@@ -227,19 +229,20 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
     def suggest(self, texts: Any, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None) -> Any:
         """At most k labels of each text, best first, with their scores; for one text, its list.
 
-        With a ``threshold``, labels whose score exceeds it are suggested: a number, or ``"f1"`` for the one that gave
-        held-out rows the best label sets. ``allow`` and ``deny`` say which labels may be suggested.
+        With a ``threshold``, labels whose score exceeds it are suggested: a number, or ``"f1"`` for the labels that raise
+        the F1 that a text can expect, as in ``predict``. ``allow`` and ``deny`` say which labels may be suggested.
         """
         check_is_fitted(self)
         least = least_score(self.classifier_, threshold)
         listed, one = as_texts(texts)
         ids, scores = self.predict_topk(listed, k, allow=allow, deny=deny)
+        ids = np.where(scores > least(scores), ids, -1)
         names, counts = self.classes_, self.classifier_.label_counts_
         rows = [
             [
                 (Suggestion if counts[j] else UntrainedSuggestion)(names[j], float(s))
                 for j, s in zip(*row, strict=True)
-                if j >= 0 and s > least
+                if j >= 0
             ]
             for row in zip(ids, scores, strict=True)
         ]
@@ -312,17 +315,17 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def least_score(classifier: XMCEstimator, threshold: Any) -> float:
-    """What the score of a label must exceed: a number as it is, ``"f1"`` the classifier's own, None nothing."""
+def least_score(classifier: XMCEstimator, threshold: Any) -> Callable[[NDArray[np.float32]], Any]:
+    """What scores must exceed in rows that have these, best first: a number, ``"f1"`` the best for F1, None nothing."""
     if threshold is None:
-        return -np.inf
+        return lambda scores: -np.inf
     if threshold == "f1":
         if getattr(classifier, "rank_by", None) == "propensity":
             raise BlockXMCError('threshold "f1" is a probability, but labels are ranked by propensity: give a number')
-        return float(getattr(classifier, "f1_threshold_", classifier._threshold))
+        return getattr(classifier, "f1_least", classifier._least)
     if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.number)):
         raise BlockXMCError(f'threshold must be None, a number or "f1", got {threshold!r}')
-    return float(threshold)
+    return lambda scores: float(threshold)
 
 
 def _require_option(classifier: XMCEstimator, name: str) -> None:

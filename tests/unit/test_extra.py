@@ -1,6 +1,8 @@
 """Columns beside words: what a function or a transformer makes of texts."""
 
+import json
 import pickle
+import sys
 import zlib
 
 import numpy as np
@@ -158,3 +160,96 @@ def test_what_makes_no_columns_is_refused(source, message):
 def test_a_source_without_a_length_is_harmless():
     extra, columns = Extra.fitted(lambda texts: np.zeros((len(texts), 2)), ["a", "b"])
     assert (extra.scale, columns.any()) == (1.0, False)
+
+
+CODES = """
+def codes(texts):
+    digits = [text.split("#")[-1][:1] for text in texts]
+    return [[3.0 * (digit.isdigit() and int(digit) % 6 == j) for j in range(6)] for digit in digits]
+
+table = [1, 2]
+"""
+
+
+def run(capsys, *args):
+    try:
+        main([str(arg) for arg in args])
+        code = 0
+    except SystemExit as ended:
+        code = ended.code
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working directory with texts, and with a module that makes columns of them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_codes.py").write_text(CODES)
+    for name, texts, labels in (("train", TEXTS, Y), ("new", NEW_TEXTS, NEW_Y)):
+        rows = [json.dumps({"text": text, "labels": row}) for text, row in zip(texts, labels, strict=True)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+    yield tmp_path
+    sys.modules.pop("own_codes", None)
+
+
+def test_the_command_line_takes_a_function_by_name(model, folder, capsys):
+    train = "train", "train.jsonl", "--model", "m", "--threads", 1, "--keep-rows"
+    assert run(capsys, *train, "--extra", "own_codes.py:codes")[0] == 0
+    trained = load("m", extra=codes)
+    assert trained.vectorizer_.extra.width == 6
+    code, out, err = run(capsys, "predict", "m", "new.jsonl", "--top-k", 2)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "--extra MODULE:FUNCTION" in err
+    for named in ("own_codes:codes", folder / "own_codes.py:codes"):
+        code, out, _ = run(capsys, "predict", "m", "new.jsonl", "--top-k", 2, "--extra", named)
+        found = [json.loads(line)["labels"] for line in out.splitlines()]
+        assert found == [[s.label for s in row] for row in trained.suggest(NEW_TEXTS, k=2)]
+    code, out, _ = run(capsys, "evaluate", "m", "new.jsonl", "--json", "--extra", "own_codes:codes")
+    assert json.loads(out)["P@1"] > 95
+    code, out, _ = run(capsys, "explain", "m", "text1 #25", "--json", "--top-k", 1, "--extra", "own_codes:codes")
+    assert json.loads(out)["labels"][0]["features"][0]["name"] == "codes 2"
+    code, out, _ = run(capsys, "update", "m", "new.jsonl", "--json", "--extra", "own_codes:codes")
+    assert json.loads(out)["rows"] == len(TEXTS) + len(NEW_TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("codes", "give MODULE:FUNCTION"),
+        ("no_such_module:codes", "cannot be imported: ModuleNotFoundError"),
+        ("missing.py:codes", "no such file"),
+        ("own_codes.py:other", "has no 'other'"),
+        ("broken.py:codes", "cannot be run: ZeroDivisionError"),
+        ("own_codes.py:table", "must be a function"),
+    ],
+)
+def test_what_names_no_function_is_said_in_one_line(named, said, folder, capsys):
+    (folder / "broken.py").write_text("1 / 0")
+    code, _, err = run(capsys, "train", "train.jsonl", "--model", "m", "--extra", named)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert said in err
+    assert not (folder / "m").exists()
+
+
+def test_the_service_takes_a_function_by_name(model, folder):
+    answers = pytest.importorskip("blockxmc.service.answers")
+    from blockxmc.data.named import named_function
+    from blockxmc.service.models import Models
+
+    model.save("m")
+    with pytest.raises(BlockXMCError, match="--extra MODULE:FUNCTION"):
+        Models(["m"], print)
+    models = Models(["m"], print, named_function("own_codes:codes"))
+    for text in NEW_TEXTS[:20]:
+        [found] = answers.suggest(models["m"], {"text": text, "k": 3})["results"]
+        one_by_one = [(s["label"], s["score"]) for s in found["suggestions"]]
+        assert one_by_one == [(s.label, round(s.score, 6)) for s in model.suggest(text, k=3)]
+
+
+def test_features_of_one_text_are_those_of_many(model):
+    X = model.vectorizer_.transform(NEW_TEXTS[:30])
+    for row, text in enumerate(NEW_TEXTS[:30]):
+        indices, values = model.vectorizer_.transform_one(text)
+        assert_array_equal(indices, X[[row]].indices)
+        assert_array_equal(values, X[[row]].data)

@@ -86,7 +86,7 @@ def test_tables_of_candidates_say_what_the_model_answers(route, rows, monkeypatc
     monkeypatch.setattr(Training, "pack", spy_pack)
     clf = BlockwiseClassifier(n_blocks=8, route=route, weight_bits=32).fit(X, Y)
     assert (clf.model_.reranker is None) == (rows == 600)
-    fitted, new = seen["fitted"], sparse.csr_array(X[held_out_rows(rows, 0)])
+    fitted, new = seen["fitted"], sparse.csr_array(X[held_out_rows(Y, 0)])
     for top_p, table in seen["tables"].items():
         model = replace(clf.model_, top_p=top_p, calibration=None)
         scores = model.topk(new, 10, 1)[1]

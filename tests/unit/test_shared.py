@@ -308,7 +308,7 @@ def test_held_out_rows_teach_no_label_before_merging(monkeypatch):
     with_slope(monkeypatch, 0.0)
     with_settings(monkeypatch, held_out_least=20)
     clf = BlockwiseClassifier(n_blocks=3, n_neighbors=10).fit(X, Y)
-    held_out = shared_fit.held_out_rows(600, 0, settings.SETTINGS)
+    held_out = shared_fit.held_out_rows(Y, 0, settings.SETTINGS)
     assert_array_equal(seen[0][1].toarray(), X[held_out].toarray())
     # They are nobody's neighbors either, until all is fitted.
     assert_array_equal(np.sort(np.concatenate(seen[0][2].rows.label_clusters)), np.flatnonzero(~held_out))
@@ -329,7 +329,7 @@ def test_the_recall_that_is_promised_counts_no_label_that_only_held_out_rows_bro
     )
     X = sparse.csr_array(sparse.random(4000, 300, 0.05, rng=rng, dtype=np.float32))
     clf = BlockwiseClassifier(n_blocks=30, route=4, base=DiSMEC(tol=1.0)).fit(X, Y)
-    held_out = shared_fit.held_out_rows(4000, 0)
+    held_out = shared_fit.held_out_rows(Y, 0)
     visited = clf.model_.visited(X[held_out], 1)[:, -4:]
     found = metrics.candidate_recall(Y[held_out], (visited, clf.model_.scorer.label_clusters))
     assert clf.cost_["candidate_recall"] < found - 0.05

@@ -152,6 +152,10 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The labels among which a threshold cuts, with the scores that it is compared with."""
         return self._topk(X, k)
 
+    def _least(self, scores: NDArray[np.float32], *, ranked: bool = True) -> Any:
+        """What scores must exceed in rows that have these, best first if ``ranked``: a number, or one per row (n x 1)."""
+        return self._threshold
+
     def _label_sets(self, X: sparse.csr_array) -> sparse.csr_array:
         """The labels of each row as a 0-1 matrix: those whose scores exceed the threshold."""
         shape = (X.shape[0], self.targets_.n_labels)
@@ -159,7 +163,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows, k = np.arange(X.shape[0]), min(FEW_LABELS, shape[1])
         while rows.size and k:
             labels, scores = self._likeliest(X if rows.size == X.shape[0] else take_rows(X, rows), k)
-            keep = (labels >= 0) & (scores > self._threshold)
+            keep = (labels >= 0) & (scores > self._least(scores))
             done = ~keep[:, -1] if k < shape[1] else np.ones(rows.size, bool)
             at, _ = np.nonzero(keep & done[:, None])
             found.append((rows[at], labels[keep & done[:, None]]))
@@ -176,7 +180,10 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scores = self._scores(self._validated(X))
         if self.targets_.kind not in ("dense", "classes"):
             return sparse.csr_matrix(scores) if self.targets_.kind == "csr_matrix" else scores
-        dense = dense_scores(scores, absent=-np.inf) - np.float32(self._threshold)
+        dense = dense_scores(scores, absent=-np.inf)
+        # Of classes the best is predicted: they need no threshold of the row, whose rounding could make two of them equal.
+        least = self._least(dense, ranked=False) if self.targets_.kind == "dense" else np.float32(self._threshold)
+        dense = np.asarray(dense - least, np.float32)
         if self.targets_.kind == "classes" and dense.shape[1] == 2:
             with np.errstate(invalid="ignore"):
                 return np.nan_to_num(dense[:, 1] - dense[:, 0])

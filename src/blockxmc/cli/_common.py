@@ -98,13 +98,22 @@ def read_rows(path: PathLike, **options: Any) -> Dataset:
     return _with_rows(path, read_dataset(path, verbose=verbosity(), **options))
 
 
-def open_model(path: PathLike, threads: int | None) -> Any:
-    """The model of a directory, a TextClassifier where it was trained on text, to run with so many threads."""
-    from blockxmc.storage import load
+def open_model(path: PathLike, threads: int | None, extra: str | None = None) -> Any:
+    """The model of a directory, a TextClassifier where it was trained on text, to run with so many threads.
 
-    model = load(path)
+    ``extra`` names what makes extra columns, as it was typed.
+    """
+    model = loaded(path, extra)
     on_features(model).set_params(n_jobs=threads)
     return model
+
+
+def loaded(path: PathLike, extra: str | None) -> Any:
+    """The model of a directory, with what makes its extra columns."""
+    from blockxmc.data.named import named_function
+    from blockxmc.storage import load
+
+    return load(path, extra=None if extra is None else named_function(extra))
 
 
 def on_features(model: Any) -> XMCEstimator:

@@ -43,6 +43,12 @@ Analyzer = Annotated[str | None, typer.Option("--analyzer", help="Texts: word, c
 StopWords = Annotated[
     str | None, typer.Option("--stop-words", help="Texts: english, or a file with a word a line, to leave out.")
 ]
+ExtraColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--extra", metavar="MODULE:FUNCTION", help="Texts: what makes columns beside words; FILE.py:FUNCTION also."
+    ),
+]
 IdField = Annotated[
     str | None,
     typer.Option("--id-field", help="JSON, CSV: field with a row's id, which comes back.", show_default="id"),
@@ -62,6 +68,7 @@ class TextSettings:
     label_field: str | None = None
     label_separator: str | None = None
     label_texts: Path | None = None
+    extra: str | None = None
 
     def fields(self) -> Fields:
         """Where texts and labels stand in a file."""
@@ -82,6 +89,15 @@ class TextSettings:
         if self.stop_words is not None:
             found["stop_words"] = "english" if self.stop_words == "english" else read_names(self.stop_words)
         TextOptions(**found)
+        return found if self.extra is None else found | {"extra": self._columns()}
+
+    def _columns(self) -> Any:
+        """The function that makes extra columns. A transformer would be fitted, and lost with this process."""
+        from blockxmc.data.named import named_function
+
+        found = named_function(str(self.extra))
+        if hasattr(found, "transform") or not callable(found):
+            raise BlockXMCError(f"--extra {self.extra}: must be a function from a list of texts to an array")
         return found
 
     def of_labels(self) -> dict[str, Any]:

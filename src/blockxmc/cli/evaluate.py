@@ -22,7 +22,7 @@ from blockxmc.cli._common import (
     verbosity,
     work_on_cluster,
 )
-from blockxmc.cli._text_options import LabelField, LabelSeparator, TextField, TextSettings
+from blockxmc.cli._text_options import ExtraColumns, LabelField, LabelSeparator, TextField, TextSettings
 from blockxmc.errors import BlockXMCError
 
 OF_SETS = {
@@ -50,6 +50,7 @@ def evaluate(
     text_field: TextField = None,
     label_field: LabelField = None,
     label_separator: LabelSeparator = None,
+    extra: ExtraColumns = None,
     scheduler: Scheduler = None,
     work: Annotated[
         Path | None, typer.Option("--work", help="Folder for the answers of a cluster: after a kill, it goes on.")
@@ -64,12 +65,13 @@ def evaluate(
     ks, (a, b) = _ranks(at), _propensity(propensity)
     if scheduler is not None:
         given: Any = {"rank_by": rank_by, "plot": plot, "text_field": text_field, "label_field": label_field}
+        given["extra"] = extra
         found = _by_cluster((model, data), scheduler, work_on_cluster(work, **given), ks, (a, b))
         print_json(found) if json else _print(found, ks)
         return
     if work is not None:
         raise BlockXMCError("--work is the folder of a cluster's answers: it needs --scheduler")
-    estimator = open_model(model, threads)
+    estimator = open_model(model, threads, extra)
     rank_answers(on_features(estimator), rank_by)
     reporter = reporter_for(verbosity())
     texts = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Json, on_features, print_json, read_for
+from blockxmc.cli._common import Json, loaded, on_features, print_json, read_for
+from blockxmc.cli._text_options import ExtraColumns
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
@@ -28,12 +29,11 @@ def explain(
         typer.Option("--label", metavar="NAME", help="Explain this label (name or number); repeatable."),
     ] = None,
     top_k: Annotated[int, typer.Option("--top-k", min=1, help="Labels that are suggested.")] = 5,
+    extra: ExtraColumns = None,
     json: Json = False,
 ) -> None:
     """Say why labels are suggested: words, blocks, training rows, reranker. With --label: also where it was lost."""
-    from blockxmc.storage import load
-
-    estimator = load(model)
+    estimator = loaded(model, extra)
     classifier: Any = on_features(estimator)
     if not hasattr(classifier, "explain"):
         raise BlockXMCError(f"{model}: a {type(classifier).__name__} has no weights that say why")

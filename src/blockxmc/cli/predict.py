@@ -26,7 +26,7 @@ from blockxmc.cli._common import (
     verbosity,
     work_on_cluster,
 )
-from blockxmc.cli._text_options import IdField, TextField
+from blockxmc.cli._text_options import ExtraColumns, IdField, TextField
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def predict(
     batch: Annotated[int, typer.Option("--batch", min=1, help="Rows at once, at most.")] = ROWS_AT_ONCE,
     text_field: TextField = None,
     id_field: IdField = None,
+    extra: ExtraColumns = None,
     scheduler: Scheduler = None,
     work: Annotated[
         Path | None, typer.Option("--work", help="Folder for the answers of a cluster: after a kill, it goes on.")
@@ -75,11 +76,11 @@ def predict(
         raise BlockXMCError(f"--format must be one of {', '.join(FORMATS)}, got {format!r}")
     if out is not None and data != "-" and out.is_file() and out.samefile(data):
         raise BlockXMCError(f"--out {out} is the file to predict for: choose another name")
-    estimator = open_model(model, threads)
+    estimator = open_model(model, threads, extra)
     classifier = on_features(estimator)
     if scheduler is not None:
         folder = work_on_cluster(
-            work, rank_by=rank_by, allow=allow, deny=deny, text_field=text_field, id_field=id_field
+            work, rank_by=rank_by, allow=allow, deny=deny, text_field=text_field, id_field=id_field, extra=extra
         )
         answers = _of_cluster(classifier, (model, data), scheduler, folder, top_k, threshold)
         _write_all(classifier, answers, out, format)
@@ -124,7 +125,7 @@ def _of_cluster(
     with connected(scheduler) as client:
         answers = predict_topk(*of, client, out=work, k=k, verbose=verbosity())
     for labels, scores in answers:
-        yield (np.where(scores <= least, -1, labels), scores), None
+        yield (np.where(scores <= least(scores), -1, labels), scores), None
 
 
 class _Rows(NamedTuple):
@@ -147,7 +148,7 @@ def _question(
 
     def best(X: Any) -> TopK:
         labels, scores = classifier.predict_topk(X, k, **limits)
-        labels[scores <= least] = -1
+        labels[scores <= least(scores)] = -1
         return labels, scores
 
     return best

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from blockxmc.cli._text_options import ExtraColumns
 from blockxmc.errors import MissingExtraError
 
 
@@ -25,6 +26,7 @@ def serve(
     allow_update: Annotated[
         bool, typer.Option("--allow-update", help="Let requests with the token teach models new rows.")
     ] = False,
+    extra: ExtraColumns = None,
     cors: Annotated[
         list[str] | None, typer.Option("--cors", metavar="ORIGIN", help="Web site that may ask; repeatable.")
     ] = None,
@@ -44,6 +46,7 @@ def serve(
         token_file=None if token_file is None else str(token_file),
         no_token=no_token,
         allow_update=allow_update,
+        extra=extra,
         cors=tuple(cors or ()),
         access_log=access_log,
     )

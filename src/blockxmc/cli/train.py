@@ -25,6 +25,7 @@ from blockxmc.cli._common import (
 )
 from blockxmc.cli._text_options import (
     Analyzer,
+    ExtraColumns,
     LabelField,
     LabelSeparator,
     LabelTexts,
@@ -72,6 +73,7 @@ def train(
     text_field: TextField = None,
     label_field: LabelField = None,
     label_separator: LabelSeparator = None,
+    extra: ExtraColumns = None,
     keep_rows: Annotated[
         bool, typer.Option("--keep-rows", help="Keep the training rows in the model, so that it can be updated.")
     ] = False,
@@ -90,7 +92,7 @@ def train(
     """Train a model on TRAIN and write it to a directory."""
     options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()), assign_at, keep_rows)
     fields = tuple(text_field or ()), label_field, label_separator
-    text = TextSettings(ngrams, min_df, max_features, analyzer, stop_words, *fields, label_texts)
+    text = TextSettings(ngrams, min_df, max_features, analyzer, stop_words, *fields, label_texts, extra)
     plan = _Plan(data, model, label_names, options, text, max_memory, work, scheduler, threads, seed)
     result = plan.carry_out()
     if json:

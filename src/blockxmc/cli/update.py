@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Json, Threads, kind_of, on_features, print_json, print_table, read_rows, verbosity
-from blockxmc.cli._text_options import LabelField, LabelSeparator, TextField, TextSettings
+from blockxmc.cli._common import (
+    Json,
+    Threads,
+    kind_of,
+    loaded,
+    on_features,
+    print_json,
+    print_table,
+    read_rows,
+    verbosity,
+)
+from blockxmc.cli._text_options import ExtraColumns, LabelField, LabelSeparator, TextField, TextSettings
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
@@ -28,11 +38,11 @@ def update(
     text_field: TextField = None,
     label_field: LabelField = None,
     label_separator: LabelSeparator = None,
+    extra: ExtraColumns = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Learn the rows of NEW without training everything again; the old model serves until the new one stands."""
-    from blockxmc import load
     from blockxmc.storage import check_target
 
     if new is None and forget is None:
@@ -40,20 +50,20 @@ def update(
     text = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)
     target = model if out is None else out
     check_target(target)
-    loaded: Any = load(model)
-    classifier: Any = on_features(loaded)
+    known: Any = loaded(model, extra)
+    classifier: Any = on_features(known)
     if not hasattr(classifier, "update"):
         raise BlockXMCError(f"{model} is a {type(classifier).__name__}, which cannot be updated: train --system bp")
     jobs, done = classifier.n_jobs, len(classifier.history_)
     classifier.set_params(n_jobs=threads, verbose=verbosity())
     wall, cpu = time.perf_counter(), time.process_time()
     if forget is not None:
-        loaded.forget(row_numbers(forget))
+        known.forget(row_numbers(forget))
     if new is not None:
-        _learn(loaded, new, text)
+        _learn(known, new, text)
     times = {"update_seconds": time.perf_counter() - wall, "update_cpu_seconds": time.process_time() - cpu}
     classifier.set_params(n_jobs=jobs, verbose=0)
-    loaded.save(target)
+    known.save(target)
     _show(classifier, target, classifier.history_[done:], times, json)
 
 

@@ -58,7 +58,8 @@ class Extra:
     @property
     def missing(self) -> str:
         """What to say where there is no source."""
-        return f"the model needs the {self.width} extra columns of {self.name!r}: open it with load(path, extra=...)"
+        ways = "load(path, extra=function), or --extra MODULE:FUNCTION on the command line"
+        return f"the model needs the {self.width} extra columns of {self.name!r}: open it with {ways}"
 
     def weighted(self, weight: float) -> Self:
         """These columns, to count so much beside words."""
@@ -118,6 +119,13 @@ class ExtendedVectorizer(TextVectorizer):
         listed = list(texts)
         words = super().transform(listed, n_jobs)
         return beside(words, self.extra.features(listed)) if listed else _wider(words, self.extra.width)
+
+    def transform_one(self, text: str) -> tuple[NDArray[np.int32], F32]:
+        """Indices and values of one text as ``transform`` has them."""
+        indices, values = super().transform_one(text)
+        columns = self.extra.features([text])
+        places = columns.indices + np.int32(super().n_features)
+        return np.concatenate([indices, places]), np.concatenate([values, columns.data])
 
     def extended(self, texts: Sequence[str], n_jobs: int | None = None) -> tuple[Self, sparse.csr_array]:
         """The same, and the features of texts: no word is added, since extra columns stand behind the words."""

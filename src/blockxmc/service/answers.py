@@ -66,18 +66,14 @@ def suggest(model: ServedModel, body: dict[str, Any]) -> dict[str, Any]:
     least = least_score(model.classifier, body.get("threshold"))
     if "text" in body and model.vectorizer is not None and model.n_labels and hasattr(model.classifier, "predict_one"):
         ids, scores = model.classifier.predict_one(*model.vectorizer.transform_one(body["text"]), k, **among)
-        rows = [(ids.tolist(), scores.tolist())]
+        ids, scores = ids[None], scores[None]
     else:
         ids, scores = model.classifier.predict_topk(_features(model, body), k, **among)
-        rows = list(zip(ids.tolist(), scores.tolist(), strict=True))
+    ids = np.where(scores > least(scores), ids, -1)
     name_of = model.name_of
     results = [
-        [
-            {"id": j, "label": name_of(j), "score": round(score, 6)}
-            for j, score in zip(*row, strict=True)
-            if j >= 0 and score > least
-        ]
-        for row in rows
+        [{"id": j, "label": name_of(j), "score": round(score, 6)} for j, score in zip(*row, strict=True) if j >= 0]
+        for row in zip(ids.tolist(), scores.tolist(), strict=True)
     ]
     return {"model": model.name, "version": model.version, "results": [{"suggestions": found} for found in results]}
 

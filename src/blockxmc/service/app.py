@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from blockxmc.data.named import named_function
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.service import annif_rest, answers, explore
 from blockxmc.service.annif_rest import AnnifRequests
@@ -51,7 +52,8 @@ class Service:
         self.settings, self.limits = settings, settings.limits
         self.token = None if settings.token_file is None else read_token(settings.token_file)
         self.monitor = Monitor(access_log=settings.access_log)
-        self.models = Models(settings.models, log)
+        extra = None if settings.extra is None else named_function(settings.extra)
+        self.models = Models(settings.models, log, extra)
         self.requests, self.annif = Requests(self.limits), AnnifRequests(self.limits)
         self.description = orjson.dumps(describe(self.requests, self.annif, token=self.token is not None))
         self.files = {file.name: file.read_bytes() for file in PAGE.iterdir() if file.suffix in KINDS}

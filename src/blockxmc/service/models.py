@@ -19,7 +19,7 @@ from blockxmc import TextClassifier
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, UpdateError
 from blockxmc.service.problems import Problem
-from blockxmc.storage import load, load_with_manifest
+from blockxmc.storage import load, load_with_manifest, with_extra
 
 # What a name in an address may hold; anything else in the name of a directory becomes a hyphen.
 _STRANGE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -39,9 +39,10 @@ class ServedModel:
     since: str
 
     @classmethod
-    def open(cls, name: str, path: Path) -> ServedModel:
+    def open(cls, name: str, path: Path, extra: Any = None) -> ServedModel:
         """Load what lies at ``path`` now, and ask it once, so that the first user does not wait."""
         loaded, manifest = load_with_manifest(path)
+        loaded = with_extra(loaded, path, extra)
         n_bytes = sum(entry["bytes"] for entry in manifest["files"].values())
         now = datetime.now(UTC).isoformat(timespec="seconds")
         model = cls(name, loaded, manifest["manifest_sha256"][:16], manifest["provenance"], n_bytes, now)
@@ -108,8 +109,8 @@ class _Place:
 class Models:
     """The served models by name. Reading is one look into a dict; changes come from one thread at a time."""
 
-    def __init__(self, paths: Iterable[str | os.PathLike[str]], log: Log) -> None:
-        self._log = log
+    def __init__(self, paths: Iterable[str | os.PathLike[str]], log: Log, extra: Any = None) -> None:
+        self._log, self._extra = log, extra
         self._refreshing = threading.Lock()
         self._places: dict[str, _Place] = {}
         for given in paths:
@@ -118,7 +119,7 @@ class Models:
             if name in self._places:
                 raise BlockXMCError(f"{given}: there are two models called {name!r}; rename one of the directories")
             stamp = _stamp(path)  # before loading: a change meanwhile is seen later
-            self._places[name] = _Place(path, ServedModel.open(name, path), stamp, threading.Lock())
+            self._places[name] = _Place(path, ServedModel.open(name, path, extra), stamp, threading.Lock())
         if not self._places:
             raise BlockXMCError("there is no model to serve; give a model directory")
 
@@ -146,7 +147,7 @@ class Models:
                     continue
                 place.stamp = stamp
                 try:
-                    place.model = ServedModel.open(name, place.path)
+                    place.model = ServedModel.open(name, place.path, self._extra)
                 except (BlockXMCError, OSError) as error:
                     self._log("error", "model not replaced: the old one serves on", model=name, error=str(error))
                 else:
@@ -158,7 +159,7 @@ class Models:
         if not place.changing.acquire(blocking=False):
             raise Problem(409, f"{name} is being updated; try again when that is done", {"Retry-After": "10"})
         try:
-            copy = load(place.path)
+            copy = load(place.path, extra=self._extra)
             if not isinstance(copy, TextClassifier):
                 raise Problem(409, f"{name} was not trained on texts: update it with blockxmc update")
             if not hasattr(copy.classifier_, "update"):

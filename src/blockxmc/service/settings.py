@@ -44,6 +44,7 @@ class Settings:
     token_file: str | None = None
     no_token: bool = False  # open to everybody, although not on localhost
     allow_update: bool = False
+    extra: str | None = None  # MODULE:FUNCTION that makes the extra columns of models that have some
     cors: tuple[str, ...] = ()
     access_log: bool = True
     reload_seconds: float = 1.0  # between looks at the model directories

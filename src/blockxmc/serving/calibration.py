@@ -81,6 +81,22 @@ class Calibration:
         return cls(shift, tuple(rest[: len(SCORE_KNOTS) + 1]), tuple(rest[len(SCORE_KNOTS) + 1 :]))
 
 
+def f1_thresholds(probabilities: NDArray[Any], size: float) -> F64:
+    """The probability that a label must exceed to raise the F1 that its row can expect (n x 1).
+
+    ``probabilities`` of the labels of each row come best first (-inf: none). The first k of them, which add up to S, can
+    expect an F1 of about ``2 S / (k + size)`` in a row that is taken to have ``size`` labels. That rises with each label
+    whose probability exceeds half of it: the best set has just the labels above half of its own F1. With enough of the
+    first labels to reach below that, the others need not be known.
+
+    >>> f1_thresholds(np.array([[0.9, 0.8, 0.1], [0.4, 0.3, 0.2]]), size=2.0).round(3).tolist()
+    [[0.425], [0.18]]
+    """
+    p = np.where(probabilities > 0, probabilities, 0.0).astype(np.float64)
+    expected = np.cumsum(p, axis=-1) / (np.arange(1, p.shape[-1] + 1) + size)
+    return np.asarray(expected.max(axis=-1, keepdims=True, initial=0.0))
+
+
 def curve_features(scores: NDArray[Any], ranks: NDArray[np.integer] | None = None) -> F64:
     """What the curve is linear in, for ranked scores (rows x few): parts of the score, and of minus the log rank.
 

@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from blockxmc._core import stored
 from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK
-from blockxmc._core.matrix import dense_scores, take_rows
+from blockxmc._core.matrix import dense_scores
 from blockxmc.errors import BlockXMCError
 from blockxmc.metrics import inverse_propensity_from_counts
+from blockxmc.serving.calibration import f1_thresholds
 from blockxmc.serving.estimator import RoutedEstimator
 from blockxmc.serving.weighed import topk_by_weight
 
@@ -22,8 +24,9 @@ class LabelSetEstimator(RoutedEstimator):
 
     threshold: float | str
     rank_by: str
-    f1_threshold_: float  # what gives held-out rows the best mean F1
+    f1_threshold_: float  # of one threshold for all rows, what gives held-out rows the best mean F1
     f1_labels_: int  # as many labels for every row do so; 0: no rows were held out
+    f1_size_: float  # labels that rows are taken to have, where each has its own threshold
 
     # ---- order of answers ----
     def _topk(self, X: sparse.csr_array, k: int, allowed: Mask | None = None) -> TopK:
@@ -90,10 +93,19 @@ class LabelSetEstimator(RoutedEstimator):
             return self.f1_threshold_ if self.threshold == "f1" else -np.inf
         return float(self.threshold)
 
+    def _least(self, scores: NDArray[np.float32], *, ranked: bool = True) -> Any:
+        if not (isinstance(self.threshold, str) and self.threshold == "f1" and self.f1_labels_):
+            return self._threshold
+        return self.f1_least(scores if ranked else -np.sort(-scores, axis=1))
+
+    def f1_least(self, ranked: NDArray[np.float32]) -> Any:
+        """What probabilities must exceed for the best F1, where rows have these, best first."""
+        return f1_thresholds(ranked, self.f1_size_) if self.f1_labels_ else self.f1_threshold_
+
     def _label_sets(self, X: sparse.csr_array) -> sparse.csr_array:
         self._check_threshold()
         if self.threshold != "top-k":
-            return self._with_first(X, super()._label_sets(X)) if self._keeps_first else super()._label_sets(X)
+            return super()._label_sets(X)
         if not self.f1_labels_:
             raise BlockXMCError('threshold="top-k" needs shared weights and at least 200 training rows: use "f1"')
         labels, _ = self._likeliest(X, min(self.f1_labels_, self.targets_.n_labels))
@@ -101,29 +113,21 @@ class LabelSetEstimator(RoutedEstimator):
         ones = np.ones(rows.size, np.float32)
         return sparse.csr_array((ones, (rows, labels[labels >= 0])), shape=(X.shape[0], self.targets_.n_labels))
 
-    @property
-    def _keeps_first(self) -> bool:
-        """Whether every row keeps its first label: no F1 of a row with labels is the worse for it."""
-        return isinstance(self.threshold, str) and self.threshold == "f1" and self.f1_labels_ > 0
+    # ---- where label sets are cut ----
+    def _take_cut(self, found: dict[str, float], usual: float) -> None:
+        """Take what held-out rows have found out of a dict; else ``usual`` is the threshold."""
+        self.f1_threshold_ = float(found.pop("f1_threshold", usual))
+        self.f1_labels_ = round(found.pop("f1_labels", 0))
+        self.f1_size_ = float(found.pop("f1_size", 1.0))
 
-    def _with_first(self, X: sparse.csr_array, chosen: sparse.csr_array) -> sparse.csr_array:
-        """Label sets in which rows that have none get their first label."""
-        rows = np.flatnonzero(np.diff(chosen.indptr) == 0)
-        if not rows.size:
-            return chosen
-        labels = self._likeliest(take_rows(X, rows), 1)[0][:, 0]
-        there = labels >= 0
-        ones = np.ones(int(there.sum()), np.float32)
-        return sparse.csr_array(chosen + sparse.csr_array((ones, (rows[there], labels[there])), shape=chosen.shape))
+    def _cut_state(self) -> dict[str, float]:
+        return {"f1_threshold": self.f1_threshold_, "f1_labels": self.f1_labels_, "f1_size": self.f1_size_}
 
-    def decision_function(self, X: Any) -> Any:
-        """As in every estimator; where Y was dense, the label that a row always keeps is positive, too."""
-        found = super().decision_function(X)
-        if self.targets_.kind == "dense" and self._keeps_first and found.size:
-            rows, best = np.arange(found.shape[0]), found.argmax(axis=1)
-            first = found[rows, best]
-            found[rows, best] = np.where(first > -np.inf, np.maximum(first, np.finfo(np.float32).tiny), first)
-        return found
+    def _restore_cut(self, state: dict[str, Any]) -> None:
+        self.f1_threshold_ = stored.real(state["f1_threshold"], "f1_threshold")
+        self.f1_labels_ = stored.whole(state["f1_labels"], "f1_labels")
+        self.f1_size_ = stored.real(state["f1_size"], "f1_size")
+        stored.require(self.f1_size_ > 0, "f1_size must be positive")
 
     def _check_threshold(self) -> None:
         given: Any = self.threshold

@@ -15,6 +15,7 @@ from blockxmc.storage.model import (
     read_manifest,
     save_model,
     verify,
+    with_extra,
 )
 from blockxmc.storage.registry import CLASSES
 
@@ -30,4 +31,5 @@ __all__ = [
     "read_manifest",
     "save_model",
     "verify",
+    "with_extra",
 ]

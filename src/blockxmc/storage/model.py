@@ -66,7 +66,11 @@ def load(path: str | os.PathLike[str], extra: Any = None) -> Any:
         ...
     blockxmc.errors.ModelFormatError: no/such/model is not a complete model directory: manifest.json is missing
     """
-    model = load_with_manifest(path)[0]
+    return with_extra(load_with_manifest(path)[0], path, extra)
+
+
+def with_extra(model: Any, path: str | os.PathLike[str], extra: Any) -> Any:
+    """A loaded model with what makes its extra columns, if it has any."""
     vectorizer = getattr(model, "vectorizer_", None)
     if isinstance(vectorizer, ExtendedVectorizer):
         vectorizer = vectorizer.with_source(extra)

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from blockxmc import _kernels
 from blockxmc.linear.weights import F32
-from blockxmc.serving.calibration import RANK_KNOTS, SCORE_KNOTS, Calibration, curve_features
+from blockxmc.serving.calibration import RANK_KNOTS, SCORE_KNOTS, Calibration, curve_features, f1_thresholds
 
 Mask = NDArray[np.bool_]
 F64 = NDArray[np.float64]
@@ -21,15 +21,24 @@ UNCALIBRATED = Calibration.of_score(scale=2.0)
 ALL_RANKS, ONE_IN = 32, 8
 # Weight of the squares of the slopes, where features have unit spread: it only matters where rows say nothing.
 SHRINKAGE = 1e-6
+# The curve rises with the score at least so much: where it were flat, labels in order would become equal.
+LEAST_SLOPE = 0.05
+# What is tried for the number of labels that a row is taken to have, where its label set is cut.
+SIZES = tuple(2.0 ** (step / 2) for step in range(-4, 13))
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Where the labels of a row are cut for the best mean F1 per row: at a probability, or after so many labels."""
+    """Where the labels of a row are cut for the best mean F1 per row: at a probability, or after so many labels.
+
+    Best is a threshold for each row, by ``f1_thresholds`` and the ``size`` that does best.
+    """
 
     threshold: float = 0.5
     n_labels: int = 1
     f1: float = 0.0  # the mean F1 of held-out rows that are cut at the threshold
+    size: float = 1.0
+    f1_by_size: float = 0.0  # ... and of those that are cut by size
 
 
 def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None) -> Calibration:
@@ -53,14 +62,15 @@ def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None) -
     if near is not None:
         start = np.array([*near.slopes, *near.falls]) * spread
     start = np.concatenate([[-2.0 if near is None else near.shift], start])
-    shift, *rest = _logistic(features / spread, targets.astype(np.float64), counts / counts.sum(), start)
-    weights = (np.array(rest) / spread).tolist()
     slopes = len(SCORE_KNOTS) + 1
+    least = LEAST_SLOPE * spread * (np.arange(spread.size) < slopes)
+    shift, *rest = _logistic(features / spread, targets.astype(np.float64), counts / counts.sum(), start, least)
+    weights = (np.array(rest) / spread).tolist()
     return Calibration(shift, tuple(weights[:slopes]), tuple(weights[slopes:]))
 
 
-def _logistic(features: F64, targets: F64, counts: F64, start: F64) -> list[float]:
-    """A constant and the weights of the features, none of them negative."""
+def _logistic(features: F64, targets: F64, counts: F64, start: F64, least: F64) -> list[float]:
+    """A constant and the weights of the features, each at least so large."""
     of_targets = np.concatenate([[counts @ targets], features.T @ (counts * targets)])
 
     def loss(weights: F64) -> tuple[float, F64]:
@@ -72,7 +82,7 @@ def _logistic(features: F64, targets: F64, counts: F64, start: F64) -> list[floa
         slope = np.concatenate([[seen.sum()], features.T @ seen]) - of_targets + 2 * SHRINKAGE * weights
         return float(value), slope
 
-    bounds = [(None, None)] + [(0.0, None)] * features.shape[1]
+    bounds = [(None, None), *((low, None) for low in least.tolist())]
     return [float(weight) for weight in minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x]
 
 
@@ -82,7 +92,7 @@ def best_cut(probabilities: F64, right: Mask, n_true: NDArray[np.integer], *, ke
     ``probabilities`` of the best labels of each row come best first; ``n_true`` counts all labels of each row.
 
     >>> best_cut(np.array([[0.9, 0.2], [0.6, 0.1]]), np.array([[True, False], [True, False]]), np.array([1, 1]))
-    Cut(threshold=0.6, n_labels=1, f1=1.0)
+    Cut(threshold=0.6, n_labels=1, f1=1.0, size=0.5, f1_by_size=1.0)
     """
     some = n_true > 0
     if not some.any() or not right[some].any():
@@ -101,4 +111,13 @@ def best_cut(probabilities: F64, right: Mask, n_true: NDArray[np.integer], *, ke
     # Half-way to the next probability: new rows fall on either side of it.
     below = values[at + 1] if at + 1 < values.size else 0.0
     threshold = float(f"{(values[at] + below) / 2:.6g}")
-    return Cut(threshold, int(f1[:, 1:].mean(axis=0).argmax()) + 1, float(reached[at] / p.shape[0]))
+    by_size = [_mean_f1(probabilities[some], f1, size) for size in SIZES]
+    best = int(np.argmax(by_size))
+    n_labels = int(f1[:, 1:].mean(axis=0).argmax()) + 1
+    return Cut(threshold, n_labels, float(reached[at] / p.shape[0]), SIZES[best], by_size[best])
+
+
+def _mean_f1(probabilities: F64, f1: F64, size: float) -> float:
+    """Of rows that are cut by size; ``f1`` is theirs after no label, one, two, ..."""
+    n_given = np.maximum((probabilities > f1_thresholds(probabilities, size)).sum(axis=1), 1)
+    return float(np.take_along_axis(f1, n_given[:, None], axis=1).mean())

@@ -178,9 +178,10 @@ def promises(probabilities: F64, right: NDArray[np.bool_], n_true: NDArray[np.in
     cut = best_cut(probabilities, right, n_true)
     return {
         "expected_calibration_error": error,
-        "expected_F1": cut.f1,
+        "expected_F1": cut.f1_by_size,
         "f1_threshold": cut.threshold,
         "f1_labels": float(cut.n_labels),
+        "f1_size": cut.size,
     }
 
 
