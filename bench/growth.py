@@ -1,10 +1,13 @@
 """How the default model grows with the number of labels: one synthetic family, the same rows and labels per row throughout.
 
     python bench/growth.py [--rungs 13000 130000 670000] [--rows 490449] [--out docs/results]
+    python bench/growth.py --top [--labels-per-row 4] [--rungs]
 
-The family has the sizes of Amazon-670K but for its number of labels. Each rung is trained in a process of its own, and
-served by another that knows the saved model only. Writes growth.json, growth.md and growth.png; rungs that growth.json
-holds already are not run again, so an interrupted climb goes on where it was (but those that lack a number are).
+The family has the sizes of Amazon-670K but for its number of labels. --top adds a rung with the labels, rows and words per
+row of Amazon-3M; --labels-per-row says how many labels its rows have (Amazon-3M: 36). Each rung is trained in a process of
+its own, and served by another that knows the saved model only. Writes growth.json, growth.md and growth.png; rungs that
+growth.json holds already are not run again, so an interrupted climb goes on where it was (but those that lack a number
+are).
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ from blockxmc.metrics.timing import prediction_times
 
 FAMILY = "amazon-670k"
 RUNGS = (13_000, 130_000, 670_000)
+TOP = {"labels": 2_800_000, "rows": 1_700_000, "words": 50.0}  # like Amazon-3M
+TOP_GIB = 24  # the bar: peak of memory while it trains
 TEST_ROWS = 20_000
 DECOYS = 3.0  # labels per row that its words tell of wrongly: precision is then neither hopeless nor perfect
 HOURS, GROWTH = 2, 4  # the bars: training hours of the top rung, growth of the time per row from bottom to top
@@ -71,10 +76,11 @@ def peak_gib():
     raise RuntimeError("no peak of resident memory in /proc/self/status")
 
 
-def train(n_labels, n_rows, folder):
+def train(n_labels, n_rows, folder, labels_per_row=None, words_per_row=None):
     """Make the data of a rung, train on it, leave the model and the test rows in ``folder``."""
     n_features = round(SHAPES[FAMILY].n_features * min(1.0, n_rows / SHAPES[FAMILY].n_train) ** 0.5)
     sizes = {"n_train": n_rows, "n_test": TEST_ROWS, "n_features": n_features, "n_labels": n_labels}
+    sizes |= {"labels_per_row": labels_per_row, "nnz_per_row": words_per_row}
     train_set, test_set = make_synthetic(like=FAMILY, **sizes, decoys=DECOYS)
     write_npz(folder / "test.npz", test_set)
     row = {"rows": n_rows, "labels": n_labels, "labels_per_row": train_set.Y.nnz / n_rows,
@@ -82,7 +88,7 @@ def train(n_labels, n_rows, folder):
     reporter, model = PhaseClock(), BlockwiseClassifier()
     del test_set
     forget_peak()
-    with patch("blockxmc._core.base.reporter_for", lambda verbose: reporter), clock() as spent:
+    with patch("blockxmc.classifier.reporter_for", lambda verbose: reporter), clock() as spent:
         model.fit(train_set.X, train_set.Y)
     model.save(folder / "model")
     row |= {"train_cpu_s": spent["cpu"], "train_wall_s": spent["wall"], "train_gib": peak_gib()}
@@ -113,13 +119,13 @@ def routing_time(model, X):
     return sorted(times)[1]
 
 
-def climb(n_labels, n_rows):
-    """One rung: a process that trains, then one that serves."""
+def climb(n_labels, n_rows, more=()):
+    """One rung: a process that trains, then one that serves; ``more`` are options of the training."""
     with tempfile.TemporaryDirectory() as folder:
         row = {"load": os.getloadavg()[0]}
         for step in ("train", "serve"):
             command = [sys.executable, __file__, "--step", step, "--rungs", str(n_labels), "--rows", str(n_rows)]
-            done = subprocess.run([*command, "--folder", folder], stdout=subprocess.PIPE, check=True)
+            done = subprocess.run([*command, *more, "--folder", folder], stdout=subprocess.PIPE, check=True)
             row |= json.loads(done.stdout)
         return row
 
@@ -137,7 +143,7 @@ def complete(row):
     return COLUMNS.keys() <= row.keys()
 
 
-def report(rows):
+def report(rows, top=()):
     """The table, the phases and the bars in Markdown."""
     first, last = rows[0], rows[-1]
     titles = list(dict.fromkeys(phase["phase"] for row in rows for phase in row["phases"]))
@@ -162,6 +168,25 @@ From {first["labels"]:,} to {last["labels"]:,} labels ({wide:.0f}x) the time per
 {one:.2f}x one row at a time (bar: {GROWTH}x). The top rung took {last["train_cpu_s"] / 3600:.2f} CPU hours and
 {last["train_wall_s"] / 3600:.2f} hours of wall time (bar: {HOURS}) on {last["cores"]} cores, whose load was
 {last["load"]:.1f} when it began, and {last["train_gib"]:.1f} GiB.
+{"".join(_top_rung(row) for row in top)}"""
+
+
+def _top_rung(row):
+    """A rung with rows of its own, in Markdown."""
+    phases = {phase["phase"]: 0.0 for phase in row["phases"]}
+    for phase in row["phases"]:
+        phases[phase["phase"]] += phase["cpu"]
+    long = [f"{name} {spent:,.0f}" for name, spent in phases.items() if spent > 0.02 * row["train_cpu_s"]]
+    held = "within" if row["train_gib"] <= TOP_GIB else "above"
+    return f"""
+## {row["labels"]:,} labels
+
+{row["rows"]:,} training rows with {row["labels_per_row"]:.2f} labels and {row["nnz_per_row"]:.0f} features each.
+
+{_table(COLUMNS.values(), [[row[column] for column in COLUMNS]])}
+
+Training took {row["train_gib"]:.1f} GiB at its peak, {held} the bar of {TOP_GIB}, on {row["cores"]} cores. CPU seconds of
+its longer phases: {", ".join(long)}.
 """
 
 
@@ -202,7 +227,10 @@ def draw(rows, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rungs", type=int, nargs="+", default=RUNGS, help="numbers of labels")
+    parser.add_argument("--rungs", type=int, nargs="*", default=RUNGS, help="numbers of labels")
+    parser.add_argument("--top", action="store_true", help="add the rung like Amazon-3M")
+    parser.add_argument("--labels-per-row", type=float, help="of the top rung; as in the others if not given")
+    parser.add_argument("--words-per-row", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--rows", type=int, default=SHAPES[FAMILY].n_train, help="training rows; fewer for a rehearsal")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--step", choices=("train", "serve"), help=argparse.SUPPRESS)
@@ -210,24 +238,33 @@ def main():
     options = parser.parse_args()
     if options.step:
         training = options.step == "train"
-        row = train(options.rungs[0], options.rows, options.folder) if training else serve(options.folder)
+        how = options.rungs[0], options.rows, options.folder, options.labels_per_row, options.words_per_row
+        row = train(*how) if training else serve(options.folder)
         print(json.dumps(row))
         return
     options.out.mkdir(parents=True, exist_ok=True)
     store = options.out / "growth.json"
     cells = json.loads(store.read_text()) if store.exists() else {}
     about = {"blockxmc": blockxmc.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
-    for n_labels in options.rungs:
-        key = f"{options.rows} rows, {n_labels} labels"
+    rungs = [(f"{options.rows} rows, {n_labels} labels", n_labels, options.rows, []) for n_labels in options.rungs]
+    if options.top:
+        more = ["--words-per-row", str(TOP["words"])]
+        more += ["--labels-per-row", str(options.labels_per_row)] if options.labels_per_row else []
+        key = f"{TOP['rows']} rows, {TOP['labels']} labels, {options.labels_per_row or 'the usual'} per row"
+        rungs.append((key, TOP["labels"], TOP["rows"], more))
+    for key, n_labels, n_rows, more in rungs:
         if not complete(cells.get(key, {})):
-            cells[key] = climb(n_labels, options.rows) | about
+            cells[key] = climb(n_labels, n_rows, more) | about
             store.write_text(json.dumps(cells, indent=1) + "\n")
         row = cells[key]
-        print(f"{key}: {row['train_cpu_s']:.0f} CPU s, {row['batch_us']:.1f} µs, P@1 {row['P@1']:.2f}", flush=True)
-    rows = [row for row in cells.values() if complete(row) and row["rows"] == options.rows]
-    rows.sort(key=lambda row: row["labels"])
-    (options.out / "growth.md").write_text(report(rows))
-    draw(rows, options.out / "growth.png")
+        print(f"{key}: {row['train_cpu_s']:.0f} CPU s, {row['train_gib']:.1f} GiB, {row['batch_us']:.1f} µs, "
+              f"P@1 {row['P@1']:.2f}", flush=True)  # fmt: skip
+    known = sorted((row for row in cells.values() if complete(row)), key=lambda row: row["labels"])
+    top = [row for row in known if row["labels"] == TOP["labels"]]
+    rows = [row for row in known if row["rows"] == options.rows and row not in top]
+    if rows:
+        (options.out / "growth.md").write_text(report(rows, top))
+        draw(rows, options.out / "growth.png")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@
 Each DIR holds train.* and test.* as every command of blockxmc takes them. A system is trained and measured by a worker in
 its own environment; what a worker measured is kept under --out and not measured again, so an interrupted run goes on where
 it was. A cell belongs to a system, its version and the data; that of blockxmc changes with any of its source files. What
-an earlier page in --results says of peers that were not measured again is kept.
+an earlier page in --results says of peers that were not measured again is kept. Where the machine has sixteen cores, each
+system is trained once more with sixteen threads, for its wall time.
 Writes peers.md, peers.json and a figure per data set to --results.
 """
 
@@ -43,6 +44,7 @@ PEERS = {
 }
 # BLAS stays out of the way, and a thread that waits for another does not burn CPU time that would count as training.
 SURROUNDINGS = {"OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+MANY = 16  # threads of the training whose wall time is compared, where there are so many cores
 SYSTEMS = [f"{peer} {training}" for peer, (_, trainings) in PEERS.items() for training in trainings]
 
 
@@ -105,8 +107,18 @@ def environment(peer: str, environments: Path) -> tuple[str, str]:
     return str(python), subprocess.check_output([python, "-c", asked], text=True).strip()
 
 
+def many_threads(cores: int | None) -> int:
+    """How many threads the training for wall time gets on a machine with so many cores; 0: there is none."""
+    return MANY if (cores or 1) >= MANY else 0
+
+
 def cell_file(out: Path, data: str, system: str, version: str, turn: int) -> Path:
     return out / "cells" / data / f"{system.replace(' ', '-')}-{version}-run{turn}.json"
+
+
+def many_file(file: Path, threads: int) -> Path:
+    """Where the cell of the training with many threads stands: beside that of the first run."""
+    return file.with_name(f"{file.stem}-threads{threads}.json")
 
 
 def stored(file: Path, digest: str) -> dict[str, Any] | None:
@@ -123,14 +135,15 @@ def needed(first: dict[str, Any] | None, turn: int, long_s: float) -> bool:
 
 
 def measure(
-    rows: Rows, system: str, python: str, version: str, file: Path, threads: int, turn: int
+    rows: Rows, system: str, python: str, version: str, file: Path, threads: int, turn: int, *, train_only: bool = False
 ) -> dict[str, Any] | None:
-    """Run a worker, score what it predicted, and keep the cell; None where the worker failed."""
+    """Run a worker, score what it predicted if anything, and keep the cell; None where the worker failed."""
     peer, training = system.split()
     file.parent.mkdir(parents=True, exist_ok=True)
     raw = file.with_name(f"{file.name}.raw.json")
     command = [python, HERE / "peer_workers" / f"run_{peer}.py", "--training", training, "--rows", rows.folder]
     command += ["--cell", raw, "--threads", str(threads), "--seed", str(turn)]
+    command += ["--train-only"] if train_only else []
     done = subprocess.run(command, env=os.environ | SURROUNDINGS, capture_output=True, text=True)
     if done.returncode:
         print(f"{rows.name}: {system} failed: {done.stderr[-2000:]}", file=sys.stderr, flush=True)
@@ -186,6 +199,17 @@ def run(options: argparse.Namespace) -> bool:
                 if turn == 0:
                     first[system] = cell
                 complete = complete and cell is not None
+        for system in systems if options.many else []:
+            python, version = found[system.split()[0]]
+            file = many_file(cell_file(options.out, rows.name, system, version, 0), options.many)
+            if first[system] is not None and (system in fresh or stored(file, rows.digest) is None):
+                cell = measure(rows, system, python, version, file, options.many, 0, train_only=True)
+                if cell is not None:
+                    wall = cell["train_wall_s"]
+                    print(
+                        f"{rows.name}: {system}, {options.many} threads: training {wall:.1f} s of wall time", flush=True
+                    )
+                complete = complete and cell is not None
     return complete
 
 
@@ -196,10 +220,13 @@ def _say(data: str, system: str, turn: int, cell: dict[str, Any] | None) -> None
               f"batch {numbers['batch_us']:.1f} µs, one row {numbers['one_us']:.1f} µs", flush=True)  # fmt: skip
 
 
-def cells_of(out: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+def cells_of(out: Path, names: Sequence[str], many: int = 0) -> Iterator[dict[str, Any]]:
+    """All cells of these data sets; those of first runs know the wall time with ``many`` threads where it was measured."""
     for name in names:
         for file in sorted((out / "cells" / name).glob("*-run[0-9].json")):
-            yield json.loads(file.read_text())
+            cell = json.loads(file.read_text())
+            other = stored(many_file(file, many), cell["digest"])
+            yield cell | {"many_wall_s": None if other is None else other["train_wall_s"]}
 
 
 def _earlier(page: Path) -> dict[str, Any]:
@@ -227,7 +254,7 @@ def write_report(options: argparse.Namespace) -> None:
     from peer_figure import draw
 
     names = [folder.resolve().name for folder in options.folders]
-    cells = peer_report.newest(cells_of(options.out, names))
+    cells = peer_report.newest(cells_of(options.out, names, options.many))
     rows = peer_report.medians(cells)
     earlier = _earlier(options.results / "peers.json")
     rows += _kept(earlier["rows"], rows, names)
@@ -238,6 +265,7 @@ def write_report(options: argparse.Namespace) -> None:
         known = versions.setdefault(cell["system"].split()[0], [])
         known += [cell["version"]] if cell["version"] not in known else []
     about = provenance() | {"versions": versions, "threads": options.threads, "repeats": options.repeats}
+    about["many"] = options.many
     loads = [cell["load"] for cell in cells if "load" in cell]
     about |= {"long_s": options.long, "load": f"{min(loads):.1f} to {max(loads):.1f}" if loads else "not recorded"}
     options.results.mkdir(parents=True, exist_ok=True)
@@ -272,6 +300,9 @@ def main() -> None:
         "--long", type=float, default=60.0, help="CPU seconds of training above which it is not repeated"
     )
     parser.add_argument("--threads", type=int, default=2, help="threads of training")
+    parser.add_argument(
+        "--many", type=int, default=many_threads(os.cpu_count()), help="threads of one more training; 0: none"
+    )
     parser.add_argument("--out", type=Path, default=HERE / "out" / "peers", help="where cells are kept")
     parser.add_argument("--results", type=Path, default=HERE / "out" / "peers", help="where the page is written")
     parser.add_argument("--readme", type=Path, help="a README whose table of results is written anew")

@@ -124,6 +124,7 @@ def main(
     parser.add_argument("--cell", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0, help="for systems that do not draw their own")
+    parser.add_argument("--train-only", action="store_true", help="measure no setting: the cell has none")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.cell.parent) as folder:
         model = Path(folder) / "model"
@@ -141,7 +142,7 @@ def main(
         }
         X, _ = read(options.rows, "test")
         settings, tops = {}, {}
-        for setting in serve(options.training, model, X):
+        for setting in () if options.train_only else serve(options.training, model, X):
             answer, numbers = batch_microseconds(setting)
             for name, (call, rows) in setting.calls.items():
                 numbers |= call_microseconds(name, call, rows)

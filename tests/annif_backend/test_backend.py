@@ -129,12 +129,23 @@ def test_a_vocabulary_may_change(folder, tmp_path):
 def test_learn(folder, corpus):
     annif(folder, "train", "learning", "train.tsv", "--jobs", "1")
     assert "Learning not enabled" in annif(folder, "learn", "blockxmc", "test.tsv", code=1)
-    text, name = "a game about fonts in perl for the kernel", corpus[1][0][0]
-    write_corpus(folder / "new.tsv", [f"{text} number {i}" for i in range(20)], [[name]] * 20)
-    before = suggested(annif(folder, "suggest", "learning", "--limit", "1", given=text))
+    labels = corpus[1]
+    taught = {name for names in labels[:1200] for name in names}
+    new = min(name for names in labels[1200:] for name in names if name not in taught)
+    # A subject that no document had, in words of others; and a known one that is not the first for words near its own.
+    lessons = {
+        new: "a game about fonts in perl for the kernel",
+        labels[0][0]: "frobnicated network address notations of a python library",
+    }
+    texts = [f"{text} number {i}" for text in lessons.values() for i in range(20)]
+    write_corpus(folder / "new.tsv", texts, [[name] for name in lessons for _ in range(20)])
+
+    def first(text):
+        return list(suggested(annif(folder, "suggest", "learning", "--limit", "1", given=text)))
+
+    assert all(first(text) != [uri(name)] for name, text in lessons.items())
     annif(folder, "learn", "learning", "new.tsv")
-    assert uri(name) not in before
-    assert list(suggested(annif(folder, "suggest", "learning", "--limit", "1", given=text))) == [uri(name)]
+    assert all(first(text) == [uri(name)] for name, text in lessons.items())
     annif(folder, "train", "learning", "--cached", "-b", "blockxmc.keep_rows=no", "--jobs", "1")
     assert "allow_learn=1 before training" in annif(folder, "learn", "learning", "new.tsv", code=1)
 
