@@ -7,7 +7,7 @@ the labels that missed them most are trained again, and everything is packed onc
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from blockxmc.training.shared.blocks import (
     expected_products,
     holds,
     make_router,
+    router_targets,
     visiting,
     visits_of,
 )
@@ -112,6 +113,11 @@ class Training:
             known = request.hints.label_features, self.positives, request.settings
             self.labels = LabelFeatures(*known, length=typical_length(X))
 
+    @cached_property
+    def shown(self) -> sparse.csr_array:
+        """The labels of the rows that are not held out."""
+        return without_rows(self.Y, self.held_out)
+
     def train_router(self) -> Router:
         """On the rows that are not held out; then all rows are routed, to find their negative blocks."""
         router = make_router(self.X, self.settings)
@@ -127,9 +133,11 @@ class Training:
         return router
 
     def _trained(self, router: Router) -> Router:
-        n_blocks, assignment = len(self.clusters), self.partition.assignment_
+        blocks = self.partition.assignment_, len(self.clusters)
+        with self.reporter.phase("blocks to learn"):
+            targets = router_targets(self.shown, *blocks, self.settings, self.threads)
         options: Any = {"threads": self.threads, "reporter": self.reporter}
-        return router.fit(self.X, assignment, n_blocks=n_blocks, mask=self._teaching(~self.held_out), **options)
+        return router.fit(self.X, targets, mask=self._teaching(~self.held_out), **options)
 
     def _routes(self, router: Router) -> NDArray[np.int32]:
         with self.reporter.phase("route rows"):
@@ -137,7 +145,6 @@ class Training:
 
     def train_labels(self) -> tuple[SharedWeights, dict[str, float]]:
         """On the rows that are not held out."""
-        self.shown = without_rows(self.Y, self.held_out)
         visits = self._visits(~self.held_out)
         weights, pairs = self._trainer().train(self.shown, visits, "train labels")
         with self.reporter.phase("check negatives"):
@@ -354,7 +361,7 @@ def held_out_rows(Y: sparse.csr_array, seed: int, settings: Settings = SETTINGS)
     >>> Y = sparse.csr_array(np.repeat([[1, 1], [1, 0]], 10_000, axis=0))
     >>> rows = held_out_rows(Y, 0)
     >>> int(rows[:10_000].sum()), int(rows[10_000:].sum()), int(held_out_rows(Y[:100], 0).sum())
-    (500, 500, 0)
+    (400, 400, 0)
     """
     n = Y.shape[0]
     out = np.zeros(n, bool)
