@@ -21,8 +21,9 @@ FLOOR = 0.98
 MIN_ROWS = 32
 # The paper's search goes on until blocks have fewer rows than this.
 PAPER_ROWS = 16
-# Searches at many lambdas go up to this number of blocks at most, about the largest of the paper.
-PAPER_MOST = 2048
+# Searches at many lambdas go up to this number of blocks at most: k-means takes rows times blocks, and a router of more
+# blocks costs more products than any choice on our sets has.
+PAPER_MOST = 256
 # Rows on which the number of blocks is chosen.
 SAMPLE_ROWS = 2**17
 # Seeds that must all lose a block before the paper's search gives up on a number of blocks.
