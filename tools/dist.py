@@ -4,8 +4,8 @@
     python tools/dist.py --tests          and the whole test suite against the installed wheel
 
 Prints what each wheel holds and whether it is reproducible. What fails stops it. `make dist` calls this. On Linux wheels
-get the lowest manylinux tag that their symbols allow. (With its own libstdc++ inside, a wheel of Debian 12 needs a newer glibc,
-2.36 in place of 2.35.)
+get the lowest manylinux tag that their symbols allow. (With libstdc++ inside, a wheel of Debian 12 needs a
+newer glibc: 2.36 in place of 2.35.)
 """
 
 import argparse
