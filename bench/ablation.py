@@ -60,7 +60,12 @@ VARIANTS = {
     "frequent beyond eight blocks": ({}, {"few_blocks": 8}),
     "two partitions": ({"n_partitions": 2}, {}),
     # router
-    "router prune 0.05": ({}, {"router_prune": 0.05}),
+    "router taught its own block alone": ({}, {"router_targets": 1}),
+    "router taught three more blocks": ({}, {"router_targets": 3}),
+    "router taught blocks half as much home": ({}, {"router_near": 0.5}),
+    "router taught blocks a tenth as much home": ({}, {"router_near": 0.1}),
+    "router taught by any share of a label's positives": ({}, {"router_home": 0.0}),
+    "router prune 0.1": ({}, {"router_prune": 0.1}),
     "router prune 0.2": ({}, {"router_prune": 0.2}),
     "router tol 0.02": ({}, {"router_tol": 0.02}),
     "router tol 0.5": ({}, {"router_tol": 0.5}),
@@ -84,8 +89,9 @@ VARIANTS = {
     "centroid prune 0.05": ({}, {"centroid_prune": 0.05}),
     "centroid prune 0.2": ({}, {"centroid_prune": 0.2}),
     # held-out rows
-    "held out: one in forty": ({}, {"held_out_one_in": 40, "held_out_least": 256}),
-    "held out: one in ten": ({}, {"held_out_one_in": 10}),
+    "held out: one in eighty": ({}, {"held_out_one_in": 80}),
+    "held out: one in twenty, up to 4,096": ({}, {"held_out_one_in": 20, "held_out_most": 4096}),
+    "held out: 512 at least": ({}, {"held_out_least": 512}),
     "trained again: labels that lost any row": ({}, {"lost": 0.0}),
     "trained again: labels that lost a third": ({}, {"lost": 1 / 3}),
     # score mix

@@ -61,7 +61,10 @@ def test_equal_weights_are_a_larger_cost():
         .fit(X, Y, sample_weight=np.full(600, 2.0))
         .predict_topk(X),
     ]
-    np.testing.assert_allclose(alike[0][1], alike[1][1], atol=1e-4)
+    # Weights that differ in the last bit are rounded, and what is fitted on held-out rows follows them.
+    np.testing.assert_allclose(alike[0][1], alike[1][1], atol=1e-3)
+    half = BlockwiseClassifier(DiSMEC(C=1.0, tol=1e-7), n_blocks=4).fit(X, Y).predict_topk(X)
+    assert abs(alike[0][1] - half[1]).max() > 1e-2
     plain = BlockwiseClassifier(n_blocks=4).fit(X, Y).predict_topk(X)
     for mine, theirs in zip(
         BlockwiseClassifier(n_blocks=4).fit(X, Y, np.ones(600)).predict_topk(X), plain, strict=True

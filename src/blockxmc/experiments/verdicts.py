@@ -161,7 +161,9 @@ def _automatic(results: Results, data: str) -> tuple[str, str, str]:
     unbounded, lams = sum(plan.get("unbounded", [])), len(plan.get("lams", []))
     why = f"no pair died at {unbounded} of {lams} lambdas: there only the limit ended the search" if unbounded else ""
     if not marks:
-        return _nothing(results, data, "no pair was feasible in the first fold: nothing to compare", why)
+        tuned = any(_tuning(results, data, base) for base in results.settings.bases)
+        said = "no pair was feasible in the first fold: nothing to compare" if tuned else "–"
+        return _nothing(results, data, said, why)
     return "; ".join(told), _overall(marks) if not unbounded else min(PARTLY, _overall(marks), key=_ORDER.index), why
 
 

@@ -28,7 +28,7 @@ from blockxmc.partition import Partitioner
 from blockxmc.partition.growth import place_rows, repartitioned
 from blockxmc.routing import Router, only_block
 from blockxmc.serving.routed import RoutedModel
-from blockxmc.training.shared.blocks import cover_all_labels, holds, make_router, visits_of
+from blockxmc.training.shared.blocks import cover_all_labels, holds, make_router, router_targets, visits_of
 from blockxmc.training.shared.calibration import UNCALIBRATED
 from blockxmc.training.shared.candidates import log_positives_of
 from blockxmc.training.shared.fit import Request, Training
@@ -66,7 +66,7 @@ def add_rows(
     partition = repartitioned(old.partition, Y_all, assignment, of_blocks.n_labels, threads)
     stale = assignment.size - kept.router_rows > request.settings.update_router * assignment.size
     changed = np.arange(of_blocks.n_labels if stale else 0)
-    of_blocks = _solved_blocks(request, X_all, assignment, of_blocks, changed, reporter)
+    of_blocks = _solved_blocks(request, (X_all, Y_all), assignment, of_blocks, changed, reporter)
     routed = _router(of_blocks).blocks(X, kept.negative_blocks.shape[1], threads=threads)
     clusters = cover_all_labels(Y_all, assignment, partition.label_clusters_)
     seen = visits_of(blocks, routed, partition.n_blocks_)
@@ -103,8 +103,8 @@ def drop_rows(
         raise UpdateError("forget would leave no row with a label: train another model instead")
     assignment, negative, blocks = _living(old, X_left, Y_left, left, threads)
     partition = repartitioned(old.partition, Y_left, assignment, blocks.size, threads)
-    changed = _changed_blocks(old.partition.assignment_, blocks, gone)
-    learned = _solved_blocks(request, X_left, assignment, some_of(kept.blocks, blocks), changed, reporter)
+    changed = _changed_blocks(request, old.partition, Y, blocks, gone)
+    learned = _solved_blocks(request, (X_left, Y_left), assignment, some_of(kept.blocks, blocks), changed, reporter)
     # By the blocks that taught: whatever a row has taught is to be solved without it. Below -1 a margin teaches nothing.
     clusters = cover_all_labels(Y, old.partition.assignment_, old.partition.label_clusters_)
     seen = visits_of(old.partition.assignment_[gone], kept.negative_blocks[gone], old.partition.n_blocks_)
@@ -196,14 +196,21 @@ def _router(blocks: LabelVectors) -> Router:
 
 
 def _solved_blocks(
-    request: Request, X: sparse.csr_array, assignment: I32, old: LabelVectors, changed: NDArray[Any], reporter: Reporter
+    request: Request,
+    rows: tuple[sparse.csr_array, sparse.csr_array],
+    assignment: I32,
+    old: LabelVectors,
+    changed: NDArray[Any],
+    reporter: Reporter,
 ) -> LabelVectors:
     """The weights of the router, those of the changed blocks solved again."""
     if old.n_labels == 1 or not changed.size:
         return old
+    X, Y = rows
     router = make_router(X, request.settings)
+    targets = router_targets(Y, assignment, old.n_labels, request.settings, request.threads)
     options: Any = {"threads": request.threads, "reporter": reporter}
-    found = router.weights_of(X, assignment, changed, old.vectors, **options)
+    found = router.weights_of(X, targets, changed, old.vectors, **options)
     return old.replaced(changed, LabelVectors(sparse.csr_array(found.coef.T), found.bias))
 
 
@@ -224,9 +231,13 @@ def _living(
     return assignment, np.where(negative < 0, assignment[:, None], negative), blocks
 
 
-def _changed_blocks(assignment: I32, blocks: NDArray[np.intp], gone: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The blocks that have lost rows, as they are numbered now."""
-    return np.flatnonzero(np.isin(blocks, assignment[gone]))
+def _changed_blocks(
+    request: Request, old: Partitioner, Y: sparse.csr_array, blocks: NDArray[np.intp], gone: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """The blocks that rows which are gone may have taught, as they are numbered now: their own, and their labels' homes."""
+    everywhere = replace(request.settings, router_near=0.0, router_targets=old.n_blocks_)
+    taught = router_targets(Y, old.assignment_, old.n_blocks_, everywhere, request.threads)
+    return np.flatnonzero(np.isin(blocks, take_rows(taught, gone).indices))
 
 
 def _packed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import csr_of
+from blockxmc._core.matrix import csr_of, take_rows
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.one_vs_all import typical_length
@@ -23,6 +24,8 @@ from blockxmc.training.job import Job
 from blockxmc.training.shared.settings import SETTINGS, Settings
 
 I32 = NDArray[np.int32]
+# Rows whose targets are worked out at a time.
+_AT_A_TIME = 2**14
 
 
 def visiting(route: float | str, linear: bool = True, settings: Settings = SETTINGS) -> tuple[int, float]:
@@ -95,6 +98,56 @@ def make_router(X: sparse.csr_array, settings: Settings = SETTINGS) -> Router:
     length = typical_length(X)
     scaled = {"C": 1 / length**2, "bias": length, "prune": settings.router_prune / length}
     return Router(loss="squared_hinge", tol=settings.router_tol, sample=settings.router_sample, **scaled)
+
+
+def router_targets(
+    Y: sparse.csr_array, assignment: I32, n_blocks: int, settings: Settings = SETTINGS, threads: int = 1
+) -> sparse.csr_array:
+    """Rows x blocks, a pattern: the block of each row, and others in which its labels are nearly as much at home.
+
+    A label is at home in a block by the share of its positives there. Taught its own block alone, a router would learn that
+    a row with the same labels in the next block is wrong there; yet either block answers it.
+
+    >>> Y = sparse.csr_array(np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]], np.float32))
+    >>> router_targets(Y, np.array([0, 1, 2], np.int32), 3).toarray().astype(int).tolist()
+    [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
+    """
+    nowhere_else = np.empty((assignment.size, 0), np.int32)
+    own = visits_of(assignment, nowhere_else, n_blocks)
+    if settings.router_targets < 2:
+        return own
+    home = sparse.csr_array(Y.T @ own)
+    home.data /= np.repeat(np.maximum(np.bincount(Y.indices, minlength=Y.shape[1]), 1), np.diff(home.indptr))
+    home.data[home.data < settings.router_home] = 0
+    home.eliminate_zeros()
+
+    def more(first: int) -> tuple[NDArray[np.intp], I32]:
+        rows = np.arange(first, min(first + _AT_A_TIME, assignment.size))
+        return _near_home(sparse.csr_array(take_rows(Y, rows) @ home), assignment[rows], settings)
+
+    starts = range(0, assignment.size, _AT_A_TIME)
+    with ThreadPoolExecutor(threads) as pool:
+        found = list(pool.map(more, starts))
+    rows = np.concatenate([first + own_rows for first, (own_rows, _) in zip(starts, found, strict=True)])
+    blocks = np.concatenate([assignment, *(others for _, others in found)])
+    places = np.concatenate([np.arange(assignment.size), rows])
+    out = sparse.csr_array((np.ones(blocks.size, np.float32), (places, blocks)), shape=own.shape)
+    out.sum_duplicates()
+    out.data[:] = 1
+    return out
+
+
+def _near_home(at_home: sparse.csr_array, assignment: I32, settings: Settings) -> tuple[NDArray[np.intp], I32]:
+    """Rows and blocks, the few best of each row, that are at least so much the row's home as its own block."""
+    rows = np.repeat(np.arange(assignment.size), np.diff(at_home.indptr))
+    in_own = np.zeros(assignment.size, np.float32)
+    own = at_home.indices == assignment[rows]
+    in_own[rows[own]] = at_home.data[own]
+    near = np.flatnonzero(at_home.data >= settings.router_near * in_own[rows])
+    order = near[np.lexsort((at_home.indices[near], -at_home.data[near], rows[near]))]
+    begin = np.searchsorted(rows[order], rows[order])
+    best = order[np.arange(order.size) - begin < settings.router_targets]
+    return rows[best], at_home.indices[best]
 
 
 def cover_all_labels(Y: sparse.csr_array, assignment: I32, label_clusters: Sequence[Ids]) -> list[NDArray[np.int64]]:
