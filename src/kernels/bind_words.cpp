@@ -71,6 +71,11 @@ class PythonLearner {
         learner_.feed(found, features.with(classes), n_threads);
     }
 
+    void forget_texts() {
+        const Turn turn(*this);
+        learner_.forget_texts();
+    }
+
     // (bytes of the words, their ends, texts that hold each, indptr, indices, counts)
     nb::tuple finish(int64_t min_texts, int64_t max_words, int n_threads) {
         const Turn turn(*this);
@@ -133,6 +138,7 @@ void bind_words(nb::module_ &m) {
         .def(nb::init<>())
         .def("feed", &PythonLearner::feed, nb::arg("features"), nb::arg("texts"), nb::arg("classes").noconvert(),
              nb::arg("n_threads"))
+        .def("forget_texts", &PythonLearner::forget_texts)
         .def("finish", &PythonLearner::finish, nb::arg("min_texts"), nb::arg("max_words"), nb::arg("n_threads"));
     nb::class_<PythonVocabulary>(m, "Vocabulary")
         .def(nb::init<U8, I64>(), nb::arg("words").noconvert(), nb::arg("ends").noconvert())

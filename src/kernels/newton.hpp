@@ -36,15 +36,20 @@ class OneVsAll {
   public:
     // `costs`: what the loss of each row counts; nullptr: 1.
     OneVsAll(const CsrView &x, float bias, const Objective &objective, float prune, const Cost *costs = nullptr)
-        : objective_(objective), prune_(prune), number_(x.n_cols, -1), columns_(x.nnz()) {
+        : objective_(objective), prune_(prune), number_(x.n_cols, -1) {
         for (int64_t k = 0; k < x.nnz(); ++k) number_[x.indices[k]] = 0;
         for (int64_t f = 0; f < x.n_cols; ++f)
             if (number_[f] == 0) {
                 number_[f] = static_cast<int32_t>(original_.size());
                 original_.push_back(static_cast<int32_t>(f));
             }
-        for (int64_t k = 0; k < x.nnz(); ++k) columns_[k] = number_[x.indices[k]];
-        rows_ = {{x.indptr, columns_.data(), x.data, x.n_rows, static_cast<int64_t>(original_.size())}, bias, costs};
+        const auto n_used = static_cast<int64_t>(original_.size());
+        if (n_used < x.n_cols) { // else the columns are numbered so already, and X may be too large for a copy
+            columns_.resize(x.nnz());
+            for (int64_t k = 0; k < x.nnz(); ++k) columns_[k] = number_[x.indices[k]];
+        }
+        const int32_t *columns = n_used < x.n_cols ? columns_.data() : x.indices;
+        rows_ = {{x.indptr, columns, x.data, x.n_rows, n_used}, bias, costs};
     }
 
     // positives[j]: rows of label j; members (optional): rows label j is trained on, a superset of its positives; start

@@ -116,6 +116,9 @@ class Learner {
         });
     }
 
+    // Keeps what is known of words, and nothing of the texts that were fed.
+    void forget_texts() { items_.clear(); }
+
     // Words in at least min_texts texts, at most max_words of them: the most frequent, ties to the first in order.
     Vocabulary vocabulary(int64_t min_texts, int64_t max_words, int n_threads) {
         merge(n_threads);

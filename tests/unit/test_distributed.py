@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,8 @@ import pytest
 from helpers import blocky, same_bits
 
 from blockxmc import LEML, BlockwiseClassifier, DiSMEC, TextClassifier, load, metrics
-from blockxmc.data import Dataset, write_npz, write_xc
+from blockxmc.data import Dataset, load_demo_texts, write_npz, write_shards, write_xc
+from blockxmc.data.corpus import Corpus, write_jsonl
 from blockxmc.errors import BlockXMCError
 from blockxmc.training.shared import settings
 
@@ -185,9 +187,13 @@ def test_a_full_disk_is_said_once(client, data, tmp_path):
 def test_what_cannot_be_trained(client, data, tmp_path):
     texts = tmp_path / "texts.jsonl"
     texts.write_text('{"text": "a", "labels": ["b"]}\n')
-    with pytest.raises(BlockXMCError, match="not a TextClassifier"):
+    with pytest.raises(BlockXMCError, match="holds features, not texts"):
         fit(TextClassifier(), data[0], client, work=tmp_path / "work")
-    with pytest.raises(BlockXMCError, match="holds text; convert it"):
+    with pytest.raises(BlockXMCError, match="not a DiSMEC"):
+        fit(TextClassifier(DiSMEC()), texts, client, work=tmp_path / "work")
+    with pytest.raises(BlockXMCError, match="extra columns"):
+        fit(TextClassifier(extra=len), texts, client, work=tmp_path / "work")
+    with pytest.raises(BlockXMCError, match="holds text; give a TextClassifier"):
         fit(BlockwiseClassifier(), texts, client, work=tmp_path / "work")
     with pytest.raises(FileNotFoundError):
         fit(BlockwiseClassifier(), tmp_path / "none.npz", client, work=tmp_path / "work")
@@ -224,6 +230,44 @@ def test_answers(client, data, tmp_path, monkeypatch):
     write_npz(tmp_path / "other.npz", Dataset(X[:, :2], Y))
     with pytest.raises(BlockXMCError, match="has 2 features, but the model was trained on 60"):
         predict_topk(tmp_path / "model", tmp_path / "other.npz", client, out=tmp_path / "more")
+
+
+def test_shards(client, data, tmp_path, monkeypatch):
+    _, X, Y = data
+    monkeypatch.setattr(scoring, "ROWS_AT_A_TIME", 150)
+    write_shards(tmp_path / "rows", Dataset(X, Y), n_shards=4)
+    clf = fit(WAYS["default"](), tmp_path / "rows", client, work=tmp_path / "work")
+    assert same_bits(clf._state(), WAYS["default"]().fit(X, Y)._state())
+    clf.save(tmp_path / "model")
+    answers = predict_topk(tmp_path / "model", tmp_path / "rows", client, k=5, out=tmp_path / "out")
+    assert same_bits(answers.joined(), clf.predict_topk(X, 5))
+
+
+def test_texts(client, tmp_path):
+    corpus = load_demo_texts()[0]
+    some = Corpus(corpus.texts[:300], corpus.labels[:300])
+    write_jsonl(tmp_path / "texts.jsonl", some)
+    new = lambda: TextClassifier(BlockwiseClassifier(n_blocks=6), min_df=2)  # noqa: E731
+    clf = fit(new(), tmp_path / "texts.jsonl", client, work=tmp_path / "work")
+    alone = new().fit(some.texts, some.labels)
+    assert same_bits(clf.classifier_._state(), alone.classifier_._state())
+    assert clf.suggest(some.texts[:9]) == alone.suggest(some.texts[:9])
+    made = (tmp_path / "work.rows" / "X.data.npy").stat().st_mtime_ns
+    again = fit(new(), tmp_path / "texts.jsonl", client, work=tmp_path / "work")
+    assert "batches of" in again.classifier_.went_on_from_
+    assert (tmp_path / "work.rows" / "X.data.npy").stat().st_mtime_ns == made
+    clf.save(tmp_path / "model")
+    answers = predict_topk(tmp_path / "model", tmp_path / "texts.jsonl", client, k=4, out=tmp_path / "out")
+    assert same_bits(answers.joined(), clf.predict_topk(some.texts, 4))
+    found = evaluate(tmp_path / "model", tmp_path / "work.rows", client, out=tmp_path / "measured")
+    assert 0 < found["P@1"] <= 1
+    write_jsonl(tmp_path / "texts.jsonl", Corpus(some.texts[:200], some.labels[:200]))
+    with pytest.raises(BlockXMCError, match="holds another job"):
+        fit(new(), tmp_path / "texts.jsonl", client, work=tmp_path / "work")
+    shutil.rmtree(tmp_path / "model")
+    BlockwiseClassifier(n_blocks=2).fit(clf.vectorizer_.transform(some.texts), some.labels).save(tmp_path / "model")
+    with pytest.raises(BlockXMCError, match="was trained on features"):
+        predict_topk(tmp_path / "model", tmp_path / "texts.jsonl", client, out=tmp_path / "others")
 
 
 DRIVER = """

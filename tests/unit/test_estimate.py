@@ -71,7 +71,7 @@ def test_other_trainings_have_no_estimate(demo):
 def test_a_training_over_the_limit_is_refused_with_what_would_fit(demo, monkeypatch):
     monkeypatch.setattr(memory, "used_memory", lambda: 10**8)
     needed = memory.expected_bytes(*demo.X.shape, demo.Y.shape[1], demo.X.nnz, demo.Y.nnz)
-    with pytest.raises(BlockXMCError, match=r"0\.25 GB.*max_features=\d+") as caught:
+    with pytest.raises(BlockXMCError, match=rf"{(needed + 1e8) / 1e9:.2f} GB.*max_features=\d+") as caught:
         BlockwiseClassifier().fit(demo.X, demo.Y, max_memory_gb=(needed + 0.9e8) / 1e9)
     kept = int(str(caught.value).split("max_features=")[1].split(",")[0])
     counts = np.bincount(demo.X.indices, minlength=demo.n_features)

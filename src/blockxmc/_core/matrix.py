@@ -14,6 +14,7 @@ from blockxmc.errors import BlockXMCError
 
 # Kernels square what they get, in 32-bit floats: values beyond this would become infinite.
 LARGEST_VALUE = 1e15
+_DIGESTED_AT_A_TIME = 1 << 22
 
 CsrArgs = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 
@@ -197,6 +198,8 @@ def matrix_digest(*matrices: sparse.csr_array) -> str:
     state = hashlib.sha256()
     for matrix in matrices:
         state.update(np.array(matrix.shape, dtype="<i8").tobytes())
-        for part, dtype in zip(csr_args(matrix), ("<i8", "<i4", "<f4"), strict=True):
-            state.update(np.ascontiguousarray(part, dtype=dtype).data)
+        parts = (matrix.indptr, "<i8"), (matrix.indices, "<i4"), (matrix.data, "<f4")
+        for part, dtype in parts:  # piece by piece: what is mapped, or a constant, is not copied whole
+            for start in range(0, part.size, _DIGESTED_AT_A_TIME):
+                state.update(np.ascontiguousarray(part[start : start + _DIGESTED_AT_A_TIME], dtype=dtype).data)
     return state.hexdigest()

@@ -24,7 +24,7 @@ COLUMNS_PER_ENTRY = 100
 BYTES_PER_FEATURE, BYTES_PER_LABEL, BYTES_PER_UNUSED_LABEL = 100, 1000, 4000
 # Bytes that a training takes beside the data, per stored feature value, per positive, per row, per feature and per label:
 # fitted to the peaks of trainings of nine sets, with one thread and with two (bench/estimate.py).
-BYTES_PER_VALUE, BYTES_PER_POSITIVE, BYTES_PER_ROW, BYTES_PER_WIDTH, BYTES_PER_NAME = 48, 580, 320, 2280, 5740
+BYTES_PER_VALUE, BYTES_PER_POSITIVE, BYTES_PER_ROW, BYTES_PER_WIDTH, BYTES_PER_NAME = 48, 450, 320, 2280, 5000
 # Bytes that a training may take; None: what is free.
 MAX_MEMORY: int | None = None
 

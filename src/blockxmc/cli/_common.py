@@ -148,7 +148,7 @@ def read_for(model: Any, path: PathLike, *, require_labels: bool, texts: TextSet
     names = None if model.label_names_ is None else list(model.label_names_)
     kind = kind_of(source, wants_text=vectorizer is not None)
     options: dict[str, Any] = {"label_names": names, "verbose": verbosity()}
-    if vectorizer is not None:
+    if vectorizer is not None and kind != "shards":
         fields = None if texts is None else texts.fields()
         dataset = read_text(source, vectorizer, kind=kind, require_labels=require_labels, fields=fields, **options)
     else:
@@ -156,6 +156,10 @@ def read_for(model: Any, path: PathLike, *, require_labels: bool, texts: TextSet
             texts.refuse_for(path)
         sizes = {"n_features": model.n_features_in_, "n_labels": model.targets_.n_labels}
         dataset = read_dataset(source, **sizes, **options)
+        if vectorizer is not None and not vectorizer.has_words_of(dataset.vectorizer):
+            raise BlockXMCError(
+                f"{path}: its words are not those of the model; convert it together with the training data"
+            )
     for what, found, known in (
         ("features", dataset.X.shape[1], model.n_features_in_),
         ("labels", dataset.Y.shape[1], model.targets_.n_labels),
@@ -180,6 +184,8 @@ def kind_of(source: PathLike, lines: Lines | None = None, *, wants_text: bool) -
         kind = format_of_line(lines.first()) or "xc"
     else:
         kind = data_format(source)
+    if kind == "shards":  # made of texts or of features: whoever reads them sees
+        return kind
     piped = live or isinstance(source, Piped)
     if wants_text and kind == "xc" and (piped or not looks_like_xc(first_line(source))):
         return "tsv"

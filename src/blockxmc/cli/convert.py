@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from blockxmc.cli._common import verbosity
 from blockxmc.cli._text_options import IdField, LabelField, LabelSeparator, TextField
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 def convert(
     source: Annotated[
-        Path, typer.Argument(metavar="IN", help="XC text, npz, JSONL, JSON, TSV or CSV (.gz and .xz too), or a folder.")
+        Path,
+        typer.Argument(metavar="IN", help="XC text, npz, JSONL, JSON, TSV, CSV (.gz, .xz), shards, or a folder."),
     ],
     target: Annotated[
         Path,
@@ -29,19 +31,30 @@ def convert(
     label_field: LabelField = None,
     label_separator: LabelSeparator = None,
     id_field: IdField = None,
+    shards: Annotated[
+        int | None,
+        typer.Option("--shards", min=1, help="Write a folder of so many shards of rows, reading IN in a stream."),
+    ] = None,
 ) -> None:
-    """Convert a data file to XC text (.txt, .xc, .svm), npz or JSONL; a final .gz or .xz compresses.
+    """Convert a data file to XC text (.txt, .xc, .svm), npz, JSONL or shards; a final .gz or .xz compresses.
 
     Text becomes TF-IDF features; as XC text, labels.txt and features.txt are written beside it. A folder with train.* and
     test.*, or IN with --test, becomes a folder with train.txt and test.txt that share their features and labels.
+
+    With --shards, OUT is a folder of memory-mapped arrays, for data larger than memory; of two files, a folder with two
+    such folders, train and test.
     """
     from blockxmc.data import read_dataset, read_text
     from blockxmc.data.corpus import TEXT_FORMATS, Fields, read_corpus, write_jsonl
     from blockxmc.data.folder import data_format
+    from blockxmc.data.shards import is_shards
     from blockxmc.errors import BlockXMCError
 
     fields = Fields(tuple(text_field or ()), label_field, label_separator, id_field)
-    if source.is_dir() or test is not None:
+    if shards is not None:
+        _write_shards(source, test, target, shards, fields)
+        return
+    if (source.is_dir() and not is_shards(source)) or test is not None:
         _convert_both(source, test, target, fields)
         return
     kind = _target_format(target)
@@ -56,6 +69,25 @@ def convert(
         write_jsonl(target, read_corpus(source, verbose=1, fields=fields), verbose=1)
         return
     _write(kind, target, read_text(source, fields=fields, verbose=1) if is_text else read_dataset(source, verbose=1))
+
+
+def _write_shards(source: Path, test: Path | None, target: Path, n_shards: int, fields: Fields) -> None:
+    """A file, or training and test data of two files or of a folder, as shards."""
+    from blockxmc.data.folder import train_and_test
+    from blockxmc.data.shards import is_shards
+    from blockxmc.data.streams import Reading, convert_pair_to_shards, convert_to_shards
+    from blockxmc.errors import BlockXMCError
+
+    reading = Reading(fields, verbose=verbosity())
+    pair = None if test is None else (source, test)
+    if source.is_dir() and not is_shards(source):
+        pair = train_and_test(source)
+        if test is not None or pair is None:
+            raise BlockXMCError(f"{source}: is a folder without train.* and test.*, or --test was given with it")
+    if pair is None:
+        convert_to_shards(source, target, n_shards, reading)
+    else:
+        convert_pair_to_shards(*pair, (target / "train", target / "test"), n_shards, reading)
 
 
 def _convert_both(source: Path, test: Path | None, target: Path, fields: Fields) -> None:

@@ -59,8 +59,10 @@ def _known(classifier: Any, label: str) -> Any:
 
 def _rows(estimator: Any, text: str) -> Any:
     """Each text (None: features alone) and its row."""
+    from blockxmc.data.shards import is_shards
+
     vectorizer = getattr(estimator, "vectorizer_", None)
-    if Path(text).is_file():
+    if Path(text).is_file() or is_shards(text):
         X = read_for(estimator, text, require_labels=False).X
         return ((None, X[[i]]) for i in range(X.shape[0]))
     if vectorizer is None:

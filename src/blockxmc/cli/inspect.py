@@ -15,15 +15,19 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(metavar="DIR", help="A model directory.")],
+    model: Annotated[Path, typer.Argument(metavar="DIR", help="A model directory, or a folder of shards.")],
     verify: Annotated[bool, typer.Option("--verify", help="Check the checksum of every file.")] = False,
     block: Annotated[int | None, typer.Option("--block", help="List the labels of this block.")] = None,
     json: Json = False,
 ) -> None:
     """Show blocks, sizes, label names, the first and last objective, and where the model came from."""
+    from blockxmc.data.shards import is_shards
     from blockxmc.storage import load_with_manifest
     from blockxmc.storage import verify as find_problems
 
+    if is_shards(model):
+        _show_shards(model, verify, json)
+        return
     if verify:
         problems = find_problems(model)
         if problems:
@@ -114,6 +118,29 @@ def _kept_rows(estimator: Any) -> dict[str, int]:
     if (rows := getattr(estimator, "kept_", None)) is not None:
         kept["whole rows kept for updates"] = rows.n_rows
     return kept
+
+
+def _show_shards(folder: Path, verify: bool, json: bool) -> None:
+    """What a folder of shards holds."""
+    from blockxmc.data.shards import read_shards, shard_ranges
+
+    data = read_shards(folder, verify=verify)
+    about = {
+        "rows": data.n_rows,
+        "features": data.n_features,
+        "labels": data.n_labels,
+        "values": int(data.X.nnz),
+        "positives": int(data.Y.nnz),
+        "shards": len(shard_ranges(folder)),
+        "made of": "texts" if data.vectorizer is not None else "features",
+        "MB": sum(file.stat().st_size for file in folder.iterdir()) / 1e6,
+        "digest": data.digest,
+        **({"checksums": "all right"} if verify else {}),
+    }
+    if json:
+        print_json(about)
+    else:
+        print_table("", ["data", ""], [[key, value] for key, value in about.items()])
 
 
 def _partition(partition: Partitioner) -> dict[str, Any]:

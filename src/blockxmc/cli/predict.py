@@ -194,7 +194,11 @@ class _Source:
         """Some rows at a time; from a pipe, as they come."""
         from blockxmc.data._source import Piped
         from blockxmc.data.lines import open_live
+        from blockxmc.data.shards import is_shards
 
+        if is_shards(self.path):
+            yield from self._of_features(self.path)
+            return
         with open_live(self.path, verbosity()) as lines:
             source: PathLike = self.path
             if lines.live and lines.head() == b"PK":  # an archive is no lines
@@ -208,7 +212,6 @@ class _Source:
             raise BlockXMCError(f"{lines.name}: holds no rows; give a file with at least one row")
 
     def _batches(self, source: PathLike, kind: str, lines: Lines) -> Iterator[_Rows]:
-        from blockxmc.data._source import SlowPhase
         from blockxmc.data.corpus import rows_of
         from blockxmc.data.lines import together
         from blockxmc.data.xc import stream_xc
@@ -224,6 +227,12 @@ class _Source:
             for X in stream_xc(lines, lines.name, **sizes, at_once=self.at_once, n_jobs=classifier.n_jobs):
                 yield _Rows(X)
             return
+        yield from self._of_features(source)
+
+    def _of_features(self, source: PathLike) -> Iterator[_Rows]:
+        """The rows of a data set, which is there as a whole."""
+        from blockxmc.data._source import SlowPhase
+
         X = read_for(self.model, source, require_labels=False).X
         with SlowPhase("predicting", X.shape[0], verbosity()) as phase:
             for first in range(0, X.shape[0], self.at_once):

@@ -14,8 +14,9 @@ def stats(
 ) -> None:
     """Print the sizes and the label skew of a data set."""
     from blockxmc.data import describe, read_data_dir, read_dataset
+    from blockxmc.data.shards import is_shards
 
-    if data.is_dir():
+    if data.is_dir() and not is_shards(data):
         train, test = read_data_dir(data, verbose=1)
         figures = describe(data.resolve().name, train, test)
     else:

@@ -157,29 +157,47 @@ class _Plan:
         return partial(model.fit, corpus.texts, corpus.labels, **self._fit_options(), **more)
 
     def _fit_features(self, source: PathLike, classifier: Any) -> Callable[[], Any]:
-        """How to train on features, read already."""
+        """How to train on features, read already; shards of texts make a TextClassifier."""
+        from blockxmc import TextClassifier
         from blockxmc.data import read_names
         from blockxmc.training.dataset import fit_dataset
 
         self.text.refuse_for(source)
         names = None if self.label_names is None else read_names(self.label_names)
-        return partial(fit_dataset, classifier, read_rows(source, label_names=names), **self._fit_options())
+        dataset = read_rows(source, label_names=names)
+
+        def train() -> Any:
+            fitted = fit_dataset(classifier, dataset, **self._fit_options())
+            return fitted if dataset.vectorizer is None else TextClassifier.from_parts(fitted, dataset.vectorizer)
+
+        return train
 
     def _fit_on_cluster(self, scheduler: str, source: PathLike, classifier: Any) -> Callable[[], Any]:
         """How to train on the workers of a cluster, which read the data themselves."""
+        from blockxmc import TextClassifier
         from blockxmc.data import read_names
         from blockxmc.data._source import Piped
+        from blockxmc.data.corpus import TEXT_FORMATS
+        from blockxmc.data.folder import data_format
+        from blockxmc.data.shards import is_shards, read_shards
         from blockxmc.distributed import connected, fit
 
         work = work_on_cluster(self.work)
         if isinstance(source, Piped):
             raise BlockXMCError("--scheduler needs a data file that all workers can read, not standard input")
-        self.text.refuse_for(source)
         names = None if self.label_names is None else read_names(self.label_names)
+        more: Any = {"label_names": names, "max_memory_gb": self.max_memory}
+        if data_format(source) in TEXT_FORMATS:
+            if self.text.label_texts is not None or names is not None:
+                raise BlockXMCError("--label-texts and --label-names have no meaning for texts with --scheduler")
+            classifier, more["fields"] = TextClassifier(classifier, **self.text.parameters()), self.text.fields()
+        else:
+            self.text.refuse_for(source)
+            if is_shards(source) and read_shards(source, check=False).vectorizer is not None:
+                classifier = TextClassifier(classifier)
 
         def train() -> Any:
             with connected(scheduler) as client:
-                more: Any = {"label_names": names, "max_memory_gb": self.max_memory}
                 return fit(classifier, source, client, work=work, **more)
 
         return train

@@ -74,6 +74,8 @@ def _learn(model: Any, new: Path, text: TextSettings) -> None:
     source = once(new)
     vectorizer = getattr(model, "vectorizer_", None)
     kind = kind_of(source, wants_text=vectorizer is not None)
+    if vectorizer is not None and kind == "shards":
+        raise BlockXMCError(f"{new}: holds features; a model of texts is updated by texts, which may have new words")
     if vectorizer is None:
         text.refuse_for(source)
         _learn_features(model, source)

@@ -6,6 +6,8 @@ from blockxmc.data.dataset import Dataset
 from blockxmc.data.describe import describe
 from blockxmc.data.folder import read_data_dir, read_dataset
 from blockxmc.data.npz import read_npz, write_npz
+from blockxmc.data.shards import read_shards, write_shards
+from blockxmc.data.streams import convert_to_shards
 from blockxmc.data.synthetic import make_synthetic
 from blockxmc.data.text import from_texts, read_text
 from blockxmc.data.tfidf import TextVectorizer
@@ -14,6 +16,7 @@ from blockxmc.data.xc import read_xc, write_xc
 __all__ = [
     "Dataset",
     "TextVectorizer",
+    "convert_to_shards",
     "describe",
     "from_texts",
     "load_demo",
@@ -23,9 +26,11 @@ __all__ = [
     "read_dataset",
     "read_names",
     "read_npz",
+    "read_shards",
     "read_text",
     "read_xc",
     "write_names",
     "write_npz",
+    "write_shards",
     "write_xc",
 ]

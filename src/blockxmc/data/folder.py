@@ -16,6 +16,7 @@ from blockxmc.data.corpus import Fields, text_format
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.lines import open_text
 from blockxmc.data.npz import read_npz
+from blockxmc.data.shards import is_shards, read_shards
 from blockxmc.data.text import read_text
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.data.xc import read_matrices, read_xc, with_names
@@ -26,13 +27,15 @@ _KINDS = (".npz", ".txt", ".xc", ".svm", ".jsonl", ".ndjson", ".json", ".tsv", "
 
 
 def data_format(path: PathLike) -> str:
-    """``npz``, ``xc``, ``jsonl``, ``json``, ``tsv`` or ``csv``, by suffix or else by content.
+    """``shards``, ``npz``, ``xc``, ``jsonl``, ``json``, ``tsv`` or ``csv``, by suffix or else by content.
 
     >>> data_format("train.npz"), data_format("train.jsonl.xz")
     ('npz', 'jsonl')
     """
     if isinstance(path, Piped):  # it has no suffix: an archive tells itself by its first bytes
         return "npz" if path.content.startswith(b"PK") else (text_format(path) or "xc")
+    if is_shards(path):
+        return "shards"
     return "npz" if Path(path).suffix == ".npz" else (text_format(path) or "xc")
 
 
@@ -60,6 +63,8 @@ def read_dataset(
     """
     path = once(path)
     kind = data_format(path)
+    if kind == "shards":
+        return read_shards(path, n_features=n_features, n_labels=n_labels, label_names=label_names)
     if kind == "npz":
         return read_npz(path)
     if kind == "xc":
@@ -72,9 +77,9 @@ def read_dataset(
 def read_data_dir(folder: PathLike, *, n_jobs: int | None = None, verbose: int = 0) -> tuple[Dataset, Dataset]:
     """Training and test set of a folder.
 
-    Understood are ``train.*`` and ``test.*`` (with ``labels.txt`` for XC text), and the Extreme Classification
-    Repository's own names: ``*_train.txt`` and ``*_test.txt``, or ``*_data.txt`` with ``*_trSplit.txt`` and
-    ``*_tstSplit.txt``, of which the first column counts.
+    Understood are folders of shards, ``train`` and ``test``; ``train.*`` and ``test.*`` (with ``labels.txt`` for XC
+    text); and the Extreme Classification Repository's own names: ``*_train.txt`` and ``*_test.txt``, or ``*_data.txt``
+    with ``*_trSplit.txt`` and ``*_tstSplit.txt``, of which the first column counts.
 
     >>> import tempfile, pathlib
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -87,7 +92,7 @@ def read_data_dir(folder: PathLike, *, n_jobs: int | None = None, verbose: int =
     """
     if not Path(folder).is_dir():
         raise DataFormatError(f"{folder}: no such folder; give a folder with train.* and test.*")
-    pair = _train_and_test(Path(folder))
+    pair = train_and_test(Path(folder))
     if pair is not None:
         return read_pair(*pair, n_jobs=n_jobs, verbose=verbose)
     data = _only(Path(folder), "_data.txt")
@@ -125,7 +130,10 @@ def read_split(path: PathLike, n_rows: int) -> NDArray[np.intp]:
     return np.array(rows, dtype=np.intp)
 
 
-def _train_and_test(folder: Path) -> tuple[Path, Path] | None:
+def train_and_test(folder: Path) -> tuple[Path, Path] | None:
+    """The training and the test set of a folder, if they are files of their own, or shards."""
+    if is_shards(folder / "train") and is_shards(folder / "test"):
+        return folder / "train", folder / "test"
     for kind in _KINDS:
         pair = [_named(folder, stem + kind) for stem in ("train", "test")]
         if pair[0] and pair[1]:
@@ -163,8 +171,8 @@ def read_pair(
     Of texts, ``vectorizer`` says what is a feature, and ``fields`` where texts and labels stand.
     """
     kind = data_format(train_path)
-    if kind == "npz":
-        train, test = read_npz(train_path), read_npz(test_path)
+    if kind in ("shards", "npz"):
+        train, test = read_dataset(train_path), read_dataset(test_path)
     elif kind == "xc":
         return _read_xc_pair(train_path, test_path, n_jobs, verbose)
     else:

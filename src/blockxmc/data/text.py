@@ -141,7 +141,7 @@ def _dataset(
         targets, Y = Targets.encode(labels)
         names, unseen = [] if targets.names is None else targets.names.tolist(), 0
     else:
-        (Y, unseen), names = _indicator(labels, label_names), list(label_names)
+        (Y, unseen), names = indicator(labels, label_names), list(label_names)
     return Dataset(X, Y, vectorizer.feature_names, names, vectorizer, unseen)
 
 
@@ -170,7 +170,7 @@ class _Shown:
             yield text
 
 
-def _indicator(labels: Sequence[Sequence[str]], names: Sequence[str]) -> tuple[sparse.csr_array, int]:
+def indicator(labels: Sequence[Sequence[str]], names: Sequence[str]) -> tuple[sparse.csr_array, int]:
     """Label lists as a 0-1 matrix over ``names``, and the number of occurrences of other names."""
     index = {name: j for j, name in enumerate(names)}
     if len(index) != len(names):

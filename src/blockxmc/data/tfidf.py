@@ -173,10 +173,7 @@ class TextVectorizer:
         min_df = self.options.least_texts(n_texts)
         for _ in range(min_df):  # so often that all their words are kept
             self._feed(learner, more, threads)
-        words, ends, in_texts, counts = learner.finish(min_df, self.options.max_features or 2**31 - 1, threads)
-        if not ends.size:
-            what = "word of two or more letters" if self.options.analyzer == "word" else "group of letters"
-            raise BlockXMCError(f"no {what} occurs in at least {min_df} of the {n_texts} texts; nothing to learn")
+        words, ends, in_texts, counts = self._finished(learner, n_texts, threads)
         if len(more):
             indptr, indices, values = counts
             in_texts = np.bincount(indices[: indptr[n_texts]], minlength=ends.size)
@@ -223,13 +220,37 @@ class TextVectorizer:
         out.counts = WordCounts(n_texts, np.concatenate([seen, of_new]), waiting)
         return out, out.transform(texts, n_jobs)
 
-    def _feed(self, learner: WordLearner, texts: Iterable[str], threads: int) -> int:
-        """Show texts to a learner, and count them."""
+    def learn(self, texts: Iterable[str], n_jobs: int | None = None) -> Self:
+        """Learn as ``fit`` does from texts that pass by once: memory holds their words, and no counts of texts.
+
+        >>> TextVectorizer().learn(text for text in ["red apple", "green apple"]).feature_names
+        ['apple', 'green', 'red']
+        """
+        learner, threads = WordLearner(), thread_count(n_jobs)
+        n_texts = self._feed(learner, texts, threads, keep=False)
+        words, ends, in_texts, _ = self._finished(learner, n_texts, threads)
+        self._set_words(words, ends, _idf(n_texts, in_texts))
+        self.counts = WordCounts(n_texts, in_texts.astype(np.int64))
+        return self
+
+    def _feed(self, learner: WordLearner, texts: Iterable[str], threads: int, *, keep: bool = True) -> int:
+        """Show texts to a learner, and count them; it need not ``keep`` their counts."""
         n_texts = 0
         for batch, classes in batches(texts, lowercase=bool(self.options.lowercase)):
             learner.feed(self._cutting, batch, classes, threads)
             n_texts += len(batch)
+            if not keep:
+                learner.forget_texts()
         return n_texts
+
+    def _finished(self, learner: WordLearner, n_texts: int, threads: int) -> tuple[Any, Any, Any, Any]:
+        """What a learner has found in so many texts, which must be something."""
+        min_df = self.options.least_texts(n_texts)
+        found = learner.finish(min_df, self.options.max_features or 2**31 - 1, threads)
+        if not found[1].size:
+            what = "word of two or more letters" if self.options.analyzer == "word" else "group of letters"
+            raise BlockXMCError(f"no {what} occurs in at least {min_df} of the {n_texts} texts; nothing to learn")
+        return found
 
     def transform(self, texts: Iterable[str], n_jobs: int | None = None) -> sparse.csr_array:
         """Features of texts (float32 CSR); words not learnt are ignored."""
@@ -253,6 +274,13 @@ class TextVectorizer:
         indptr, indices, values = self._vocabulary.count(self._cutting, batch, classes, 1)
         weigh_counts(indptr, indices, values, self.idf, 1)
         return indices, values
+
+    def has_words_of(self, other: TextVectorizer | None) -> bool:
+        """Whether texts become the same features by both."""
+        if other is None or self.options != other.options:
+            return False
+        pairs = (self._words, other._words), (self._ends, other._ends), (self.idf, other.idf)
+        return all(np.array_equal(a, b) for a, b in pairs)
 
     @property
     def n_features(self) -> int:

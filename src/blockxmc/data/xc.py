@@ -94,6 +94,47 @@ def read_matrices(
     return X, Y
 
 
+class XcRows:
+    """The rows of an XC text file, some megabytes at a time; when all have come, their widths are known."""
+
+    def __init__(self, path: PathLike, n_jobs: int | None = None, verbose: int = 0) -> None:
+        self.path = once(path)
+        self._threads, self._verbose = thread_count(n_jobs), verbose
+        self.n_features = self.n_labels = 0
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Row pointers, columns and values of X, and row pointers and columns of Y."""
+        with contextlib.closing(read_blocks(self.path, self._verbose)) as blocks:
+            header, block = _split_header(_without_bom(next(blocks)))
+            sizes = _Sizes(self.path, header, None, None)
+            done = blank = 0  # rows that were given, and empty ones behind them, which may be the end of the file
+            widest = [-1, -1]
+            while block is not None:
+                parser = _kernels.XcParser(sizes.feature_limit, sizes.label_limit)
+                finding, row, offset = parser.feed(block, self._threads)
+                if finding:
+                    raise sizes.fault(finding, done + blank + row, _token_at(block, offset))
+                n_rows = parser.n_rows - parser.trailing_empty
+                if n_rows:
+                    yield from _empty_rows(blank)
+                    yield parser.finish(n_rows)
+                    done, blank = done + blank + n_rows, 0
+                blank += parser.trailing_empty
+                widest = [max(widest[0], parser.max_feature), max(widest[1], parser.max_label)]
+                block = next(blocks, None)
+        n_rows = sizes.rows_to_keep(done + blank, blank)
+        yield from _empty_rows(n_rows - done)
+        (_, self.n_features), (_, self.n_labels) = sizes.shapes(n_rows, *widest)
+
+
+def _empty_rows(n_rows: int) -> Iterator[tuple[Any, ...]]:
+    """Rows without features and labels, where there are any."""
+    if n_rows:
+        pointers = np.zeros(n_rows + 1, np.int64)
+        nothing = np.empty(0, np.int32)
+        yield pointers, nothing, np.empty(0, np.float32), pointers, nothing
+
+
 def stream_xc(
     lines: Lines, path: PathLike, *, n_features: int, n_labels: int, at_once: int, n_jobs: int | None = None
 ) -> Iterator[sparse.csr_array]:

@@ -11,14 +11,15 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from blockxmc.errors import BlockXMCError, MissingExtraError
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from blockxmc.distributed.scoring import Answers
+    from blockxmc.data.corpus import Fields
+    from blockxmc.distributed.scoring import Answers, Scoring
 
 __all__ = ["connected", "evaluate", "fit", "predict_topk"]
 PathLike = str | os.PathLike[str]
@@ -33,12 +34,16 @@ def fit(
     work: PathLike,
     label_names: Sequence[str] | None = None,
     max_memory_gb: float | None = None,
+    fields: Fields | None = None,
 ) -> E:
     """Train a :class:`~blockxmc.BlockwiseClassifier` on a data file, label batches on the workers of a Dask client.
 
-    ``data`` (npz or XC text) and the folder ``work`` must have the same names here and for all workers. After a kill of
-    the driver the same call goes on from what the folder holds. The model is that of ``clf.fit(X, Y)``, bit by bit.
-    Other stages (partition, router, scores on held-out rows, packing) are done here, on ``clf.n_jobs`` threads.
+    ``data`` (shards, npz or XC text) and the folder ``work`` must have the same names here and for all workers. After a
+    kill of the driver the same call goes on from what the folder holds. The model is that of ``clf.fit(X, Y)``, bit by
+    bit. Other stages (partition, router, scores on held-out rows, packing) are done here, on ``clf.n_jobs`` threads.
+
+    A :class:`~blockxmc.TextClassifier` takes texts (JSONL, JSON, TSV, CSV; ``fields`` says where they stand), whose rows
+    are written as shards to ``work`` + ``.rows`` first, or shards that were made of texts.
 
     >>> import tempfile
     >>> from distributed import Client
@@ -56,22 +61,30 @@ def fit(
 
     from blockxmc.classifier import BlockwiseClassifier
     from blockxmc.data import read_dataset
-    from blockxmc.data.corpus import TEXT_FORMATS
-    from blockxmc.data.folder import data_format
     from blockxmc.distributed.crew import Cluster
+    from blockxmc.distributed.texts import is_text
     from blockxmc.distributed.worker import Training
+    from blockxmc.text import TextClassifier
     from blockxmc.training.dataset import fit_dataset
 
-    if not isinstance(clf, BlockwiseClassifier):
-        raise BlockXMCError(f"a cluster trains a BlockwiseClassifier, not a {type(clf).__name__}")
     path, folder = _everywhere(data), _everywhere(work)
-    if data_format(path) in TEXT_FORMATS:
-        raise BlockXMCError(f"{data}: holds text; convert it to features first: blockxmc convert {data} train.npz")
-    dataset = read_dataset(path, label_names=label_names, n_jobs=clf.n_jobs, verbose=clf.verbose)
+    model, trained = (clf, clf._new_classifier()) if isinstance(clf, TextClassifier) else (None, clf)
+    if not isinstance(trained, BlockwiseClassifier):
+        raise BlockXMCError(f"a cluster trains a BlockwiseClassifier, not a {type(trained).__name__}")
+    if is_text(path):
+        path = _rows_to_learn(model, trained, path, folder, fields)
+    dataset = read_dataset(path, label_names=label_names, n_jobs=trained.n_jobs, verbose=trained.verbose)
     if dataset.n_rows == 0:
         raise BlockXMCError(f"{data}: holds no rows; give a file with at least one row")
-    place = Cluster(client, folder, Training(clone(clf), path, folder))
-    return fit_dataset(clf, dataset, work=place, max_memory_gb=max_memory_gb)
+    if model is not None:
+        if dataset.vectorizer is None:
+            raise BlockXMCError(f"{data}: holds features, not texts; give a BlockwiseClassifier")
+        model.vectorizer_ = dataset.vectorizer
+    place = Cluster(client, folder, Training(clone(trained), path, folder))
+    fit_dataset(trained, dataset, work=place, max_memory_gb=max_memory_gb)
+    if model is not None:
+        model.classifier_ = trained
+    return clf
 
 
 def predict_topk(
@@ -80,8 +93,9 @@ def predict_topk(
     """The best k labels of every row of a data file by a saved model, scored by the workers of a Dask client.
 
     Answers are written to the folder ``out``, some thousand rows at a time, each once: the same call after a kill goes on
-    from those that are there. They are those of ``load(model).predict_topk(X, k)``. ``model``, ``data`` (npz or
-    XC text) and ``out`` must have the same names here and for all workers.
+    from those that are there. They are those of ``load(model).predict_topk(X, k)``. ``model``, ``data`` (shards, npz or
+    XC text; for a model of texts, texts, whose rows are written to ``out`` + ``.rows`` first, or shards) and ``out`` must
+    have the same names here and for all workers.
 
     >>> import tempfile
     >>> from distributed import Client
@@ -99,12 +113,12 @@ def predict_topk(
     """
     from blockxmc._core.progress import reporter_for
     from blockxmc.distributed.crew import Cluster
-    from blockxmc.distributed.scoring import Answers, Scoring, keep_answers
+    from blockxmc.distributed.scoring import Answers, keep_answers
     from blockxmc.training.job import opened
 
     if k < 1:
         raise BlockXMCError(f"k must be a whole number of at least 1, got {k!r}")
-    task = Scoring(_everywhere(model), _everywhere(data), k, _everywhere(out))
+    task = _scoring(model, data, k, out, verbose)
     classifier, rows = task.opened(n_jobs=None)
     with opened(Cluster(client, task.folder, task), task.identity(rows), reporter_for(verbose)) as job:
         keep_answers(task, job, classifier, rows)
@@ -126,10 +140,9 @@ def evaluate(
     Rows are scored as by :func:`predict_topk`; ``propensity`` has the parameters a and b of the training labels' model.
     """
     from blockxmc import metrics
-    from blockxmc.distributed.scoring import Scoring
 
     answers = predict_topk(model, data, client, out=out, k=max(ks), verbose=verbose)
-    classifier, rows = Scoring(_everywhere(model), _everywhere(data), max(ks), _everywhere(out)).opened(n_jobs=None)
+    classifier, rows = _scoring(model, data, max(ks), out, verbose).opened(n_jobs=None)
     weights = metrics.inverse_propensity_from_counts(classifier.label_counts_, classifier.n_train_rows_, *propensity)
     return metrics.evaluate(rows.Y, answers.joined()[0], ks, inverse_propensity=weights)
 
@@ -150,6 +163,37 @@ def connected(address: str) -> Iterator[Client]:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     with client:
         yield client
+
+
+def _rows_to_learn(model: Any, trained: Any, path: Path, work: Path, fields: Fields | None) -> Path:
+    """The shards of a file of texts, in the words of a TextClassifier."""
+    from blockxmc.data.streams import Reading
+    from blockxmc.distributed.texts import rows_of_texts
+
+    if model is None:
+        raise BlockXMCError(f"{path}: holds text; give a TextClassifier, or shards or npz that were made of it")
+    if model.extra is not None:
+        raise BlockXMCError("extra columns are not made on a cluster: leave extra out")
+    how: Any = {"vectorizer": model._new_vectorizer(), "n_jobs": trained.n_jobs, "verbose": trained.verbose}
+    return rows_of_texts(path, work, Reading(fields, **how))
+
+
+def _scoring(model: PathLike, data: PathLike, k: int, out: PathLike, verbose: int) -> Scoring:
+    """What workers are to score; texts become rows first."""
+    from blockxmc.data.streams import Reading
+    from blockxmc.distributed.scoring import Scoring
+    from blockxmc.distributed.texts import is_text, rows_of_texts
+    from blockxmc.storage import load
+    from blockxmc.text import TextClassifier
+
+    path, folder = _everywhere(data), _everywhere(out)
+    if is_text(path):
+        known: Any = load(model)
+        if not isinstance(known, TextClassifier):
+            raise BlockXMCError(f"{data}: holds text, but {model} was trained on features")
+        like: Any = {"vectorizer": known.vectorizer_, "label_names": list(known.label_names_)}
+        path = rows_of_texts(path, folder, Reading(**like, require_labels=False, verbose=verbose))
+    return Scoring(_everywhere(model), path, k, folder)
 
 
 def _everywhere(path: PathLike) -> Path:

@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 from blockxmc._core.base import TopK, XMCEstimator
 from blockxmc._core.kept import Kept
 from blockxmc._version import __version__
-from blockxmc.data import Dataset, read_dataset
+from blockxmc.data import Dataset, read_dataset, read_shards
+from blockxmc.data.shards import is_shards
+from blockxmc.distributed.texts import check_words
 from blockxmc.distributed.worker import Parts, checked_folder
 from blockxmc.errors import BlockXMCError
 from blockxmc.storage import load
+from blockxmc.text import TextClassifier
 from blockxmc.training.job import WHAT, Form, Job, Range, code_digest
 
 ROWS = "rows"
@@ -41,11 +44,18 @@ class Scoring:
     def opened(self, n_jobs: int | None) -> tuple[XMCEstimator, Dataset]:
         """Model and data, which must fit each other."""
         model: Any = load(self.model)
-        if not isinstance(model, XMCEstimator):
-            raise BlockXMCError(f"{self.model} was trained on text; on a cluster, rows of features are scored only")
+        if isinstance(model, TextClassifier):
+            if not is_shards(self.data):
+                raise BlockXMCError(f"{self.data}: holds features, but {self.model} was trained on text")
+            check_words(self.data, model.vectorizer_)
+            model = model.classifier_
         sizes: Any = {"n_features": model.n_features_in_, "n_labels": model.targets_.n_labels}
         names = None if model.label_names_ is None else list(model.label_names_)
-        data = read_dataset(self.data, label_names=names, n_jobs=n_jobs, **sizes)
+        # Of shards, the rows of a part are read when they are scored: no process reads all of them.
+        if is_shards(self.data):
+            data = read_shards(self.data, label_names=names, check=False, **sizes)
+        else:
+            data = read_dataset(self.data, label_names=names, n_jobs=n_jobs, **sizes)
         if data.n_features != model.n_features_in_:
             raise BlockXMCError(
                 f"{self.data}: has {data.n_features} features, but the model was trained on {model.n_features_in_}"

@@ -89,10 +89,11 @@ class Router:
             raise BlockXMCError(f"mask must hold one value per row ({X.shape[0]}), got shape {kept.shape}")
         if not sparse.issparse(blocks):
             kept = kept & (np.diff(targets.indptr) > 0)
-        if not kept.all():
-            X, targets = take_rows(X, np.flatnonzero(kept)), take_rows(targets, np.flatnonzero(kept))
+        which = None if kept.all() else np.flatnonzero(kept)
+        if which is not None:
+            targets = take_rows(targets, which)
         with (reporter or Reporter()).phase("train router", self.n_blocks) as phase:
-            self.learned = self._train(X, targets, threads, phase)
+            self.learned = self._train(X, targets, threads, phase, which=which)
         sizes: Any = {"n_features": X.shape[1], "n_labels": self.n_blocks, "bits": self.bits}
         self.scorer = pack_scorer([self.learned], [np.arange(self.n_blocks)], **sizes)
         return self
@@ -104,13 +105,18 @@ class Router:
         threads: int,
         phase: Phase,
         start: sparse.csr_array | None = None,
+        which: NDArray[np.intp] | None = None,
     ) -> LinearWeights:
-        """A column of weights per column of ``targets``; ``start`` has vectors near them."""
-        n_blocks = targets.shape[1]
+        """A column of weights per column of ``targets``; ``start`` has vectors near them.
+
+        ``which`` are the rows of X that targets are given for, if not all: of a sample, only its own rows are copied.
+        """
+        n_rows, n_blocks = targets.shape
         n_groups = -(-n_blocks // GROUP)
-        if self.sample is None or (self.sample * n_groups + targets.nnz) > X.shape[0] * n_groups:
-            return train_one_vs_all(self._problem, X, targets, threads=threads, phase=phase, start=start)
-        everywhere = np.random.default_rng(0).choice(X.shape[0], self.sample, replace=False)
+        if self.sample is None or (self.sample * n_groups + targets.nnz) > n_rows * n_groups:
+            known = X if which is None else take_rows(X, which)
+            return train_one_vs_all(self._problem, known, targets, threads=threads, phase=phase, start=start)
+        everywhere = np.random.default_rng(0).choice(n_rows, self.sample, replace=False)
         by_block = sparse.csc_array(targets)
         # Blocks next to each other are alike: a group takes every n_groups-th, so that its rows come from far and wide.
         groups = [np.arange(first, n_blocks, n_groups) for first in range(n_groups)]
@@ -121,7 +127,8 @@ class Router:
         def train(number: int, phase: Phase) -> None:
             own = sparse.csc_array(by_block[:, groups[number]])
             rows = np.union1d(everywhere, own.indices)
-            own_rows = take_rows(X, rows), take_rows(sparse.csr_array(own), rows)
+            in_X = rows if which is None else which[rows]
+            own_rows = take_rows(X, in_X), take_rows(sparse.csr_array(own), rows)
             how: Any = {"threads": -(-threads // at_once), "phase": phase}
             how["start"] = None if start is None else take_rows(start, groups[number])
             parts[number] = train_one_vs_all(self._problem, *own_rows, **how)

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockxmc._core.files import HashingFile, flush_to_disk
+from blockxmc._core.mapping import mapped
 from blockxmc._core.stored import short
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.storage.folder import FILE_NAME, Folder
-from blockxmc.storage.mapping import mapped
 
 Entry = dict[str, Any]
 

@@ -19,9 +19,9 @@ from blockxmc.learners.dismec import DiSMEC
 SECONDS_PER_POSITIVE, SECONDS_PER_ROW = 6.4e-7, 2.55e-5
 # Where there is one block: seconds per stored value and label.
 SECONDS_PER_PRODUCT = 1.65e-8
-# Candidates per label of a row and square root of the number of labels; blocks of more than a third of the labels give way
+# Candidates per label of a row and square root of the number of labels; blocks of more than so many of the labels give way
 # to one block.
-CANDIDATES, MOST_CANDIDATES = 2.1, 1 / 3
+CANDIDATES, MOST_CANDIDATES = 1.4, 2 / 9
 # Bytes of a model per row, feature and label.
 MODEL_BYTES_PER_ROW, MODEL_BYTES_PER_FEATURE, MODEL_BYTES_PER_LABEL = 140, 460, 530
 # What `calibration` takes on one thread of the machine on which the formulas were fitted.

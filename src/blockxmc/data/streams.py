@@ -1,0 +1,192 @@
+"""From files to shards in a stream: memory holds some megabytes of rows at a time, and the names of labels and words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+from blockxmc._core.progress import reporter_for
+from blockxmc.data._source import PathLike, once, sibling_names
+from blockxmc.data.corpus import TEXT_FORMATS, Fields, Row, rows_of, text_format
+from blockxmc.data.dataset import Dataset
+from blockxmc.data.folder import data_format, read_dataset
+from blockxmc.data.lines import open_text
+from blockxmc.data.shards import Names, Rows, ShardWriter, parts_of
+from blockxmc.data.text import indicator
+from blockxmc.data.tfidf import TextVectorizer
+from blockxmc.data.words import BATCH
+from blockxmc.data.xc import XcRows
+from blockxmc.errors import BlockXMCError, DataFormatError
+
+
+class _Stream(Protocol):
+    """Rows that come once; their widths and names are known when all have come."""
+
+    def __iter__(self) -> Iterator[Rows]: ...
+    def widths(self) -> tuple[int, int]: ...
+    def names(self, n_features: int, n_labels: int) -> Names: ...
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How texts are read: where they stand in a file, and the words and labels of the training data, if they are others."""
+
+    fields: Fields | None = None
+    vectorizer: TextVectorizer | None = None
+    label_names: Sequence[str] | None = None
+    require_labels: bool = True
+    n_jobs: int | None = None
+    verbose: int = 0
+
+
+def convert_to_shards(source: PathLike, folder: PathLike, n_shards: int, reading: Reading | None = None) -> None:
+    """Write the rows of a file to a folder of shards; XC text, JSONL, TSV and CSV are read in a stream.
+
+    Texts are read twice: for their words and labels, and for their rows. The numbers are those of ``read_dataset``.
+
+    >>> import tempfile, pathlib
+    >>> from blockxmc.data import read_shards
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "tiny.txt").write_text("0 0:1\\n1 1:1\\n")
+    >>> convert_to_shards(folder / "tiny.txt", folder / "tiny", n_shards=2)
+    >>> read_shards(folder / "tiny").Y.shape
+    (2, 2)
+    """
+    reading = reading or Reading()
+    with ShardWriter(folder) as writer:
+        stream = _opened(source, reading)
+        _pour(stream, writer)
+        widths = stream.widths()
+        writer.finish(n_shards, *widths, stream.names(*widths), reading.verbose)
+
+
+def convert_pair_to_shards(
+    train: PathLike, test: PathLike, folders: tuple[PathLike, PathLike], n_shards: int, reading: Reading | None = None
+) -> None:
+    """Two files with the same features and labels: words and names are those of the first."""
+    reading = reading or Reading()
+    with ShardWriter(folders[0]) as first, ShardWriter(folders[1]) as second:
+        stream = _opened(train, reading)
+        _pour(stream, first)
+        known = stream.names(*stream.widths())
+        like = Reading(reading.fields, known.vectorizer, known.labels, n_jobs=reading.n_jobs, verbose=reading.verbose)
+        other = _opened(test, like)
+        _pour(other, second)
+        d, m = (max(pair) for pair in zip(stream.widths(), other.widths(), strict=True))
+        names = stream.names(d, m)
+        for writer in (first, second):
+            writer.finish(n_shards, d, m, names, reading.verbose)
+
+
+def _opened(source: PathLike, reading: Reading) -> _Stream:
+    source = once(source)
+    kind = data_format(source)
+    if kind in TEXT_FORMATS:
+        return _Texts(source, reading)
+    if kind == "xc":
+        return _Xc(source, reading)
+    return _Whole(read_dataset(source, n_jobs=reading.n_jobs, verbose=reading.verbose))
+
+
+def _pour(stream: _Stream, writer: ShardWriter) -> None:
+    for rows in stream:
+        writer.add(rows)
+
+
+class _Whole:
+    """A data set that is there already."""
+
+    def __init__(self, data: Dataset) -> None:
+        self._data = data
+
+    def __iter__(self) -> Iterator[Rows]:
+        return parts_of(self._data)
+
+    def widths(self) -> tuple[int, int]:
+        return self._data.n_features, self._data.n_labels
+
+    def names(self, n_features: int, n_labels: int) -> Names:
+        if (n_features, n_labels) != self.widths():
+            return Names()
+        return Names(self._data.label_names, self._data.feature_names, self._data.vectorizer)
+
+
+class _Xc:
+    """XC text."""
+
+    def __init__(self, path: PathLike, reading: Reading) -> None:
+        self._path, self._rows = path, XcRows(path, reading.n_jobs, reading.verbose)
+
+    def __iter__(self) -> Iterator[Rows]:
+        return (Rows(*rows) for rows in self._rows)
+
+    def widths(self) -> tuple[int, int]:
+        return self._rows.n_features, self._rows.n_labels
+
+    def names(self, n_features: int, n_labels: int) -> Names:
+        labels = sibling_names(self._path, "labels.txt", n_labels, "labels")
+        return Names(labels, sibling_names(self._path, "features.txt", n_features, "features"))
+
+
+class _Texts:
+    """Texts and label names; where words or labels are not given, those of the file are learnt first."""
+
+    def __init__(self, path: PathLike, reading: Reading) -> None:
+        self._path, self._reading = path, reading
+        self._vectorizer = reading.vectorizer or TextVectorizer()
+        self._labels = reading.label_names
+        if not self._vectorizer.n_features or self._labels is None:
+            self._learn()
+
+    def _texts(self) -> Iterator[Row]:
+        reading, found = self._reading, 0
+        kind = text_format(self._path)
+        assert kind is not None
+        with open_text(self._path, reading.verbose) as lines:
+            for row in rows_of(lines, self._path, kind, reading.require_labels, reading.fields or Fields()):
+                found += 1
+                yield row
+        if not found:
+            raise DataFormatError(f"{self._path}: holds no rows; give a file with at least one row")
+
+    def _learn(self) -> None:
+        names: set[str] = set()
+
+        def texts() -> Iterator[str]:
+            for row in self._texts():
+                names.update(row.labels)
+                yield row.text
+
+        try:
+            if self._vectorizer.n_features:
+                for _ in texts():
+                    pass
+            else:
+                self._vectorizer.learn(texts(), self._reading.n_jobs)
+        except BlockXMCError as error:
+            if isinstance(error, DataFormatError):
+                raise
+            raise DataFormatError(f"{self._path}: {error}") from error
+        self._labels = sorted(names) if self._labels is None else self._labels
+
+    def __iter__(self) -> Iterator[Rows]:
+        assert self._labels is not None
+        rest, unseen = self._texts(), 0
+        while batch := list(islice(rest, BATCH)):
+            X = self._vectorizer.transform([row.text for row in batch], self._reading.n_jobs)
+            Y, unknown = indicator([row.labels for row in batch], self._labels)
+            unseen += unknown
+            yield Rows.of(X, Y)
+        if unseen:
+            reporter_for(self._reading.verbose).say(
+                f"{self._path}: {unseen:,} label occurrences are unknown and left out"
+            )
+
+    def widths(self) -> tuple[int, int]:
+        assert self._labels is not None
+        return self._vectorizer.n_features, len(self._labels)
+
+    def names(self, n_features: int, n_labels: int) -> Names:
+        return Names(self._labels, self._vectorizer.feature_names, self._vectorizer)
