@@ -64,7 +64,7 @@ def figure_lambda(results: Results) -> list[Figure]:
     caption = (
         f"Means over {results.settings.folds} folds; dashed: the base alone; shaded: every fold within "
         f"{results.settings.tolerance:g} points of it; vertical lines: the accuracy-driven (dotted; it may have another "
-        "number of blocks) and the speed-driven choice, where there is one."
+        "number of blocks) and the speed-driven choice (which may lie between the lambdas shown), where there is one."
     )
     return [
         Figure(

@@ -183,7 +183,7 @@ def _recall(results: Results, data: str) -> tuple[str, str, str]:
 
 def _lambda(results: Results, data: str) -> tuple[str, str, str]:
     """Lambda trades precision for speed, and the smallest is not always the most precise."""
-    told, marks = [], []
+    told, marks, later = [], [], []
     for base in results.settings.bases:
         tuning = _tuning(results, data, base)
         if tuning is None:
@@ -197,7 +197,11 @@ def _lambda(results: Results, data: str) -> tuple[str, str, str]:
             f"{precision[0]:.1f} to {precision[-1]:.1f}, best at lambda {tuning['lams'][best]:.3g}"
         )
         marks.append(2 if falling and precision[-1] < precision.max() else 1)
-    return ("; ".join(told), _overall(marks), "") if marks else _nothing(results, data)
+        later += [BASE_TITLES[base]] if best > 0 else []
+    if not marks:
+        return _nothing(results, data)
+    more = f"a larger lambda than the smallest is the most precise with {', '.join(later)}" if later else ""
+    return "; ".join(told), _overall(marks), more or "the smallest lambda tried is the most precise here"
 
 
 CLAIMS = [
