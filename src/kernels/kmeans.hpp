@@ -131,14 +131,15 @@ class Splitter {
     Splitter(const CsrView &X, int max_iter) : X_(X), max_iter_(max_iter), local_(X.n_cols, -1) {}
 
     // Reorders rows[0, n) so that the first n_left of them form the left part; each part ends sorted.
-    void split(int64_t *rows, int64_t n, int64_t n_left, int64_t sample, RandomStream random) {
+    void split(int64_t *rows, int64_t n, int64_t n_left, int64_t sample, RandomStream random, int threads) {
+        threads_ = threads;
         const int64_t n_sample = std::min(n, sample);
         if (n_sample < n)
             for (int64_t i = 0; i < n_sample; ++i) std::swap(rows[i], rows[i + random.below_any(n - i)]);
         gather(rows, n_sample);
         find_direction(n_sample, std::clamp<int64_t>(std::llround(double(n_left) * n_sample / n), 1, n_sample - 1), random);
         order_.resize(n);
-        for (int64_t i = 0; i < n; ++i) order_[i] = {project(rows[i]), rows[i]};
+        for_rows(n, [&](int64_t i) { order_[i] = {project(rows[i]), rows[i]}; });
         std::nth_element(order_.begin(), order_.begin() + n_left, order_.end());
         for (int64_t i = 0; i < n; ++i) rows[i] = order_[i].second;
         std::sort(rows, rows + n_left);
@@ -147,6 +148,15 @@ class Splitter {
     }
 
   private:
+    // The root of a tree has all threads, since no other node can be split beside it.
+    template <typename Use>
+    void for_rows(int64_t n, Use &&use) const {
+        constexpr int64_t kRows = 512; // per work item
+        parallel_for((n + kRows - 1) / kRows, threads_, [&](int64_t item, int) {
+            for (int64_t i = item * kRows; i < std::min((item + 1) * kRows, n); ++i) use(i);
+        });
+    }
+
     void gather(const int64_t *rows, int64_t n) {
         indptr_.assign(1, 0);
         indices_.clear();
@@ -190,7 +200,8 @@ class Splitter {
         for (int64_t k = indptr_[first]; k < indptr_[first + 1]; ++k) direction_[indices_[k]] = values_[k];
         std::vector<double> reach(n);
         double total = 0;
-        for (int64_t i = 0; i < n; ++i) reach[i] = total += std::max(0.0, 1.0 - double(product(i)));
+        for_rows(n, [&](int64_t i) { reach[i] = std::max(0.0, 1.0 - double(product(i))); });
+        for (double &each : reach) each = total += each;
         const double mark = random.uniform() * total;
         const int64_t second = std::min<int64_t>(std::upper_bound(reach.begin(), reach.end(), mark) - reach.begin(), n - 1);
         for (float &w : direction_) w = -w;
@@ -203,7 +214,7 @@ class Splitter {
         side_.assign(n, 2);
         for (int iteration = 0; iteration < max_iter_; ++iteration) {
             order_.resize(n);
-            for (int64_t i = 0; i < n; ++i) order_[i] = {product(i), i};
+            for_rows(n, [&](int64_t i) { order_[i] = {product(i), i}; });
             std::nth_element(order_.begin(), order_.begin() + n_left, order_.end());
             int64_t moved = 0;
             for (int64_t r = 0; r < n; ++r) {
@@ -229,6 +240,7 @@ class Splitter {
 
     const CsrView &X_;
     const int max_iter_;
+    int threads_ = 1;
     std::vector<int32_t> local_;     // feature -> its number here, or -1
     std::vector<int32_t> features_; // the reverse
     std::vector<int64_t> indptr_;
@@ -270,7 +282,7 @@ inline std::vector<int32_t> balanced_tree(const CsrView &X, int64_t n_leaves, ui
             if (watch.cancelled()) return;
             if (room[worker].empty()) room[worker].emplace_back(X, max_iter);
             room[worker][0].split(rows.data() + node.begin, node.end - node.begin, middle - node.begin, sample,
-                                  RandomStream::of_node(seed, node.id));
+                                  RandomStream::of_node(seed, node.id), threads / static_cast<int>(open.size()));
             watch.advance();
         });
         level = std::move(children);

@@ -144,7 +144,7 @@ def test_all_workers_then_driver_then_scheduler(data, tmp_path):
         cluster.start_scheduler()
         cluster.add_worker()
         found, _ = result(train(cluster, path, tmp_path))
-    assert "batches of labels" in found["went_on_from"]
+    assert "partition, router, routes" in found["went_on_from"]  # labels of so small a set are one part
     assert same_bits(load(tmp_path / "model")._state(), whole)
 
 

@@ -116,8 +116,9 @@ def label_first(
     which = cluster_rows(vectors, n_clusters, balanced=False, seed=seed, threads=threads, reporter=reporter)
     cluster_of = np.zeros(Y.shape[1], np.int32)
     cluster_of[seen] = which
-    assignment = heaviest_clusters(Y, cluster_of, n_clusters)
-    return nearest_blocks(X, assignment, n_clusters, threads)
+    with reporter.phase("start: blocks of rows"):
+        assignment = heaviest_clusters(Y, cluster_of, n_clusters)
+        return nearest_blocks(X, assignment, n_clusters, threads)
 
 
 def heaviest_clusters(Y: sparse.csr_array, cluster_of: I32, n_clusters: int) -> I32:

@@ -101,7 +101,8 @@ class Training:
     ) -> None:
         self.request, self.settings, self.threads, self.job = request, request.settings, request.threads, request.job
         self.X, self.Y, self.partition, self.reporter = X, Y, partition, reporter
-        self.clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_)
+        with reporter.phase("blocks of all labels"):
+            self.clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_)
         self.teaching = request.hints.teaching
         self.held_out = held_out_rows(Y, request.seed, request.settings)
         if self.teaching is not None:
@@ -120,7 +121,7 @@ class Training:
 
     def train_router(self) -> Router:
         """On the rows that are not held out; then all rows are routed, to find their negative blocks."""
-        router = make_router(self.X, self.settings)
+        router = make_router(self.X, self.settings, self.request.bits)
         router = self.job.stage("router", partial(self._trained, router), router_form(router))
         routed = self.job.stage("routes", partial(self._routes, router))
         self.best_blocks = routed[:, 0]
@@ -161,7 +162,7 @@ class Training:
         """What to expect where no row was held out: a router of its own is fitted to tell."""
         if self.X.shape[0] < 2:
             return {"candidate_recall": 1.0, "router_accuracy": 1.0}
-        router = make_router(self.X, self.settings)
+        router = make_router(self.X, self.settings, self.request.bits)
         data = self.X, self.Y, self.partition.assignment_, self.clusters
         found = assess_routing(*data, route, router=router, threads=self.threads)
         return {key: found[key] for key in ("candidate_recall", "router_accuracy")}
@@ -183,7 +184,8 @@ class Training:
         X, Y = take_rows(self.X, rows), take_rows(self.Y, rows)
         promised = {"router_accuracy": float((self.best_blocks[rows] == self.partition.assignment_[rows]).mean())}
         # A block lists the labels of its own rows: with those of the held-out rows they would find more than new rows do.
-        clusters = self._listed(clusters_without(self.partition, self.Y, self.held_out, self.threads))
+        with self.reporter.phase("blocks without held-out rows"):
+            clusters = self._listed(clusters_without(self.partition, self.Y, self.held_out, self.threads))
         # One thread: sums must not depend on the number of threads, and these matrices are small.
         with self.reporter.phase("fit on held-out rows"), threadpool_limits(1, user_api="blas"):
             if isinstance(weights, LabelVectors):
@@ -204,7 +206,9 @@ class Training:
         self, weights: SharedWeights, labels: NDArray[np.intp], start: sparse.csr_array | None = None
     ) -> SharedWeights:
         """The weights with those of some labels learnt from all rows, beginning where ``start`` says."""
-        return replaced(weights, labels, self.solved_again(labels, start), self.threads)
+        again = self.solved_again(labels, start)
+        with self.reporter.phase("put weights together"):
+            return replaced(weights, labels, again, self.threads)
 
     def solved_again(self, labels: NDArray[np.intp], start: sparse.csr_array | None = None) -> SharedWeights:
         """The weights of some labels, in this order, learnt from all rows."""
@@ -217,7 +221,8 @@ class Training:
         if isinstance(weights, LabelVectors):
             centroids = self._centroids(self.Y, weights, np.arange(weights.n_labels))
             factors = 1 + np.float32(mix.stretch) * rarity_of(self.positives)
-            weights = weights.adjusted(factors, centroids, mix.centroid, self.threads)
+            with self.reporter.phase("put weights together"):
+                weights = weights.adjusted(factors, centroids, mix.centroid, self.threads)
         model = replace(
             trial,
             scorer=self._pack(weights),
@@ -282,7 +287,11 @@ class Training:
             return pack_shared(weights, self.clusters, n_features=self.X.shape[1], **options)
 
     def _neighbors(self, model: RoutedModel, among: NDArray[np.bool_] | None) -> Neighbors:
-        options: Any = {"count": self.asked, "bits": min(self.request.bits, 16), "threads": self.threads}
+        options: Any = {
+            "count": self.asked,
+            "bits": min(self.request.bits, self.settings.neighbor_bits),
+            "threads": self.threads,
+        }
         n_blocks = model.scorer.n_blocks
         with self.reporter.phase("pack neighbors"):
             return Neighbors.pack(self.X, self.Y, self.partition.assignment_, n_blocks, among=among, **options)

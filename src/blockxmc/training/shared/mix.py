@@ -55,6 +55,7 @@ class Fitter:
         self.candidates, self.settings, self.rerank, self.threads = candidates, settings, rerank, threads
         self.log_positives = log_positives
         self._hits: dict[float, NDArray[np.float64]] = {}
+        self._rerankers: dict[Mix, Reranker | None] = {}
         self._tried = np.array(list(product(settings.slopes, settings.stretches, settings.centroid_weights)))
 
     def fit(self, neighbors: float, rows: NDArray[np.bool_] | None = None) -> tuple[Mix, Reranker | None]:
@@ -78,13 +79,18 @@ class Fitter:
         """What puts the best candidates in order if scores are mixed like this."""
         if not self.rerank:
             return None
+        if rows is None and mix in self._rerankers:
+            return self._rerankers[mix]
         seen, settings = self.candidates, self.settings
         if rows is not None:  # a part of the rows needs its part of the least number, to be like the whole
             seen = seen.of_rows(rows)
             least = settings.reranker_least_rows * rows.mean()
             settings = replace(settings, reranker_least_rows=int(least))
         terms, scores = seen.terms.for_reranker(mix), seen.terms.scores(mix)
-        return fit_reranker(terms, scores, seen.right, self.log_positives, settings)
+        found = fit_reranker(terms, scores, seen.right, self.log_positives, settings)
+        if rows is None:
+            self._rerankers[mix] = found
+        return found
 
     def _hits_of_all(self, neighbors: float) -> NDArray[np.float64]:
         """Mean of P@1, P@3 and P@5 of each row under each mix tried, mixes x rows."""
