@@ -256,8 +256,8 @@ def some_of(weights: LabelVectors, rows: NDArray[np.intp]) -> LabelVectors:
     return LabelVectors(take_rows(weights.vectors, rows), weights.bias[rows])
 
 
-def _router(blocks: LabelVectors) -> Router:
-    return Router.from_weights(LinearWeights(sparse.csc_array(blocks.vectors.T), blocks.bias))
+def _router(blocks: LabelVectors, bits: int = 32) -> Router:
+    return Router.from_weights(LinearWeights(sparse.csc_array(blocks.vectors.T), blocks.bias), bits)
 
 
 def _solved_blocks(
@@ -323,7 +323,7 @@ def _packed(
         again = training.solve_again(weights, touched, take_rows(weights.vectors, touched))
         assert isinstance(again, LabelVectors)  # a learner of vectors stays one
         weights = again
-    blocks = _router(kept.blocks)
+    blocks = _router(kept.blocks, max(request.bits, request.settings.router_bits))
     router = only_block(X.shape[1]) if blocks.scorer is None else blocks.scorer
     trial = replace(old, router=router, route=min(old.route, kept.blocks.n_labels), neighbors=None)
     reranker = old.reranker
