@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.special import expit
 from sklearn.metrics import f1_score
+from storage_models import tamper
 
 from blockxmc import BlockwiseClassifier, _kernels, load, metrics
 from blockxmc._core import base
@@ -165,6 +166,9 @@ def test_predict_cuts_where_the_mean_f1_is_best(tmp_path, monkeypatch):
     clf.set_params(threshold="top-k").save(tmp_path / "model")
     sizes = np.diff(load(tmp_path / "model").predict(X).indptr)
     assert set(sizes) == {clf.f1_labels_}
+    clf.set_params(threshold="f1").save(tmp_path / "old")
+    tamper(tmp_path / "old", lambda manifest: manifest["state"].pop("f1_size"))  # as version 0.2 wrote it
+    assert_array_equal(load(tmp_path / "old").predict(X).toarray(), scores > clf.f1_threshold_)
     for bad in ("best", None, True, "0.3"):
         with pytest.raises(BlockXMCError, match="threshold must be"):
             clf.set_params(threshold=bad).predict(X)

@@ -172,7 +172,7 @@ def set_number(place, value):
         ("default", "cost", {"candidates": "many"}),
         ("default", "f1_threshold", "high"),
         ("default", "f1_labels", -1),
-        ("default", "f1_size", 0.0),
+        ("default", "f1_size", -1.0),
         ("default", "ensemble", True),
         ("default", "partition.lam", None),
         ("default", "partition.n_positives", 0),

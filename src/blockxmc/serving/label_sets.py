@@ -26,7 +26,7 @@ class LabelSetEstimator(RoutedEstimator):
     rank_by: str
     f1_threshold_: float  # of one threshold for all rows, what gives held-out rows the best mean F1
     f1_labels_: int  # as many labels for every row do so; 0: no rows were held out
-    f1_size_: float  # labels that rows are taken to have, where each has its own threshold
+    f1_size_: float  # labels that rows are taken to have, where each has its own threshold; 0: all have the same
 
     # ---- order of answers ----
     def _topk(self, X: sparse.csr_array, k: int, allowed: Mask | None = None) -> TopK:
@@ -94,13 +94,13 @@ class LabelSetEstimator(RoutedEstimator):
         return float(self.threshold)
 
     def _least(self, scores: NDArray[np.float32], *, ranked: bool = True) -> Any:
-        if not (isinstance(self.threshold, str) and self.threshold == "f1" and self.f1_labels_):
+        if not (isinstance(self.threshold, str) and self.threshold == "f1" and self.f1_size_):
             return self._threshold
         return self.f1_least(scores if ranked else -np.sort(-scores, axis=1))
 
     def f1_least(self, ranked: NDArray[np.float32]) -> Any:
         """What probabilities must exceed for the best F1, where rows have these, best first."""
-        return f1_thresholds(ranked, self.f1_size_) if self.f1_labels_ else self.f1_threshold_
+        return f1_thresholds(ranked, self.f1_size_) if self.f1_size_ else self.f1_threshold_
 
     def _label_sets(self, X: sparse.csr_array) -> sparse.csr_array:
         self._check_threshold()
@@ -118,7 +118,7 @@ class LabelSetEstimator(RoutedEstimator):
         """Take what held-out rows have found out of a dict; else ``usual`` is the threshold."""
         self.f1_threshold_ = float(found.pop("f1_threshold", usual))
         self.f1_labels_ = round(found.pop("f1_labels", 0))
-        self.f1_size_ = float(found.pop("f1_size", 1.0))
+        self.f1_size_ = float(found.pop("f1_size", 0.0))
 
     def _cut_state(self) -> dict[str, float]:
         return {"f1_threshold": self.f1_threshold_, "f1_labels": self.f1_labels_, "f1_size": self.f1_size_}
@@ -126,8 +126,9 @@ class LabelSetEstimator(RoutedEstimator):
     def _restore_cut(self, state: dict[str, Any]) -> None:
         self.f1_threshold_ = stored.real(state["f1_threshold"], "f1_threshold")
         self.f1_labels_ = stored.whole(state["f1_labels"], "f1_labels")
-        self.f1_size_ = stored.real(state["f1_size"], "f1_size")
-        stored.require(self.f1_size_ > 0, "f1_size must be positive")
+        # Models of version 0.2 and before have one threshold for all rows.
+        self.f1_size_ = stored.real(state.get("f1_size", 0.0), "f1_size")
+        stored.require(self.f1_size_ >= 0, "f1_size must not be negative")
 
     def _check_threshold(self) -> None:
         given: Any = self.threshold
