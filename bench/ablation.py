@@ -67,6 +67,7 @@ VARIANTS = {
     "router taught by any share of a label's positives": ({}, {"router_home": 0.0}),
     "router prune 0.1": ({}, {"router_prune": 0.1}),
     "router prune 0.2": ({}, {"router_prune": 0.2}),
+    "router of 32 bits": ({}, {"router_bits": 32}),
     "router tol 0.02": ({}, {"router_tol": 0.02}),
     "router tol 0.5": ({}, {"router_tol": 0.5}),
     "router learns from all rows": ({}, {"router_sample": None}),
@@ -109,6 +110,7 @@ VARIANTS = {
     "no neighbors": ({"n_neighbors": 0}, {}),
     "five neighbors": ({"n_neighbors": 5}, {}),
     "twenty neighbors": ({"n_neighbors": 20}, {}),
+    "neighbors of 16 bits": ({}, {"neighbor_bits": 16}),
     "neighbors compared by 12 features": ({}, {"MOST_FEATURES": 12}),
     "neighbors compared by 48 features": ({}, {"MOST_FEATURES": 48}),
     # reranker

@@ -3,7 +3,8 @@
     python bench/resume.py [DIR] [--only kills|files|cost] [--kills 200] [--rounds 7] [--seconds 1800] [--threads 2]
 
 DIR is a data folder; without one, the bundled demo set is trained. Kills come at random moments of a training; a training
-that gets to its end is compared with one that nobody killed, and the next one begins. Every bar is printed with what was
+that gets to its end is compared with one that nobody killed, and the next one begins. Labels are trained in small batches
+there, so that kills fall into all stages; the cost is measured with the usual ones. Every bar is printed with what was
 found; the exit code is 1 where one does not hold.
 """
 
@@ -30,6 +31,9 @@ from blockxmc.storage import save_model
 from blockxmc.training.job import code_digest
 from blockxmc.training.shared import settings
 
+# Labels in up to 32 batches, each a stage of its own, however few there are: else one batch would be longer than the time
+# between two kills, and no training would get beyond it.
+SMALL_BATCHES = settings.Settings(least_pairs=2**14, least_pairs_per_row=1)
 MOST_OVERHEAD = 3.0  # per cent of CPU time
 # Where a training is, by the last stage that it has kept.
 STAGES = (
@@ -68,6 +72,7 @@ class Subject:
             code = 1
             try:
                 X, Y = self.data()
+                settings.SETTINGS = SMALL_BATCHES
                 os.close(tell)
                 clf = BlockwiseClassifier(n_jobs=self.threads)
                 save_model(clf.fit(X, Y, work=self.work if work else None), self.model)

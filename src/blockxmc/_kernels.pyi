@@ -128,6 +128,28 @@ def train_one_vs_all(
     threads: int,
     progress: I64,
 ) -> tuple[I64, I32, F32, F32]: ...
+def shift_one_vs_all(
+    indptr: I64,
+    indices: I32,
+    data: F32,
+    n_features: int,
+    old_indptr: I64,
+    old_indices: I32,
+    old_data: F32,
+    old_bias: F32,
+    lesson_indptr: I64,
+    lesson_rows: I32,
+    signs: F32,
+    products: F32,
+    costs: F32,
+    *,
+    C: float,
+    tol: float,
+    bias: float,
+    prune: float,
+    threads: int,
+    progress: I64,
+) -> tuple[I64, I32, F32, F32]: ...
 def rows_of_labels(
     block_indptr: I64,
     block_rows: I32,

@@ -79,7 +79,7 @@ class BlockwiseClassifier(LearningOn):
         first k labels, with the best k. Where scores are margins (per-block or global weights), ``"f1"`` is the base's
         own. It may be set after ``fit``.
     rank_by : ``"probability"``; or ``"propensity"``: probability times inverse propensity, the expected gain in PSP: rare
-        labels come earlier, PSP@5 gains up to 5 points and P@1 loses up to 37 (docs/results/label_sets.md). Scores of
+        labels come earlier, PSP@5 gains up to 5 points and P@1 loses up to 38 (docs/results/label_sets.md). Scores of
         ``predict_topk`` are then these products; label sets and ``predict_proba`` stay as they are.
     keep_rows : keep the training rows and the weights as they were solved, in memory and in the model directory, so that
         ``update`` and ``forget`` can change the model; needs shared weights of a linear base and one partition.

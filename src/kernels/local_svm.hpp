@@ -67,6 +67,11 @@ class LocalSvm {
     }
 
     void add_row(int64_t i, bool positive) {
+        add_row(i, positive ? 1.0f : -1.0f, positive ? rows_.cost(i).positive : rows_.cost(i).negative);
+    }
+
+    // A row that is to have the product `sign`, or more of it; 0 is to be kept as it is, on either side.
+    void add_row(int64_t i, float sign, float cost) {
         const int64_t begin = rows_.x.indptr[i], size = rows_.x.indptr[i + 1] - begin;
         const size_t first = start_.back(), end = first + size + (rows_.bias != 0);
         if (end > entries_.size()) entries_.resize(2 * end);
@@ -74,8 +79,8 @@ class LocalSvm {
         for (int64_t k = 0; k < size; ++k) entry[k] = {features_.number(rows_.x.indices[begin + k]), rows_.x.data[begin + k]};
         if (rows_.bias != 0) entry[size] = {features_.number(static_cast<int32_t>(rows_.x.n_cols)), rows_.bias};
         start_.push_back(static_cast<int64_t>(end));
-        sign_.push_back(positive ? 1.0f : -1.0f);
-        cost_.push_back(positive ? rows_.cost(i).positive : rows_.cost(i).negative);
+        sign_.push_back(sign);
+        cost_.push_back(cost);
     }
 
     // The features of the rows, in the local numbering that weights() shares.
@@ -98,6 +103,13 @@ class LocalSvm {
         weights();
         z_.resize(n_rows());
         for (int64_t i = 0; i < n_rows(); ++i) z_[i] = product(i, w_);
+        return gradient_at_products(C);
+    }
+
+    // |g| where the weights are changes of others that give the rows these products; prepares solve().
+    double gradient_of_change(double C, std::span<const float> products) {
+        w_.assign(features_.size(), 0.0f);
+        z_.assign(products.begin(), products.end());
         return gradient_at_products(C);
     }
 
@@ -255,8 +267,9 @@ class LocalSvm {
             const float t = static_cast<float>(search.t());
             double slope = 0;
             for (int64_t i = 0; i < n_rows(); ++i) {
-                const float miss = 1.0f - sign_[i] * (z_[i] + t * step_[i]);
+                const float there = z_[i] + t * step_[i], miss = 1.0f - sign_[i] * there;
                 if (miss > 0) slope -= static_cast<double>(cost_[i] * sign_[i] * step_[i]) * miss;
+                if (sign_[i] == 0) slope += static_cast<double>(cost_[i] * step_[i]) * there;
             }
             search.tell(ws + t * ss + 2 * C * slope);
         }

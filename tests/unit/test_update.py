@@ -12,10 +12,12 @@ from blockxmc import BlockwiseClassifier, DiSMEC, load, storage
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError, ModelFormatError, UpdateError
 from blockxmc.linear.one_vs_all import OneVsAll, train_one_vs_all, typical_length
+from blockxmc.training.lessons import Told
 from blockxmc.training.shared.blocks import cover_all_labels
+from blockxmc.training.shared.fit import held_out_rows
 from blockxmc.training.shared.labels import shared_costs
 from blockxmc.training.shared.settings import SETTINGS
-from blockxmc.training.update import taught
+from blockxmc.training.update import lists
 
 OLD = 500
 
@@ -61,17 +63,58 @@ def same_answers(one, other, X):
 # ---- update ----
 def test_solved_labels_equal_a_solution_on_all_rows(data, fitted):
     X, Y = data
-    before = fitted.kept_.labels
-    fitted.update(X[OLD:], Y[OLD:])
+    before, few = fitted.kept_.labels, OLD + 26  # no more than a twentieth
+    fitted.update(X[OLD:few], Y[OLD:few])
+    assert fitted.history_[-1]["labels_shifted"] == 0
     after = fitted.kept_.labels
     changed = np.flatnonzero(abs(before.vectors - after.vectors).sum(axis=1))
-    new, every = (np.bincount(part.indices, minlength=Y.shape[1]) for part in (Y[OLD:], Y))
+    new, every = (np.bincount(part.indices, minlength=Y.shape[1]) for part in (Y[OLD:few], Y[:few]))
     assert set(np.flatnonzero(new > SETTINGS.update_share * every)) <= set(changed)
     assert changed.size >= 10
     for label in changed[::3]:
         alone = solved_alone(fitted, label)
         np.testing.assert_allclose(after.vectors[[label]].toarray()[0], alone.coef.toarray().ravel(), atol=5e-3)
         np.testing.assert_allclose(after.bias[label], alone.bias[0], atol=5e-3)
+
+
+def test_labels_that_are_shifted_come_near_to_a_solution_on_all_rows(data, fitted):
+    X, Y = data
+    before = fitted.kept_.labels.vectors.toarray()
+    fitted.update(X[OLD:], Y[OLD:])
+    assert fitted.history_[-1]["labels_shifted"] >= 10
+    assert fitted.kept_.complete.sum() >= 10
+    after = fitted.kept_.labels.vectors.toarray()
+    changed = np.flatnonzero((before != after).any(axis=1))
+    exact = np.array([solved_alone(fitted, label).coef.toarray().ravel() for label in changed])
+    was, is_now = (np.linalg.norm(vectors[changed] - exact, axis=1) for vectors in (before, after))
+    assert is_now.mean() < 0.7 * was.mean()
+
+
+def test_rows_held_out_of_the_fit_are_known_until_they_are_forgotten(data, fitted):
+    held = np.flatnonzero(held_out_rows(data[1][:OLD], 1))
+    assert_array_equal(fitted.kept_.unseen, held)
+    assert not fitted.kept_.complete.all()
+    fitted.forget([held[0], held[1] - 1] if held[1] - 1 != held[0] else [held[0]])
+    moved = 2 if held[1] - 1 != held[0] else 1
+    assert_array_equal(fitted.kept_.unseen, held[1:] - moved)
+
+
+def test_blocks_list_new_labels_where_their_rows_are_routed(data):
+    X, Y = data
+    clf = model().fit(X[:OLD], Y[:OLD])
+    new = sparse.lil_array((140, 34), dtype=np.float32)
+    new[:, :32] = Y[OLD:]
+    new[3:9, 32], new[9:11, 33] = 1, 1
+    clf.update(X[OLD:], new.tocsr())
+    kept, assignment = clf.kept_, clf.partition_.assignment_
+    listed = lists(clf.partition_, kept.rows(60, 34)[1], kept.negative_blocks, kept, 2)
+    clusters = clf.partition_.label_clusters_
+    for label, rows in ((32, OLD + np.arange(3, 9)), (33, OLD + np.arange(9, 11))):
+        visited = np.column_stack([assignment[rows], kept.negative_blocks[rows]])
+        most = np.argsort(-np.bincount(visited.ravel(), minlength=4), kind="stable")[:2]
+        home = [block for block, ids in enumerate(clusters) if label in ids]
+        found = {block for block, ids in enumerate(listed) if label in ids}
+        assert set(most) <= found <= {*most, *home, *assignment[rows]}
 
 
 def test_labels_that_new_rows_say_nothing_about_stay_as_they_are(data, fitted):
@@ -310,17 +353,22 @@ def test_drift_is_told_with_its_numbers(data, fitted):
     assert "500 rows came since the fit on 500" in fitted.advice_
 
 
-def test_taught_counts_negatives_with_a_margin_above_the_bound(data, fitted):
+def test_rows_tell_their_labels_and_those_that_they_come_close_to(data, fitted):
     X, Y = data
     kept, partition = fitted.kept_, fitted.partition_
     visits = sparse.csr_array(np.ones((OLD, partition.n_blocks_), np.float32))
     rows = sparse.csr_array(X[:OLD]), sparse.csr_array(Y[:OLD])
     margins = kept.labels.scores(rows[0])
     listed = np.isin(np.arange(Y.shape[1]), np.concatenate(partition.label_clusters_))
-    expected = ((margins > -0.3) & (rows[1].toarray() == 0) & listed).sum(axis=0)
-    found = taught(kept.labels, rows, visits, partition.label_clusters_, -0.3, 1)
-    assert found.tolist() == expected.tolist()
-    assert found.any()
+    positive = rows[1].toarray() > 0
+    expected = positive | ((margins > -0.3) & listed)
+    told = Told.by(kept.labels, rows, visits, partition.label_clusters_, -0.3, 1)
+    found = np.zeros_like(expected)
+    found[told.rows, told.labels] = True
+    assert_array_equal(found, expected)
+    assert_array_equal(told.positive, positive[told.rows, told.labels])
+    np.testing.assert_allclose(told.margins, margins[told.rows, told.labels], atol=1e-5)
+    assert_array_equal(told.counts(Y.shape[1], 0.1), (expected & (positive | (margins > 0.1))).sum(axis=0))
 
 
 def test_a_training_that_goes_on_after_a_kill_keeps_the_same_rows(data, tmp_path):

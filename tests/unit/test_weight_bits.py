@@ -97,3 +97,14 @@ def test_the_kernel_refuses_what_does_not_fit():
         given = {"indices": indices, "labels": labels, "ends": ends, "bits": 8} | wrong
         with pytest.raises(ValueError, match=message):
             _kernels.pack_chunks(indptr=indptr, data=data, n_features=3, threads=1, **given)
+
+
+@pytest.mark.parametrize(("wanted", "router", "neighbors"), [("auto", 16, 8), (32, 32, 8), (8, 16, 8)])
+def test_router_and_neighbors_have_bits_of_their_own(wanted, router, neighbors):
+    X, Y = blocky(n=600, n_labels=30)
+    options = {"n_blocks": 4, "lam": 0.1, "n_neighbors": 3, "keep_rows": True, "n_jobs": 1}
+    clf = BlockwiseClassifier(weight_bits=wanted, **options).fit(X, Y)
+    for _ in range(2):
+        assert clf.model_.router.bits == router
+        assert clf.model_.neighbors is None or clf.model_.neighbors.rows.bits == neighbors
+        clf.update(X[:5], Y[:5])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from scipy import sparse
 
 from blockxmc.learners._learner import Job, Learner
-from blockxmc.linear.one_vs_all import OneVsAll, train_one_vs_all, typical_length
+from blockxmc.linear.one_vs_all import Lessons, OneVsAll, shift_one_vs_all, train_one_vs_all, typical_length
 from blockxmc.linear.weights import F32, LinearWeights
 
 
@@ -77,13 +78,20 @@ class DiSMEC(Learner):
         ``rows`` (labels x n, a pattern) restricts each label to some of the rows; ``costs`` (n x 2) says what a row counts
         as a positive, and as a negative; ``start`` (labels x features) has vectors near the solutions.
         """
+        how: Any = {"rows": rows, "costs": costs, "start": start}
+        return train_one_vs_all(self._problem(X), X, Y, threads=job.threads, phase=job.phase, **how)
+
+    def _shift(self, X: sparse.csr_array, old: LinearWeights, lessons: Lessons, job: Job, tol: float) -> LinearWeights:
+        """The weights of old rows, changed so as to learn from new rows."""
+        problem = replace(self._problem(X), tol=tol)
+        return shift_one_vs_all(problem, X, old, lessons, threads=job.threads, phase=job.phase)
+
+    def _problem(self, X: sparse.csr_array) -> OneVsAll:
         length = typical_length(X) if self.unit_rows else 1.0
-        problem = OneVsAll(
+        return OneVsAll(
             "squared_hinge",
             C=self.C / length**2,
             tol=self.tol,
             bias=None if self.bias is None else self.bias * length,
             prune=self.prune / length,
         )
-        how: Any = {"rows": rows, "costs": costs, "start": start}
-        return train_one_vs_all(problem, X, Y, threads=job.threads, phase=job.phase, **how)

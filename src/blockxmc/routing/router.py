@@ -19,7 +19,7 @@ from blockxmc.serving.scorers import pack_scorer
 I32 = NDArray[np.int32]
 F32 = NDArray[np.float32]
 _CHUNK = 4096  # rows whose scores of all blocks are held at a time
-PARAMS = ("C", "bias", "tol", "prune", "loss", "sample")
+PARAMS = ("C", "bias", "tol", "prune", "loss", "sample", "bits")
 GROUP = 64  # blocks that learn from the same rows where rows are sampled
 
 
@@ -33,6 +33,7 @@ class Router:
     sample : None trains every block on all rows; a number trains it on its own rows, those of some other blocks and that
         many random rows, wherever this is less work: what tells a block from thousands of others is told by few of
         their rows, and the time no longer grows with rows times blocks.
+    bits : of the weights that are served: 32 (floats), 16 (bfloat16) or 8.
 
     >>> import numpy as np
     >>> X = np.eye(4, dtype=np.float32)
@@ -49,13 +50,14 @@ class Router:
         prune: float = 0.0,
         loss: Loss = "logistic",
         sample: int | None = None,
+        bits: int = 32,
     ) -> None:
         self._problem = OneVsAll(loss, C, tol, bias, prune)
         if sample is not None and sample < 1:
             raise BlockXMCError(f"sample must be None (all rows) or a number of rows of at least 1, got {sample}")
         self.C, self.bias, self.tol, self.prune = C, bias, tol, prune
         self.loss: Loss = loss
-        self.sample = sample
+        self.sample, self.bits = sample, bits
         self.n_blocks = 0
         self.scorer: Scorer | None = None  # None where there is one block only: nothing to decide
         self.learned: LinearWeights | None = None  # what the scorer was packed from
@@ -92,7 +94,7 @@ class Router:
             targets = take_rows(targets, which)
         with (reporter or Reporter()).phase("train router", self.n_blocks) as phase:
             self.learned = self._train(X, targets, threads, phase, which=which)
-        sizes: Any = {"n_features": X.shape[1], "n_labels": self.n_blocks}
+        sizes: Any = {"n_features": X.shape[1], "n_labels": self.n_blocks, "bits": self.bits}
         self.scorer = pack_scorer([self.learned], [np.arange(self.n_blocks)], **sizes)
         return self
 
@@ -167,14 +169,14 @@ class Router:
             return self._train(X, targets, threads, phase)
 
     @classmethod
-    def from_weights(cls, weights: LinearWeights) -> Self:
+    def from_weights(cls, weights: LinearWeights, bits: int = 32) -> Self:
         """A router that was not learned here: one given column of weights per block."""
-        router = cls()
+        router = cls(bits=bits)
         router.n_blocks = weights.n_labels
         if router.n_blocks > 1:
             n_features = weights.coef.shape[0]
-            ids = np.arange(router.n_blocks)
-            router.scorer = pack_scorer([weights], [ids], n_features=n_features, n_labels=router.n_blocks)
+            sizes: Any = {"n_features": n_features, "n_labels": router.n_blocks, "bits": bits}
+            router.scorer = pack_scorer([weights], [np.arange(router.n_blocks)], **sizes)
         return router
 
     @property

@@ -42,7 +42,7 @@ def router_form(unfitted: Router) -> Form[Router]:
         router.n_blocks = state["n_blocks"]
         if state["learned"] is not None:
             router.learned = WEIGHTS.restored(state["learned"])
-            router.scorer = Router.from_weights(router.learned).scorer
+            router.scorer = Router.from_weights(router.learned, router.bits).scorer
         return router
 
     return Form(_router_state, restored)

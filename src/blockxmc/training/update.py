@@ -1,12 +1,14 @@
 """New rows into a model that keeps its rows, or rows out of it.
 
 Blocks of the other rows stay as they are. New rows tell a label something if they are its positives, or if they are its
-negatives and have a margin above a bound. Once these are more than a share of its positives, the label is solved again,
-from its present weights and on all rows that concern it: at once where it has few positives, else after some updates. The
-router is solved again when rows have grown by a share. Rows that go are different: every label that they have taught, and
-the router for their blocks, is solved again without them. Counts, centroids, neighbors and lists of frequent labels are
-made anew, and the model is packed as ``fit`` does. Score mix, reranker and calibration are kept: new rows say, before they
-are learnt, how well these still serve (drift.py).
+negatives and have a margin above a bound. Once these are more than a share of its positives, the label learns. In a small
+update it is solved again, from its present weights and on all rows that concern it. In a large one it is changed by the new
+rows, and by those that were held out of the fit, while some of its old rows hold (lessons.py), in less than half of the
+time; new labels, and those with many times more new positives than old ones, are solved even then. The router is solved
+again when rows have grown by a share. Rows that go are different: every label that they have taught, and the router for
+their blocks, is solved again without them. Counts, centroids, neighbors and lists of frequent labels are made anew, and
+the model is packed as ``fit`` does. Score mix, reranker and calibration are kept: new rows say, before they are learnt, how
+well these still serve (drift.py).
 """
 
 from __future__ import annotations
@@ -19,16 +21,19 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import metrics
-from blockxmc._core.matrix import as_csr, flat_positions, take_rows
+from blockxmc._core.matrix import as_csr, take_rows
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import UpdateError
+from blockxmc.learners.dismec import DiSMEC
+from blockxmc.linear.one_vs_all import Lessons
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.partition import Partitioner
 from blockxmc.partition.growth import place_rows, repartitioned
 from blockxmc.routing import Router, only_block
 from blockxmc.serving.routed import RoutedModel
-from blockxmc.training.shared.blocks import cover_all_labels, holds, make_router, router_targets, visits_of
+from blockxmc.training.lessons import KnownRows, Told
+from blockxmc.training.shared.blocks import cover_all_labels, make_router, router_targets, visits_of
 from blockxmc.training.shared.calibration import UNCALIBRATED
 from blockxmc.training.shared.candidates import log_positives_of
 from blockxmc.training.shared.fit import Request, Training
@@ -36,8 +41,6 @@ from blockxmc.training.shared.kept import Kept, kept_copy, stacked, widened
 from blockxmc.training.shared.mix import Fitted
 
 I32 = NDArray[np.int32]
-# Rows whose margins are looked at together.
-_AT_A_TIME = 4096
 
 
 @dataclass(frozen=True)
@@ -68,27 +71,89 @@ def add_rows(
     changed = np.arange(of_blocks.n_labels if stale else 0)
     of_blocks = _solved_blocks(request, (X_all, Y_all), assignment, of_blocks, changed, reporter)
     routed = _router(of_blocks).blocks(X, kept.negative_blocks.shape[1], threads=threads)
-    clusters = cover_all_labels(Y_all, assignment, partition.label_clusters_)
-    seen = visits_of(blocks, routed, partition.n_blocks_)
-    told = np.pad(kept.told, (0, n_labels - kept.told.size)) + np.bincount(Y.indices, minlength=n_labels)
-    told += taught(kept.labels, (X, Y), seen, clusters, request.settings.update_margin, threads)
+    negative = np.concatenate([kept.negative_blocks, routed])
+    clusters = lists(partition, Y_all, negative, kept, request.settings.update_lists)
+    visits = visits_of(assignment, negative, partition.n_blocks_)
+    n_old, first = Y_old.shape[0], np.pad(kept.told, (0, n_labels - kept.told.size))
+    lesson = request.settings.update_lesson
+    news = Told.by(kept.labels, (X, Y), visits[n_old:], clusters, lesson, threads)
+    news = news.numbered(np.arange(n_old, assignment.size))
+    told = first + news.counts(n_labels, request.settings.update_margin)
     touched = np.flatnonzero(told > request.settings.update_share * np.bincount(Y_all.indices, minlength=n_labels))
+    shifted = _shifting(request, Y_old, Y, first, touched)
+    complete = np.pad(kept.complete, (0, n_labels - kept.complete.size), constant_values=True)
     told[touched] = 0
     new = replace(
         kept,
         parts=kept.with_part(kept_copy(X), kept_copy(Y)),
         blocks=of_blocks,
-        negative_blocks=np.concatenate([kept.negative_blocks, routed]),
+        negative_blocks=negative,
         told=told,
         router_rows=assignment.size if stale else kept.router_rows,
+        complete=complete | np.isin(np.arange(n_labels), touched),
     )
     event |= {
         "new_labels": n_labels - labels.n_labels,
         "new_features": n_features - old.model.n_features,
-        "labels_solved": int(touched.size),
+        "labels_solved": int(touched.size - shifted.size),
+        "labels_shifted": int(shifted.size),
         "blocks_solved": int(changed.size),
     }
-    return _packed(request, (X_all, Y_all), Learned(partition, old.model, new), touched, reporter), event
+    if shifted.size:
+        rest = kept.unseen, ~complete
+        news += _unlearnt(kept.labels, (X_all, Y_all), visits, clusters, rest, lesson, threads)
+        known = np.arange(assignment.size) < n_old
+        known[kept.unseen] = complete.all()
+        lessons = KnownRows(Y_all, visits, clusters, known, request.settings).lessons(news, shifted, threads)
+        new = replace(new, labels=_shifted(request, X_all, kept.labels, shifted, lessons, reporter))
+    whole = np.setdiff1d(touched, shifted)
+    return _packed(request, (X_all, Y_all), Learned(partition, old.model, new), whole, reporter), event
+
+
+def _shifting(
+    request: Request, Y_old: sparse.csr_array, Y: sparse.csr_array, told: NDArray[np.int64], touched: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """The touched labels that need not meet all rows again: in large updates, old ones that were told nothing before."""
+    large = Y.shape[0] > request.settings.update_shift * (Y_old.shape[0] + Y.shape[0])
+    if not (large and isinstance(request.learner, DiSMEC)):
+        return touched[:0]
+    old, new = (np.bincount(part.indices, minlength=Y.shape[1]) for part in (Y_old, Y))
+    able: NDArray[np.bool_] = (new <= request.settings.update_times * old) & (told == 0)
+    return np.asarray(touched[able[touched]])
+
+
+def _unlearnt(
+    weights: LabelVectors,
+    rows: tuple[sparse.csr_array, sparse.csr_array],
+    visits: sparse.csr_array,
+    clusters: Any,
+    unseen: tuple[I32, NDArray[np.bool_]],
+    bound: float,
+    threads: int,
+) -> Told:
+    """What rows that were held out of the fit tell the labels that have not learnt from them yet."""
+    held, labels = unseen
+    X, Y, seen = (take_rows(part, held.astype(np.intp)) for part in (*rows, visits))
+    return Told.by(weights, (X, Y), seen, clusters, bound, threads).numbered(held, labels)
+
+
+def _shifted(
+    request: Request,
+    X: sparse.csr_array,
+    weights: LabelVectors,
+    labels: NDArray[np.intp],
+    lessons: Lessons,
+    reporter: Reporter,
+) -> LabelVectors:
+    """The weights with those of these labels changed by their lessons."""
+    learner = request.learner
+    assert isinstance(learner, DiSMEC)
+    old = some_of(weights, labels)
+    with reporter.phase("shift labels", labels.size) as phase:
+        job = learner._job(request.threads, phase, request.seed)
+        given = LinearWeights(sparse.csc_array(old.vectors.T), old.bias)
+        found = learner._shift(X, given, lessons, job, request.settings.update_tol)
+        return weights.replaced(labels, LabelVectors(sparse.csr_array(found.coef.T), found.bias))
 
 
 def drop_rows(
@@ -106,11 +171,10 @@ def drop_rows(
     changed = _changed_blocks(request, old.partition, Y, blocks, gone)
     learned = _solved_blocks(request, (X_left, Y_left), assignment, some_of(kept.blocks, blocks), changed, reporter)
     # By the blocks that taught: whatever a row has taught is to be solved without it. Below -1 a margin teaches nothing.
-    clusters = cover_all_labels(Y, old.partition.assignment_, old.partition.label_clusters_)
+    clusters = lists(old.partition, Y, kept.negative_blocks, kept, request.settings.update_lists)
     seen = visits_of(old.partition.assignment_[gone], kept.negative_blocks[gone], old.partition.n_blocks_)
     rows = take_rows(X, gone), take_rows(Y, gone)
-    taught_by = np.bincount(rows[1].indices, minlength=Y.shape[1])
-    touched = np.flatnonzero(taught_by + taught(kept.labels, rows, seen, clusters, -1.0, threads))
+    touched = np.flatnonzero(Told.by(kept.labels, rows, seen, clusters, -1.0, threads).counts(Y.shape[1], -1.0))
     told = kept.told.copy()
     told[touched] = 0
     new = replace(
@@ -120,6 +184,8 @@ def drop_rows(
         negative_blocks=negative,
         told=told,
         router_rows=min(kept.router_rows, left.size),
+        unseen=np.flatnonzero(np.isin(left, kept.unseen)).astype(np.int32),
+        complete=kept.complete | np.isin(np.arange(Y.shape[1]), touched),
     )
     event = {
         "what": "forget",
@@ -130,31 +196,30 @@ def drop_rows(
     return _packed(request, (X_left, Y_left), Learned(partition, old.model, new), touched, reporter), event
 
 
-def taught(
-    weights: LabelVectors,
-    rows: tuple[sparse.csr_array, sparse.csr_array],
-    visits: sparse.csr_array,
-    clusters: Any,
-    bound: float,
-    threads: int,
-) -> NDArray[np.int64]:
-    """For each label, how many of these rows are negatives that visit its blocks and have a margin above the bound.
+def lists(
+    partition: Partitioner, Y: sparse.csr_array, negative_blocks: I32, kept: Kept, most: int
+) -> list[NDArray[np.int64]]:
+    """The labels that each block lists: its cluster, and labels that came after the fit, in the blocks their rows visit.
 
-    >>> weights = LabelVectors(sparse.csr_array(np.eye(2, dtype=np.float32)), np.full(2, -1, np.float32))
-    >>> rows = sparse.csr_array(np.array([[0.7, 0.1]], np.float32)), sparse.csr_array(np.array([[0, 1]], np.float32))
-    >>> taught(weights, rows, sparse.csr_array(np.ones((1, 1), np.float32)), [np.arange(2)], -0.5, 1).tolist()
-    [1, 0]
+    Such a label has few rows, and no row of it has taught the router: it is listed by no more than ``most`` blocks.
     """
-    X, Y = rows
-    of_block = holds(clusters, weights.n_labels)
-    found = np.zeros(weights.n_labels, np.int64)
-    for first in range(0, X.shape[0], _AT_A_TIME):
-        some = slice(first, first + _AT_A_TIME)
-        pairs = sparse.csr_array(visits[some] @ of_block)
-        margins = weights.pair_scores(sparse.csr_array(X[some]), pairs.indptr, pairs.indices, threads)
-        own = np.isin(flat_positions(pairs), flat_positions(sparse.csr_array(Y[some])))
-        found += np.bincount(pairs.indices[(margins > bound) & ~own], minlength=found.size)
-    return found
+    clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_)
+    came = np.flatnonzero(Y.indices >= kept.fit_labels)
+    if not came.size:
+        return clusters
+    rows = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))[came]
+    blocks = np.column_stack([partition.assignment_[rows], negative_blocks[rows]]).astype(np.int64)
+    # The blocks that most of its rows visit; of those that as many do, the lower ones.
+    pairs, counts = np.unique(blocks + len(clusters) * Y.indices[came][:, None].astype(np.int64), return_counts=True)
+    of, labels = pairs % len(clusters), pairs // len(clusters)
+    best = np.lexsort((of, -counts, labels))
+    first = np.searchsorted(labels, labels)  # where the blocks of the label begin
+    chosen = best[np.arange(best.size) - first < most]
+    chosen = chosen[np.lexsort((labels[chosen], of[chosen]))]
+    of, labels = of[chosen], labels[chosen]
+    ends = np.cumsum(np.bincount(of, minlength=len(clusters)))
+    more = np.split(labels, ends[:-1])
+    return [np.union1d(ids, some) for ids, some in zip(clusters, more, strict=True)]
 
 
 def before_learning(model: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> dict[str, float]:
@@ -191,8 +256,8 @@ def some_of(weights: LabelVectors, rows: NDArray[np.intp]) -> LabelVectors:
     return LabelVectors(take_rows(weights.vectors, rows), weights.bias[rows])
 
 
-def _router(blocks: LabelVectors) -> Router:
-    return Router.from_weights(LinearWeights(sparse.csc_array(blocks.vectors.T), blocks.bias))
+def _router(blocks: LabelVectors, bits: int = 32) -> Router:
+    return Router.from_weights(LinearWeights(sparse.csc_array(blocks.vectors.T), blocks.bias), bits)
 
 
 def _solved_blocks(
@@ -252,12 +317,13 @@ def _packed(
     kept, old = new.kept, new.model
     training = Training(request, X, Y, new.partition, reporter)
     training.negative_blocks, training.asked = kept.negative_blocks, kept.asked
+    training.clusters = lists(new.partition, Y, kept.negative_blocks, kept, request.settings.update_lists)
     weights = kept.labels
     if touched.size:
         again = training.solve_again(weights, touched, take_rows(weights.vectors, touched))
         assert isinstance(again, LabelVectors)  # a learner of vectors stays one
         weights = again
-    blocks = _router(kept.blocks)
+    blocks = _router(kept.blocks, max(request.bits, request.settings.router_bits))
     router = only_block(X.shape[1]) if blocks.scorer is None else blocks.scorer
     trial = replace(old, router=router, route=min(old.route, kept.blocks.n_labels), neighbors=None)
     reranker = old.reranker

@@ -93,11 +93,12 @@ def expected_products(partition: Partitioner, settings: Settings = SETTINGS, *, 
     return float(partition.n_blocks_ + visited * (rows @ of_block) / max(rows.sum(), 1))
 
 
-def make_router(X: sparse.csr_array, settings: Settings = SETTINGS) -> Router:
+def make_router(X: sparse.csr_array, settings: Settings = SETTINGS, bits: int = 16) -> Router:
     """Squared hinge trains much faster than the paper's logistic loss when blocks are many; X says how long rows are."""
     length = typical_length(X)
-    scaled = {"C": 1 / length**2, "bias": length, "prune": settings.router_prune / length}
-    return Router(loss="squared_hinge", tol=settings.router_tol, sample=settings.router_sample, **scaled)
+    scaled: Any = {"C": 1 / length**2, "bias": length, "prune": settings.router_prune / length}
+    scaled |= {"tol": settings.router_tol, "sample": settings.router_sample, "bits": max(bits, settings.router_bits)}
+    return Router(loss="squared_hinge", **scaled)
 
 
 def router_targets(

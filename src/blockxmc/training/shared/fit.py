@@ -121,7 +121,7 @@ class Training:
 
     def train_router(self) -> Router:
         """On the rows that are not held out; then all rows are routed, to find their negative blocks."""
-        router = make_router(self.X, self.settings)
+        router = make_router(self.X, self.settings, self.request.bits)
         router = self.job.stage("router", partial(self._trained, router), router_form(router))
         routed = self.job.stage("routes", partial(self._routes, router))
         self.best_blocks = routed[:, 0]
@@ -162,7 +162,7 @@ class Training:
         """What to expect where no row was held out: a router of its own is fitted to tell."""
         if self.X.shape[0] < 2:
             return {"candidate_recall": 1.0, "router_accuracy": 1.0}
-        router = make_router(self.X, self.settings)
+        router = make_router(self.X, self.settings, self.request.bits)
         data = self.X, self.Y, self.partition.assignment_, self.clusters
         found = assess_routing(*data, route, router=router, threads=self.threads)
         return {key: found[key] for key in ("candidate_recall", "router_accuracy")}
@@ -259,7 +259,11 @@ class Training:
         blocks = LabelVectors.joined([router.learned or nothing], np.arange(len(self.clusters)))
         part = Part(kept_copy(self.X), kept_copy(self.Y))
         told = np.zeros(weights.n_labels, np.int64)
-        return Kept((part,), weights, blocks, self.negative_blocks, mix, self.asked, told, self.X.shape[0])
+        unseen = np.flatnonzero(self.held_out).astype(np.int32)
+        complete = np.zeros(weights.n_labels, bool)
+        complete[labels_short_of_rows(self.Y, self.held_out, self.settings)] = True
+        rest = self.asked, told, self.X.shape[0], unseen, complete
+        return Kept((part,), weights, blocks, self.negative_blocks, mix, *rest)
 
     def _visits(self, rows: NDArray[np.bool_] | None) -> sparse.csr_array:
         return visits_of(self.partition.assignment_, self.negative_blocks, len(self.clusters), rows)
@@ -287,7 +291,11 @@ class Training:
             return pack_shared(weights, self.clusters, n_features=self.X.shape[1], **options)
 
     def _neighbors(self, model: RoutedModel, among: NDArray[np.bool_] | None) -> Neighbors:
-        options: Any = {"count": self.asked, "bits": min(self.request.bits, 16), "threads": self.threads}
+        options: Any = {
+            "count": self.asked,
+            "bits": min(self.request.bits, self.settings.neighbor_bits),
+            "threads": self.threads,
+        }
         n_blocks = model.scorer.n_blocks
         with self.reporter.phase("pack neighbors"):
             return Neighbors.pack(self.X, self.Y, self.partition.assignment_, n_blocks, among=among, **options)

@@ -45,7 +45,15 @@ class Kept:
     asked: int  # neighbors
     told: NDArray[np.int64]  # of each label: new rows that tell it something, since it was last solved
     router_rows: int  # when the router was last solved as a whole
+    unseen: I32  # rows that were held out of the fit ...
+    complete: NDArray[np.bool_]  # ... and the labels that have learnt from them since
     history: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def fit_labels(self) -> int:
+        """Number of labels that the fit knew: those after them came with updates."""
+        known = self.history[0].get("labels") if self.history else None
+        return self.labels.n_labels if known is None else min(max(int(known), 0), self.labels.n_labels)
 
     @property
     def n_rows(self) -> int:
@@ -89,6 +97,8 @@ class Kept:
             "asked": self.asked,
             "told": self.told,
             "router_rows": self.router_rows,
+            "unseen": self.unseen,
+            "complete": self.complete,
             "history": list(self.history),
         }
 
@@ -117,6 +127,11 @@ class Kept:
             stored.whole(state["asked"], "neighbors asked"),
             stored.array(state["told"], "rows that labels were told", np.int64, bias.shape),
             stored.whole(state["router_rows"], "rows of the router", 0, n_rows),
+            # Models that were saved before there were these have learnt from all rows, for all that is known.
+            stored.array(state.get("unseen", np.zeros(0, np.int32)), "rows that were held out", np.int32, (None,)),
+            stored.array(
+                state.get("complete", np.ones(bias.size, bool)), "labels that know them", np.bool_, bias.shape
+            ),
             tuple(_event(event) for event in history),
         )
 
@@ -138,6 +153,7 @@ class Kept:
         for vectors in (self.labels, self.blocks):
             stored.finite(vectors.bias, "biases that are kept")
         stored.check_indices(self.negative_blocks.ravel(), n_blocks, "negative blocks")
+        stored.check_indices(self.unseen, self.n_rows, "rows that were held out")
 
     def _matrices(self) -> Sequence[tuple[str, sparse.csr_array]]:
         rows = [("kept rows", part.X) for part in self.parts]

@@ -40,6 +40,8 @@ class Settings:
     # blocks makes it larger; 0.15 makes up for that. 0.2 does better still on debian-small and yso-finna-en (+0.3), and
     # worse on gutenberg-lcsh (-0.2), where rows are long and weights small.
     router_prune: float = 0.15
+    # Bits of its weights, at least: as many as labels have, where they have more (ablation: "router of").
+    router_bits: int = 16
     # How tightly the router is solved (ablation: "router tol").
     router_tol: float = 0.1
     # Random rows that show a block what is not its own, beside the rows of some other blocks (ablation: "router learns").
@@ -128,6 +130,8 @@ class Settings:
     # ---- neighbors ----
     # Training rows that are asked for their labels (ablation: "neighbors").
     n_neighbors: int = DEFAULT_NEIGHBORS
+    # Bits of their features, at most (ablation: "neighbors of"): with 16 mean P@k was 0.02 lower over seven sets.
+    neighbor_bits: int = 8
 
     # ---- reranker ----
     # Labels of a row that are reranked (ablation: "reranker of").
@@ -145,14 +149,32 @@ class Settings:
     # ---- updates ----
     # A new row tells a label something if it is a positive, or a negative with a margin above this ...
     update_margin: float = -0.5
-    # ... and a label is solved again when it was told something by more rows than this share of its positives. Measured on
-    # elife-keywords, 10 % new rows, mean of three seeds, beside training on all of them: a share of 0 changes P@1/3/5 by
-    # -0.17 / -0.15 / -0.32 at a third of the CPU time of training, 0.1 by -0.20 / -0.14 / -0.38 at a quarter, 0.15 by -0.10
-    # / -0.31 / -0.44 at a fifth. Two seeds of one training differ by 0.2.
+    # ... and a label learns when it was told something by more rows than this share of its positives. In an update of 10 %
+    # a share of 0 gains nothing (elife-keywords, two seeds: P@1/3/5 by 0.01 / -0.02 / 0.00, 0.01 of a training's CPU time).
     update_share: float = 0.05
-    # The router is solved again, as a whole, when so large a share of the rows is new. With a share of 0 above that makes
-    # -0.03 / -0.11 / -0.21 of it, at another tenth of the CPU time; to solve some of its blocks only is worse than none.
-    update_router: float = 0.1
+    # An update that brings more than this share of the rows changes labels by its own rows (lessons.py); a smaller one
+    # solves the labels that it touches anew.
+    update_shift: float = 0.05
+    # ... and so does a larger one for new labels, and for those with more than so many times as many new positives as old
+    # ones (0.2, 0.5 and 1 times differ by less than two seeds do on debian-small and elife-keywords, and cost more).
+    update_times: int = 4
+    # The rows of an update are positives, and negatives with a margin above this (debian-small, -0.7 and -0.8: P@3/5
+    # -0.1) ...
+    update_lesson: float = -0.9
+    # ... while old positives hold, and one in so many of the old negatives, each for as many ...
+    update_hold: int = 16
+    # ... times this, since not all of them lie inside the margin. On elife-keywords 0.05 is worse at P@5, 0.2 and 1 are
+    # as good; one in 32 is worse, one in 8 costs 0.02 of a training's CPU time.
+    update_hold_weight: float = 0.5
+    # How tightly, as a share of the first gradient. 0.05 costs 0.03 of a training's CPU time on debian-small, and gains
+    # nothing.
+    update_tol: float = 0.4
+    # A label that came after the fit is also listed by so many of the blocks to which the router sends its rows. R@10 of
+    # new labels on elife-keywords, two seeds: 0.033 with none, 0.066 with one, 0.098 with four; 0.090 after a training.
+    update_lists: int = 4
+    # The router is solved again, as a whole, when more than this share of the rows is new. After 10 % it changes P@1/3/5 by
+    # -0.03 / -0.05 / +0.05 on debian-small (four seeds) for 0.10 of a training's CPU time.
+    update_router: float = 0.15
 
     # ---- calibration ----
     # Labels of a row, the best, that show what a score means: so many that the candidates behind them are hardly ever right

@@ -1,0 +1,147 @@
+"""What new rows tell labels and blocks, and how much the rows that they know already hold them back.
+
+Weights that solve the old rows need not meet all of them again to learn from some new ones (kernels/shift.hpp). A label is
+taught by new rows that are its positives, or negatives with a margin that is not close to -1; its old positives and one in
+so many of its old negatives, each for all of them, hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blockxmc._core.matrix import as_pattern, csr_of, flat_positions, take_rows
+from blockxmc.linear.one_vs_all import Lessons
+from blockxmc.linear.vectors import LabelVectors
+from blockxmc.linear.weights import F32
+from blockxmc.training.shared.blocks import holds
+from blockxmc.training.shared.labels import rows_of_labels, shared_costs
+from blockxmc.training.shared.settings import Settings
+
+# Rows whose margins are looked at together.
+_AT_A_TIME = 4096
+_NOTHING = np.empty(0, np.int32), np.empty(0, np.float32)
+
+
+@dataclass(frozen=True)
+class Told:
+    """Pairs of a new row and a label that it tells something; a label's come by the numbers of the rows."""
+
+    rows: NDArray[np.int32]
+    labels: NDArray[np.int32]
+    positive: NDArray[np.bool_]
+    margins: F32
+
+    @classmethod
+    def by(
+        cls,
+        weights: LabelVectors,
+        rows: tuple[sparse.csr_array, sparse.csr_array],
+        visits: sparse.csr_array,
+        clusters: Any,
+        bound: float,
+        threads: int,
+    ) -> Told:
+        """Positives, and the negatives that visit blocks of the label and have a margin above the bound.
+
+        >>> weights = LabelVectors(sparse.csr_array(np.eye(2, dtype=np.float32)), np.full(2, -1, np.float32))
+        >>> rows = sparse.csr_array(np.array([[0.7, 0.1]], np.float32)), sparse.csr_array(np.array([[0, 1]], np.float32))
+        >>> told = Told.by(weights, rows, sparse.csr_array(np.ones((1, 1), np.float32)), [np.arange(2)], -0.5, 1)
+        >>> told.labels.tolist(), told.positive.tolist()
+        ([0, 1], [False, True])
+        """
+        X, Y = rows
+        of_block = holds(clusters, weights.n_labels)
+        found = []
+        for first in range(0, X.shape[0], _AT_A_TIME):
+            some = slice(first, first + _AT_A_TIME)
+            own = sparse.csr_array(Y[some])
+            pairs = sparse.csr_array(visits[some] @ of_block + own)
+            margins = weights.pair_scores(sparse.csr_array(X[some]), pairs.indptr, pairs.indices, threads)
+            positive = np.isin(flat_positions(pairs), flat_positions(own))
+            told = np.flatnonzero(positive | (margins > bound))
+            number = np.repeat(np.arange(first, first + pairs.shape[0], dtype=np.int32), np.diff(pairs.indptr))
+            found.append((number[told], pairs.indices[told].astype(np.int32), positive[told], margins[told]))
+        if not found:
+            return cls(*(np.empty(0, kind) for kind in (np.int32, np.int32, bool, np.float32)))
+        return cls(*(np.concatenate(part) for part in zip(*found, strict=True)))
+
+    def counts(self, n_labels: int, bound: float) -> NDArray[np.int64]:
+        """For each label, its positives and the negatives with a margin above the bound."""
+        counted = self.positive | (self.margins > bound)
+        return np.bincount(self.labels[counted], minlength=n_labels).astype(np.int64)
+
+    def numbered(self, rows: NDArray[Any], labels: NDArray[np.bool_] | None = None) -> Told:
+        """The same with other numbers of the rows; only pairs of these labels."""
+        some = slice(None) if labels is None else labels[self.labels]
+        return Told(rows[self.rows[some]].astype(np.int32), self.labels[some], self.positive[some], self.margins[some])
+
+    def __add__(self, other: Told) -> Told:
+        return Told(*(np.concatenate([getattr(told, f.name) for told in (self, other)]) for f in fields(Told)))
+
+
+@dataclass(frozen=True)
+class KnownRows:
+    """Rows, of which labels know some: their labels and visits, what blocks list, and what rows count."""
+
+    Y: sparse.csr_array
+    visits: sparse.csr_array
+    clusters: Sequence[Any]
+    known: NDArray[np.bool_]
+    settings: Settings
+
+    def lessons(self, told: Told, labels: NDArray[np.intp], threads: int) -> Lessons:
+        """What these labels, in this order, learn from rows that tell them something, while known rows hold."""
+        place = np.full(self.Y.shape[1], -1)
+        place[labels] = np.arange(labels.size)
+        told = told.numbered(np.arange(self.Y.shape[0]), place >= 0)
+        costs = shared_costs(self.Y, self.settings.shared_positive)
+        hold = self.settings.update_hold * self.settings.update_hold_weight
+        own = self._positives(labels)
+        others = self._negatives(labels, own, threads)
+        of = [place[told.labels], *(np.repeat(np.arange(labels.size), np.diff(held.indptr)) for held in (own, others))]
+        held = np.zeros(own.nnz + others.nnz, np.float32)
+        counted = np.where(told.positive, *costs[told.rows].T), costs[own.indices, 0], costs[others.indices, 1] * hold
+        order = np.argsort(np.concatenate(of), kind="stable")
+        rows, signs, products, counts = (
+            np.concatenate(parts)[order]
+            for parts in (
+                (told.rows, own.indices, others.indices),
+                (np.where(told.positive, 1, -1), held),
+                (told.margins, held),
+                counted,
+            )
+        )
+        sizes = np.bincount(np.concatenate(of), minlength=labels.size)
+        indptr = np.concatenate([[0], np.cumsum(sizes)])
+        matrix = csr_of(indptr, rows.astype(np.int32), signs.astype(np.float32), (labels.size, self.Y.shape[0]))
+        return Lessons(matrix, products.astype(np.float32), counts.astype(np.float32))
+
+    def _positives(self, labels: NDArray[np.intp]) -> sparse.csr_array:
+        """Labels x rows: the positives that are known."""
+        return take_rows(sparse.csr_array(_only(self.Y, self.known).T), labels)
+
+    def _negatives(self, labels: NDArray[np.intp], own: sparse.csr_array, threads: int) -> sparse.csr_array:
+        """Labels x rows: some known rows that visit the label's blocks, its positives left out."""
+        some = np.zeros(self.known.size, bool)
+        rows = np.flatnonzero(self.known)
+        # The same rows hold in every update.
+        some[np.random.default_rng(0).permutation(rows)[:: self.settings.update_hold]] = True
+        visits = sparse.csr_array(_only(self.visits, some).T)
+        blocks = take_rows(sparse.csr_array(holds(self.clusters, self.Y.shape[1]).T), labels)
+        found = rows_of_labels(visits, blocks, csr_of(np.zeros(labels.size + 1), *_NOTHING, own.shape), threads)
+        kept = ~np.isin(flat_positions(found), flat_positions(own))
+        indptr = np.concatenate([[0], np.cumsum(kept)])[found.indptr]
+        return as_pattern(indptr, found.indices[kept], found.shape)
+
+
+def _only(matrix: sparse.csr_array, rows: NDArray[np.bool_]) -> sparse.csr_array:
+    """The matrix with all other rows empty."""
+    out = sparse.csr_array(sparse.diags_array(rows.astype(np.float32)) @ matrix)
+    out.eliminate_zeros()
+    return out
