@@ -5,7 +5,7 @@
 DIR is a data folder; without one, the bundled demo set is trained. Rows are read from shards, and Dask is set as
 docs/howto/cluster.md says. Every bar is printed with what was found; the exit code is 1 where one does not hold. Wall time
 means something on an idle machine only. CPU time of the busiest worker says what a stage would take if each worker had a
-core of its own. The labels of a small set are one part, which no second worker helps with: take elife-keywords or larger.
+core of its own. The labels of a small set, elife-keywords too, are one part: two workers do not share it.
 """
 
 import argparse
