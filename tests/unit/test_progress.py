@@ -14,9 +14,11 @@ from blockxmc._core.progress import (
     StopGroup,
     StoppedError,
     reporter_for,
+    run_in_threads,
     thread_count,
     watched,
 )
+from blockxmc.errors import BlockXMCError
 from blockxmc.training.job import Job
 from blockxmc.training.per_block import train_blocks
 
@@ -160,3 +162,21 @@ def test_thread_count():
     assert thread_count(-1) == thread_count(None)
     with pytest.raises(ValueError, match="n_jobs"):
         thread_count(0)
+
+
+def test_a_failure_ends_the_jobs_of_other_jobs():
+    begun = []
+
+    def inner(number, phase):
+        begun.append(number)
+        time.sleep(0.15)
+
+    def outer(number, phase):
+        if number == 0:
+            time.sleep(0.05)
+            raise BlockXMCError("the first job fails")
+        run_in_threads(inner, range(40), 2, phase)
+
+    with pytest.raises(BlockXMCError, match="first job"):
+        run_in_threads(outer, range(2), 2, StopGroup())
+    assert len(begun) < 10

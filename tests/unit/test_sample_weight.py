@@ -55,16 +55,17 @@ def test_a_row_of_weight_two_is_a_row_that_is_there_twice():
 
 def test_equal_weights_are_a_larger_cost():
     X, Y = blocky(n=600, n_labels=30)
+    exact = {"n_blocks": 4, "weight_bits": 32}  # weights that differ in the last bit are not rounded apart
     alike = [
-        BlockwiseClassifier(DiSMEC(C=2.0, tol=1e-7), n_blocks=4).fit(X, Y).predict_topk(X),
-        BlockwiseClassifier(DiSMEC(C=1.0, tol=1e-7), n_blocks=4)
+        BlockwiseClassifier(DiSMEC(C=2.0, tol=1e-7), **exact).fit(X, Y).predict_topk(X),
+        BlockwiseClassifier(DiSMEC(C=1.0, tol=1e-7), **exact)
         .fit(X, Y, sample_weight=np.full(600, 2.0))
         .predict_topk(X),
     ]
-    # Weights that differ in the last bit are rounded, and what is fitted on held-out rows follows them.
-    np.testing.assert_allclose(alike[0][1], alike[1][1], atol=1e-3)
-    half = BlockwiseClassifier(DiSMEC(C=1.0, tol=1e-7), n_blocks=4).fit(X, Y).predict_topk(X)
-    assert abs(alike[0][1] - half[1]).max() > 1e-2
+    np.testing.assert_allclose(alike[0][1], alike[1][1], atol=1e-4)
+    half = BlockwiseClassifier(DiSMEC(C=1.0, tol=1e-7), **exact).fit(X, Y).predict_topk(X)
+    found = np.isfinite(alike[0][1]) & np.isfinite(half[1])
+    assert abs(alike[0][1][found] - half[1][found]).max() > 1e-2
     plain = BlockwiseClassifier(n_blocks=4).fit(X, Y).predict_topk(X)
     for mine, theirs in zip(
         BlockwiseClassifier(n_blocks=4).fit(X, Y, np.ones(600)).predict_topk(X), plain, strict=True

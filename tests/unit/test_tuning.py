@@ -399,6 +399,18 @@ def test_a_search_that_meets_no_dying_pair_says_so():
     assert "no pair died" not in ended.choice_["text"]
 
 
+def test_paths_that_a_sample_gives_as_many_blocks_do_not_share_a_walk():
+    X, Y = blocky(n=1200, n_labels=40)
+    plan = BlockPlan((1.0, 2.0), ((16, 16), (32, 32)))
+    alone, together = (
+        quick_lambda(X, Y, NaiveBayes(), n_blocks=plan, options=TrialOptions(max_rows=300, n_jobs=n_jobs))
+        for n_jobs in (1, 3)
+    )
+    assert [(t.n_blocks, t.lam, t.loss) for t in alone.scouted] == [
+        (t.n_blocks, t.lam, t.loss) for t in together.scouted
+    ]
+
+
 def test_fit_tuned_refuses_another_model():
     X, Y = small()
     result = quick_lambda(X, Y, NaiveBayes(), n_blocks=3)

@@ -227,9 +227,10 @@ def watched(kernel: Callable[..., T], *args: Any, phase: Phase, **kwargs: Any) -
 def run_in_threads(work: Callable[[J, Phase], None], jobs: Sequence[J], threads: int, phase: Phase) -> None:
     """Do all jobs, so many at a time; ``phase`` counts those that are finished. Work gets a phase that says nothing.
 
-    An interrupt, or a job that fails, stops the kernels of all others: they are of no use any more.
+    An interrupt, or a job that fails, stops the kernels of all others: they are of no use any more. Jobs that have such jobs
+    of their own stop these, too.
     """
-    group = StopGroup()
+    group, outer = StopGroup(), getattr(_membership, "group", None)
     with ThreadPoolExecutor(threads, initializer=group.join) as pool:
         pending = {pool.submit(work, job, group) for job in jobs}
         try:
@@ -238,6 +239,8 @@ def run_in_threads(work: Callable[[J, Phase], None], jobs: Sequence[J], threads:
                 for future in finished:
                     future.result()
                 phase.update(len(jobs) - len(pending))
+                if outer is not None:
+                    outer.check()
         except BaseException:
             group.stop()
             pool.shutdown(cancel_futures=True)

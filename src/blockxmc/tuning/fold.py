@@ -36,6 +36,7 @@ class Fold:
     def __init__(self, problem: Problem, parts: tuple[Rows, Rows], how: How, book: Notebook, threads: int) -> None:
         self.problem, self.how, self.book = problem, how, book
         self.split = Split(replace(problem.task, threads=threads), problem.X, problem.Y, *parts)
+        # By the number of blocks that is asked for: a sample may have as many for several, and these are tried side by side.
         self._moving: dict[int, MovingBlocks] = {}
         self._fixed: dict[tuple[int, float], FixedBlocks] = {}
 
@@ -57,11 +58,11 @@ class Fold:
         share = (n_blocks / self.problem.n_rows) * (self.split.train_rows.size / own)
         scaled = tuple(lam * share for lam in steps)
         if self.problem.options.reassign:
-            moving = self._moving.setdefault(own, MovingBlocks(self.split.twin(), own))
+            moving = self._moving.setdefault(n_blocks, MovingBlocks(self.split.twin(), own))
             before = moving.setup_seconds
             found = moving.measure(scaled, how.weights, how.route)
             return found | {"setup_seconds": moving.setup_seconds - before}
-        fixed = self._fixed.setdefault((own, scaled[0]), FixedBlocks(self.split, own, scaled[0]))
+        fixed = self._fixed.setdefault((n_blocks, scaled[0]), FixedBlocks(self.split.twin(), own, scaled[0]))
         before = fixed.setup_seconds
         found = fixed.measure(scaled[-1], how.weights, how.route)
         return found | {"setup_seconds": fixed.setup_seconds - before}

@@ -92,7 +92,7 @@ def best_cut(probabilities: F64, right: Mask, n_true: NDArray[np.integer], *, ke
     ``probabilities`` of the best labels of each row come best first; ``n_true`` counts all labels of each row.
 
     >>> best_cut(np.array([[0.9, 0.2], [0.6, 0.1]]), np.array([[True, False], [True, False]]), np.array([1, 1]))
-    Cut(threshold=0.6, n_labels=1, f1=1.0, size=0.5, f1_by_size=1.0)
+    Cut(threshold=0.6, n_labels=1, f1=1.0, size=0.25, f1_by_size=1.0)
     """
     some = n_true > 0
     if not some.any() or not right[some].any():
