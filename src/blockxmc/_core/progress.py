@@ -227,7 +227,7 @@ def watched(kernel: Callable[..., T], *args: Any, phase: Phase, **kwargs: Any) -
 def run_in_threads(work: Callable[[J, Phase], None], jobs: Sequence[J], threads: int, phase: Phase) -> None:
     """Do all jobs, so many at a time; ``phase`` counts those that are finished. Work gets a phase that says nothing.
 
-    An interrupt, or a job that fails, stops the kernels of all others: they are of no use any more. Jobs that have such jobs
+    An interrupt, or a job that fails, stops the kernels of all others: they are of no use any more. Jobs that have jobs
     of their own stop these, too.
     """
     group, outer = StopGroup(), getattr(_membership, "group", None)

@@ -36,7 +36,7 @@ class Fold:
     def __init__(self, problem: Problem, parts: tuple[Rows, Rows], how: How, book: Notebook, threads: int) -> None:
         self.problem, self.how, self.book = problem, how, book
         self.split = Split(replace(problem.task, threads=threads), problem.X, problem.Y, *parts)
-        # By the number of blocks that is asked for: a sample may have as many for several, and these are tried side by side.
+        # By the number of blocks that is asked for: a sample may have as many for several, tried side by side.
         self._moving: dict[int, MovingBlocks] = {}
         self._fixed: dict[tuple[int, float], FixedBlocks] = {}
 
