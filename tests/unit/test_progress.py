@@ -8,6 +8,7 @@ import pytest
 from helpers import blocky
 from tiny_learner import TinyRidge
 
+from blockxmc._core import progress
 from blockxmc._core.progress import (
     Reporter,
     RichReporter,
@@ -140,7 +141,10 @@ def test_a_stopped_group_starts_no_kernel_and_returns_no_half_result():
         with pytest.raises(StoppedError):
             pool.submit(watched, lambda *, progress: 7, phase=group).result()
     group.join()
-    assert watched(lambda *, progress: 7, phase=Recorder()) == 7  # the main thread is no worker
+    try:
+        assert watched(lambda *, progress: 7, phase=Recorder()) == 7  # the main thread is no worker
+    finally:
+        del progress._membership.group
 
 
 def test_reporters():
