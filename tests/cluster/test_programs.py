@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -15,11 +16,21 @@ from helpers import same_bits
 
 from blockxmc import BlockwiseClassifier, load
 from blockxmc.data import Dataset, load_demo, write_npz
+from blockxmc.training.shared import settings
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.skipif("BLOCKXMC_CLUSTER" not in os.environ, reason="make test-cluster runs this")
 BIN = Path(sys.executable).parent
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "cluster.md"
+# Labels of so small a set are one batch, else; workers take ranges from the driver, and need not know.
+SMALL_BATCHES = {"least_pairs": 1, "least_pairs_per_row": 0, "most_batches": 12}
+COMMAND_LINE = f"""
+from blockxmc.cli import main
+from blockxmc.training.shared import settings
+
+settings.SETTINGS = settings.Settings(**{SMALL_BATCHES})
+main()
+"""
 
 
 def start(*words, **options):
@@ -76,12 +87,15 @@ def data(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "train.npz"
     train, _ = load_demo()  # some seconds of work, most of it for labels
     write_npz(path, Dataset(train.X, train.Y))
-    return path, BlockwiseClassifier().fit(train.X, train.Y)._state()
+    with pytest.MonkeyPatch.context() as patch:  # weights depend a little on who shares a batch
+        patch.setattr(settings, "SETTINGS", settings.Settings(**SMALL_BATCHES))
+        return path, BlockwiseClassifier().fit(train.X, train.Y)._state()
 
 
-def train(cluster, path, folder, **options):
+def train(cluster, path, folder):
     words = "--model", folder / "model", "--work", folder / "work", "--scheduler", cluster.address
-    return start(BIN / "blockxmc", "train", path, *words, "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return start(sys.executable, "-c", COMMAND_LINE, "train", path, *words, "--json", **pipes)
 
 
 def result(process, timeout=200):
@@ -90,13 +104,14 @@ def result(process, timeout=200):
     return json.loads(out), err.decode()
 
 
-def kept(work):
-    return sorted(path.name for path in work.glob("*.json")) if work.exists() else []
+def kept(work, stage=""):
+    """Results of a stage, or of all, and when each was written."""
+    return {path.name: path.stat().st_mtime_ns for path in work.glob(f"{stage}*.json")}
 
 
-def wait_for(work, count, process):
+def wait_for(work, count, process, stage=""):
     """Wait until so many results are kept; False where the process ended before."""
-    while len(kept(work)) < count:
+    while len(kept(work, stage)) < count:
         if process.poll() is not None:
             return False
         time.sleep(0.01)
@@ -114,15 +129,16 @@ def test_a_worker_is_killed_in_every_stage(data, tmp_path):
             cluster.workers.append(cluster.add_worker())  # it joins late
             count = len(kept(tmp_path / "work")) + 2
         result(running)
-    assert count > 6
+    assert count > 12  # workers were killed amid batches of labels, too
     assert same_bits(load(tmp_path / "model")._state(), whole)
 
 
 def test_all_workers_then_driver_then_scheduler(data, tmp_path):
     path, whole = data
+    work = tmp_path / "work"
     with programs(tmp_path, workers=2) as cluster:
         running = train(cluster, path, tmp_path)
-        assert wait_for(tmp_path / "work", 6, running)
+        assert wait_for(work, 2, running, "labels")
         for worker in cluster.workers:
             end(worker)
         os.set_blocking(running.stderr.fileno(), False)
@@ -132,10 +148,10 @@ def test_all_workers_then_driver_then_scheduler(data, tmp_path):
             said += running.stderr.read() or b""
             time.sleep(0.1)
         end(running)
-        before = len(kept(tmp_path / "work"))
+        finished = kept(work, "labels")
         cluster.add_worker()
         running = train(cluster, path, tmp_path)
-        assert wait_for(tmp_path / "work", before + 1, running)
+        assert wait_for(work, len(finished) + 1, running, "labels")
         end(cluster.scheduler)
         _, said = running.communicate(timeout=120)
         assert running.returncode == 2
@@ -144,7 +160,10 @@ def test_all_workers_then_driver_then_scheduler(data, tmp_path):
         cluster.start_scheduler()
         cluster.add_worker()
         found, _ = result(train(cluster, path, tmp_path))
-    assert "partition, router, routes" in found["went_on_from"]  # labels of so small a set are one part
+    assert "partition, router, routes" in found["went_on_from"]
+    reused, all_batches = map(int, re.search(r"(\d+) of (\d+) batches of labels", found["went_on_from"]).groups())
+    assert len(finished) < reused <= all_batches
+    assert finished.items() <= kept(work).items()  # no part that was finished was written again
     assert same_bits(load(tmp_path / "model")._state(), whole)
 
 

@@ -22,6 +22,8 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.training.shared import settings
 
 distributed = pytest.importorskip("distributed")
+from distributed.comm import CommClosedError  # noqa: E402
+
 from blockxmc.distributed import connected, evaluate, fit, predict_topk, scoring  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")]
@@ -182,6 +184,17 @@ def test_a_full_disk_is_said_once(client, data, tmp_path):
     again = fit(WAYS["default"](), data[0], client, work=tmp_path / "work")
     # A part that a worker began before the disk was full may have been kept.
     assert again.went_on_from_.startswith("partition, router, routes")
+
+
+def test_the_scheduler_is_gone_while_it_answers(client, data, tmp_path):
+    def lost(self, timeout=None):
+        raise CommClosedError("Stream is closed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distributed.Future, "result", lost)
+        with pytest.raises(BlockXMCError, match="the Dask scheduler is gone"):
+            fit(WAYS["default"](), data[0], client, work=tmp_path / "work")
+    assert "partition, router, routes" in fit(WAYS["default"](), data[0], client, work=tmp_path / "work").went_on_from_
 
 
 def test_what_cannot_be_trained(client, data, tmp_path):

@@ -97,10 +97,10 @@ class Crew:
                         given[self._give(stage, part, address)] = address, part
                     ended = self._ended(list(given))
                 for future in ended:
-                    with suppress(
-                        TimeoutError
-                    ):  # its worker has ended, and the answer with it: the part is given again
-                        done = future.result(timeout=ANSWER_WITHIN)
+                    # Its worker may have ended, and the answer with it: then the part is given again.
+                    with suppress(TimeoutError):
+                        with _scheduler_there():  # other errors are those of the part
+                            done = future.result(timeout=ANSWER_WITHIN)
                         finished(given.pop(future)[1], done)
         finally:
             with suppress(Exception):
