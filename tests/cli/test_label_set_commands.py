@@ -111,6 +111,14 @@ def test_a_text_is_explained_by_its_words(capsys, folder):
     assert "dog (label 1): scored low: rank 2 of 2" in out
 
 
+def test_a_text_longer_than_any_path_is_explained(capsys, folder):
+    for text in ("Cats purr loudly. " * 60, "Cats purr\0"):
+        code, out, _ = run(capsys, "explain", folder / "words", text, "--json", "--top-k", 1)
+        assert (code, json.loads(out)["labels"][0]["name"]) == (0, "cat")
+    code, _, err = run(capsys, "explain", folder / "model", "x" * 1000)
+    assert (code, len(err.splitlines())) == (2, 1)
+
+
 def test_rows_of_a_file_are_explained(capsys, folder):
     code, out, _ = run(capsys, "explain", folder / "model", folder / "test.txt", "--label", 3, "--json")
     found = json.loads(out)

@@ -2,13 +2,14 @@
 
 import itertools
 import json
+import threading
 
 import numpy as np
 import pytest
 from scipy import sparse
 from service_parts import TOKEN, running
 
-from blockxmc import DiSMEC, load
+from blockxmc import BlockwiseClassifier, DiSMEC, TextClassifier, load
 
 MODEL = "/v1/models/packages"
 
@@ -143,6 +144,29 @@ def test_a_model_of_features_takes_rows_only(tmp_path):
         assert client.get(f"{one}/blocks").status_code == 404
         assert client.get("/v1/projects").json() == {"projects": []}
         assert client.post("/v1/projects/numbers/suggest", data={"text": "a"}).status_code == 422
+
+
+def test_extra_columns_are_made_beside_other_requests(demo, tmp_path, monkeypatch):
+    """A function of the user's may take long: it must not run on the thread that all requests go through."""
+    texts, labels = demo[0][:400], demo[1][:400]
+    threads = []
+
+    def first_labels(some):
+        """Columns that say much, so that they count."""
+        threads.append(threading.current_thread().name)
+        known = dict(zip(texts, labels, strict=True))
+        return [[3.0 * (name in known.get(text, [])) for name in ("perl", "python3", "libc6")] for text in some]
+
+    model = TextClassifier(BlockwiseClassifier(n_jobs=1), extra=first_labels).fit(texts, labels)
+    assert model.extra_weight_ > 0
+    model.save(tmp_path / "packages")
+    monkeypatch.setattr("blockxmc.service.app.named_function", lambda name: first_labels)
+    with running(tmp_path / "packages", access_log=False, extra="a:b") as client:
+        threads.clear()
+        suggested(client, text=texts[0])
+        client.post("/v1/projects/packages/suggest", data={"text": texts[0]}).raise_for_status()
+    assert len(threads) == 2
+    assert all(name.startswith("answer") for name in threads), threads
 
 
 def test_annif_clients_are_answered_in_their_own_form(client, model, demo):

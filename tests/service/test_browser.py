@@ -187,6 +187,10 @@ def test_a_file_from_a_spreadsheet(page, tmp_path):
     assert found[0]["text"] == 'Ein perl-Modul; für "XML",\nmit Tests'
     page.select_option("#column", "1")
     playwright.expect(page.locator("#answers tbody td").nth(0)).to_have_text("Kürze")
+    playwright.expect(page.locator("#column-control")).to_be_visible()
+    (tmp_path / "none.jsonl").write_text("{not JSON")
+    page.set_input_files("#file", tmp_path / "none.jsonl")
+    playwright.expect(page.locator("#column-control")).to_be_hidden()
 
 
 def test_explore(page, client):

@@ -166,12 +166,30 @@ def test_predict_cuts_where_the_mean_f1_is_best(tmp_path, monkeypatch):
     clf.set_params(threshold="top-k").save(tmp_path / "model")
     sizes = np.diff(load(tmp_path / "model").predict(X).indptr)
     assert set(sizes) == {clf.f1_labels_}
-    clf.set_params(threshold="f1").save(tmp_path / "old")
-    tamper(tmp_path / "old", lambda manifest: manifest["state"].pop("f1_size"))  # as version 0.2 wrote it
-    assert_array_equal(load(tmp_path / "old").predict(X).toarray(), scores > clf.f1_threshold_)
     for bad in ("best", None, True, "0.3"):
         with pytest.raises(BlockXMCError, match="threshold must be"):
             clf.set_params(threshold=bad).predict(X)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_models_of_version_0_2_keep_the_first_label_of_rows_below_the_threshold(tmp_path, dense):
+    X, Y = blocky(n=600, n_labels=20)
+    clf = BlockwiseClassifier(n_blocks=3).fit(X, Y.toarray().astype(int) if dense else Y)
+    scores = np.asarray(clf.predict_proba(X) if dense else clf.predict_proba(X).toarray())
+    clf.f1_threshold_ = float(np.median(scores.max(axis=1)))
+    clf.save(tmp_path / "old")
+    tamper(tmp_path / "old", lambda manifest: manifest["state"].pop("f1_size"))  # as version 0.2 wrote it
+    old = load(tmp_path / "old")
+    above = scores > clf.f1_threshold_
+    below = np.flatnonzero(~above.any(axis=1) & scores.any(axis=1))
+    assert 0 < below.size < X.shape[0]
+    expected = above.copy()
+    expected[below, scores[below].argmax(axis=1)] = True
+    found = old.predict(X)
+    assert_array_equal(found == 1 if dense else found.toarray() == 1, expected)
+    if dense:
+        assert_array_equal(old.decision_function(X) > 0, expected)
+    assert old.f1_least(scores) == clf.f1_threshold_  # suggestions were cut at the threshold alone
 
 
 def test_margins_are_no_probabilities():

@@ -59,15 +59,23 @@ def _known(classifier: Any, label: str) -> Any:
 
 def _rows(estimator: Any, text: str) -> Any:
     """Each text (None: features alone) and its row."""
-    from blockxmc.data.shards import is_shards
-
     vectorizer = getattr(estimator, "vectorizer_", None)
-    if Path(text).is_file() or is_shards(text):
+    if _is_data(text):
         X = read_for(estimator, text, require_labels=False).X
         return ((None, X[[i]]) for i in range(X.shape[0]))
     if vectorizer is None:
         raise BlockXMCError(f"{text}: no such file; the model was trained on features, so give a file with rows")
     return [(text, vectorizer.transform([text]))]
+
+
+def _is_data(text: str) -> bool:
+    """Whether this names a file or shards: a long text, or one with a zero byte, is no path at all."""
+    from blockxmc.data.shards import is_shards
+
+    try:
+        return Path(text).is_file() or is_shards(text)
+    except (OSError, ValueError):
+        return False
 
 
 def _show(text: str | None, found: list[Explanation]) -> None:

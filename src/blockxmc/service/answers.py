@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from blockxmc.data.extra import ExtendedVectorizer
 from blockxmc.errors import ModelFormatError
 from blockxmc.service.models import ServedModel
 from blockxmc.service.problems import Problem
@@ -50,12 +51,15 @@ def n_texts(body: dict[str, Any]) -> int:
     return len(body.get("texts") or body.get("rows") or [None])
 
 
-def is_short(body: dict[str, Any]) -> bool:
-    """Whether an answer takes a moment only, less than it takes to hand the work to a thread and back twice."""
+def is_short(model: ServedModel, body: dict[str, Any]) -> bool:
+    """Whether an answer takes a moment only, less than it takes to hand the work to a thread and back twice.
+
+    Nobody knows how long a function takes that makes extra columns.
+    """
     text = body.get("text")
-    return (
-        text is not None and len(text) <= 20_000 and len(body.get("allow") or ()) + len(body.get("deny") or ()) <= 100
-    )
+    if text is None or isinstance(model.vectorizer, ExtendedVectorizer):
+        return False
+    return len(text) <= 20_000 and len(body.get("allow") or ()) + len(body.get("deny") or ()) <= 100
 
 
 def suggest(model: ServedModel, body: dict[str, Any]) -> dict[str, Any]:

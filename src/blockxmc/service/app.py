@@ -126,7 +126,7 @@ class Service:
         return _json(await self._suggested(answers.suggest, model, body))
 
     async def _suggested(self, suggest: Callable[..., Any], model: ServedModel, body: dict[str, Any]) -> Any:
-        if answers.is_short(body):
+        if answers.is_short(model, body):
             found = _answered(suggest, model, body)
         else:
             found = await self.gate.run(_answered, suggest, model, body)

@@ -11,7 +11,7 @@ from scipy import sparse
 from blockxmc._core import stored
 from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK
-from blockxmc._core.matrix import dense_scores
+from blockxmc._core.matrix import dense_scores, take_rows
 from blockxmc.errors import BlockXMCError
 from blockxmc.metrics import inverse_propensity_from_counts
 from blockxmc.serving.calibration import f1_thresholds
@@ -105,13 +105,37 @@ class LabelSetEstimator(RoutedEstimator):
     def _label_sets(self, X: sparse.csr_array) -> sparse.csr_array:
         self._check_threshold()
         if self.threshold != "top-k":
-            return super()._label_sets(X)
+            chosen = super()._label_sets(X)
+            return self._with_first(X, chosen) if self._keeps_first else chosen
         if not self.f1_labels_:
             raise BlockXMCError('threshold="top-k" needs shared weights and at least 200 training rows: use "f1"')
         labels, _ = self._likeliest(X, min(self.f1_labels_, self.targets_.n_labels))
         rows, _ = np.nonzero(labels >= 0)
         ones = np.ones(rows.size, np.float32)
         return sparse.csr_array((ones, (rows, labels[labels >= 0])), shape=(X.shape[0], self.targets_.n_labels))
+
+    @property
+    def _keeps_first(self) -> bool:
+        """Whether a row without a label above the threshold gets its first: models of version 0.2 were cut so."""
+        return isinstance(self.threshold, str) and self.threshold == "f1" and self.f1_labels_ > 0 and not self.f1_size_
+
+    def _with_first(self, X: sparse.csr_array, chosen: sparse.csr_array) -> sparse.csr_array:
+        rows = np.flatnonzero(np.diff(chosen.indptr) == 0)
+        if not rows.size or not chosen.shape[1]:
+            return chosen
+        labels = self._likeliest(take_rows(X, rows), 1)[0][:, 0]
+        there = labels >= 0
+        ones = np.ones(int(there.sum()), np.float32)
+        return sparse.csr_array(chosen + sparse.csr_array((ones, (rows[there], labels[there])), shape=chosen.shape))
+
+    def decision_function(self, X: Any) -> Any:
+        """As in every estimator; where Y was dense, the label that a row always keeps is positive, too."""
+        found = super().decision_function(X)
+        if self.targets_.kind == "dense" and self._keeps_first and found.size:
+            rows, best = np.arange(found.shape[0]), found.argmax(axis=1)
+            first = found[rows, best]
+            found[rows, best] = np.where(first > -np.inf, np.maximum(first, np.finfo(np.float32).tiny), first)
+        return found
 
     # ---- where label sets are cut ----
     def _take_cut(self, found: dict[str, float], usual: float) -> None:

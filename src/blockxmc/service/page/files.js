@@ -107,6 +107,7 @@ async function read(file) {
     if (!table.rows.length || !table.columns.length) throw new Error(`${file.name} holds no text.`);
   } catch (error) {
     table = null;
+    byId("column-control").hidden = true;
     return trouble(error.message);
   }
   byId("column").replaceChildren(...table.columns.map((name, i) => h("option", { value: i }, name || `column ${i + 1}`)));
