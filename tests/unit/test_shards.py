@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from blockxmc.data import (
     Dataset,
@@ -22,7 +23,8 @@ from blockxmc.data import (
 )
 from blockxmc.data import _source as source
 from blockxmc.data.corpus import Corpus, write_csv, write_jsonl
-from blockxmc.data.shards import ARRAYS, is_shards, row_ranges, shard_ranges
+from blockxmc.data.npz import write_npz
+from blockxmc.data.shards import ARRAYS, Names, ShardWriter, is_shards, parts_of, row_ranges, shard_ranges
 from blockxmc.data.streams import Reading, convert_pair_to_shards
 from blockxmc.errors import DataFormatError
 
@@ -151,6 +153,71 @@ def test_names(tmp_path, data):
         read_shards(tmp_path / "s", label_names=names[::-1])
 
 
+def tiny(labels=None, features=None, n_labels=2):
+    Y = sparse.csr_array(np.eye(2, n_labels, dtype=np.float32))
+    return Dataset(sparse.csr_array(np.eye(2, dtype=np.float32)), Y, features, labels)
+
+
+def test_names_of_fewer_labels_are_compared(tmp_path):
+    write_shards(tmp_path / "s", tiny(["a", "b"]), n_shards=1)
+    for names in (["x", "y", "z"], ["a"]):
+        with pytest.raises(DataFormatError, match="other names"):
+            read_shards(tmp_path / "s", n_labels=3, label_names=names)
+    assert read_shards(tmp_path / "s", n_labels=3, label_names=["a", "b", "z"]).label_names == ["a", "b", "z"]
+
+
+def converted(tmp_path, train, test):
+    """Both data sets through npz files, and as shards."""
+    write_npz(tmp_path / "train.npz", train)
+    write_npz(tmp_path / "test.npz", test)
+    folders = tmp_path / "out" / "train", tmp_path / "out" / "test"
+    convert_pair_to_shards(tmp_path / "train.npz", tmp_path / "test.npz", folders, 1)
+    return read_data_dir(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        (tiny(["b", "a"], ["f", "g"]), "labels have other names"),
+        (tiny(["a", "b"], ["g", "f"]), "features have other names"),
+        (tiny(["a", "b", "c"], ["f", "g"], 3), "has 2 features and 3 labels, but"),
+        (tiny(["a"], ["f", "g"], 1), "has 2 features and 1 labels, but"),
+    ],
+    ids=["labels", "features", "wider", "narrower"],
+)
+def test_pairs_that_do_not_belong_together(tmp_path, test, told):
+    with pytest.raises(DataFormatError, match=told) as caught:
+        converted(tmp_path, tiny(["a", "b"], ["f", "g"]), test)
+    assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "out" / "train").iterdir())
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], None], ids=["named", "unnamed"])
+def test_pairs_of_npz_keep_names(tmp_path, labels):
+    for found in converted(tmp_path, tiny(["a", "b"], ["f", "g"]), tiny(labels)):
+        assert (found.label_names, found.feature_names) == (["a", "b"], ["f", "g"])
+
+
+def test_a_test_set_of_texts_needs_training_texts(tmp_path):
+    (tmp_path / "train.txt").write_text("0 0:1\n1 1:1\n")
+    write_jsonl(tmp_path / "test.jsonl", Corpus(["one two", "two three"], [["a"], ["b"]]))
+    with pytest.raises(DataFormatError, match="holds texts, but"):
+        convert_pair_to_shards(
+            tmp_path / "train.txt", tmp_path / "test.jsonl", (tmp_path / "out" / "train", tmp_path / "out" / "test"), 1
+        )
+
+
+def test_names_of_a_pair_of_xc_are_those_of_both_files(tmp_path):
+    (tmp_path / "train.txt").write_text("0 0:1\n1 1:1\n")
+    (tmp_path / "test.txt").write_text("2 1:1\n")
+    (tmp_path / "labels.txt").write_text("a\nb\nc\n")
+    folders = tmp_path / "out" / "train", tmp_path / "out" / "test"
+    convert_pair_to_shards(tmp_path / "train.txt", tmp_path / "test.txt", folders, 1)
+    for found, whole in zip(read_data_dir(tmp_path / "out"), read_data_dir(tmp_path), strict=True):
+        same(found, whole)
+        assert found.label_names == whole.label_names == ["a", "b", "c"]
+
+
 def test_more_columns_may_be_asked_for(tmp_path, data):
     write_shards(tmp_path / "s", data, n_shards=2)
     wide = read_dataset(tmp_path / "s", n_features=70, n_labels=25)
@@ -160,16 +227,33 @@ def test_more_columns_may_be_asked_for(tmp_path, data):
 
 
 def rewritten(folder, **changes):
-    """A manifest with other content and the right checksum: what an attacker would write."""
+    """A manifest with other content, or without what is None, and the right checksum: what an attacker would write."""
     from blockxmc._core.kept import Kept
 
-    Kept(folder).put("shards", Kept(folder).get("shards") | changes)
+    content = Kept(folder).get("shards") | changes
+    Kept(folder).put("shards", {key: value for key, value in content.items() if value is not None})
 
 
 def corrupt(path, offset, new):
     content = bytearray(path.read_bytes())
     content[offset : offset + len(new)] = new
     path.write_bytes(content)
+
+
+def shifted(path):
+    """One more space in the header: a valid .npy file, whose numbers start at an odd place."""
+    content = path.read_bytes()
+    assert content[8:10] == (118).to_bytes(2, "little")
+    path.write_bytes(content[:8] + (119).to_bytes(2, "little") + content[10:127] + b" \n" + content[128:])
+    np.load(path)
+
+
+@pytest.mark.parametrize("shards", [None, [{}], [{"begin": 0, "end": 300}]], ids=["none", "empty", "no checksums"])
+def test_a_manifest_without_shards(tmp_path, data, shards):
+    write_shards(tmp_path / "s", data, n_shards=1)
+    rewritten(tmp_path / "s", shards=shards)
+    with pytest.raises(DataFormatError, match="damaged"):
+        read_shards(tmp_path / "s", verify=True)
 
 
 @pytest.mark.parametrize("name", ARRAYS)
@@ -195,6 +279,7 @@ DAMAGE = {
     "no sizes": lambda s: rewritten(s, files=None),
     "other format": lambda s: rewritten(s, shards_format=9),
     "huge width": lambda s: rewritten(s, features=2**31 - 1),
+    "numbers that are not aligned": lambda s: shifted(s / "X.data.npy"),
 }
 
 
@@ -226,6 +311,38 @@ def test_folders_are_not_overwritten(tmp_path, data):
     with pytest.raises(DataFormatError, match="not an empty folder"):
         write_shards(tmp_path / "other", data, n_shards=1)
     assert (tmp_path / "other" / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["labels.txt", "features.txt", "words.json", "download.part"])
+def test_files_of_the_user_stay(tmp_path, data, name):
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / name).write_text("mine")
+    with pytest.raises(DataFormatError, match="not an empty folder"):
+        write_shards(tmp_path / "s", data, n_shards=1)
+    assert (tmp_path / "s" / name).read_text() == "mine"
+
+
+def test_what_a_kill_has_left_is_removed(tmp_path):
+    write_shards(tmp_path / "s", tiny(["a", "b"], ["f", "g"]), n_shards=1)
+    (tmp_path / "s" / "shards.json").unlink()
+    for name in ("words.json", "words.npy", ".words.npy-x1.part"):
+        (tmp_path / "s" / name).write_text("left")
+    write_shards(tmp_path / "s", tiny(), n_shards=1)
+    assert {path.name for path in (tmp_path / "s").iterdir()} == {"shards.json", *(f"{name}.npy" for name in ARRAYS)}
+    assert read_shards(tmp_path / "s", verify=True).label_names is None
+
+
+def test_a_failure_removes_what_was_written_and_no_more(tmp_path):
+    def failing():
+        with ShardWriter(tmp_path / "s") as writer:
+            (tmp_path / "s" / "features.txt").write_text("mine")
+            for rows in parts_of(tiny()):
+                writer.add(rows)
+            writer.finish(1, 2, 2, Names(["a", "b\nc"]))
+
+    with pytest.raises(DataFormatError):
+        failing()
+    assert [path.name for path in (tmp_path / "s").iterdir()] == ["features.txt"]
 
 
 def test_no_rows(tmp_path):

@@ -33,8 +33,10 @@ LABELS, FEATURES = "labels.txt", "features.txt"
 OTHERS = (LABELS, FEATURES, f"{WORDS}.json", f"{WORDS}.npy")
 # File name -> type of its numbers.
 ARRAYS = {"X.indptr": "<i8", "X.indices": "<i4", "X.data": "<f4", "Y.indptr": "<i8", "Y.indices": "<i4"}
+FIRST = "X.indptr.npy"  # the file that is made first: no other is there without it
 # Numbers that are looked at together, where all of a file are: what is held of it in memory.
 AT_A_TIME = 1 << 22
+ALIGNED = 64  # where numbers start in a .npy file: at a multiple of this
 
 
 class Rows(NamedTuple):
@@ -100,7 +102,7 @@ def read_shards(
         check_file_widths(path, X, Y, "its shape")
     # The digest is over all numbers: whoever wrote them has computed it.
     data.__dict__["digest"] = digest
-    return _called(path, _widened(path, data, n_features, n_labels), label_names)
+    return _called(path, _widened(path, data, n_features, n_labels), label_names, data.label_names)
 
 
 def write_shards(folder: PathLike, data: Dataset, *, n_shards: int) -> None:
@@ -137,11 +139,16 @@ class ShardWriter:
         _check_new(self.folder)
         self.n_rows, self._ends = 0, {"X": 0, "Y": 0}
         self._files: dict[str, IO[bytes]] = {}
+        self._written: list[Path] = []
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
+        # The file by which left-overs are known stays, until it is written over.
+        for path in set(_own_files(self.folder)) - {self.folder / FIRST}:
+            path.unlink(missing_ok=True)
         for name in ARRAYS:
-            self._files[name] = open(self.folder / f"{name}.npy", "wb")
+            self._written.append(self.folder / f"{name}.npy")
+            self._files[name] = open(self._written[-1], "wb")
             _write_header(self._files[name], name, 0)
         for matrix in ("X", "Y"):
             self._write(f"{matrix}.indptr", np.zeros(1, np.int64))
@@ -151,7 +158,7 @@ class ShardWriter:
         for file in self._files.values():
             file.close()
         if kind is not None:
-            for path in _own_files(self.folder):
+            for path in reversed(self._written):
                 path.unlink(missing_ok=True)
 
     def add(self, rows: Rows) -> None:
@@ -185,6 +192,7 @@ class ShardWriter:
             "shards": _checksums(arrays, row_ranges(self.n_rows, n_shards), verbose),
             "files": self._write_names(names),
         }
+        self._written.append(Kept(self.folder).path(MANIFEST))
         Kept(self.folder).put(MANIFEST, {"shards_format": FORMAT} | sizes | counts | digests)
 
     def _lengths(self) -> tuple[int, ...]:
@@ -196,14 +204,16 @@ class ShardWriter:
 
     def _write_names(self, names: Names) -> dict[str, str]:
         """Write names beside the arrays; the checksum of each file."""
+        before = len(self._written)
         if names.vectorizer is not None:
+            self._written += [self.folder / f"{WORDS}.json", self.folder / f"{WORDS}.npy"]
             Kept(self.folder).put(WORDS, names.vectorizer.state())
         listed = {LABELS: names.labels, FEATURES: None if names.vectorizer is not None else names.features}
         for file, some in listed.items():
             if some is not None:
+                self._written.append(self.folder / file)
                 write_names(self.folder / file, [str(name) for name in some])
-        present = [self.folder / name for name in OTHERS if (self.folder / name).exists()]
-        return {path.name: _sha256_of(path) for path in present}
+        return {path.name: _sha256_of(path) for path in self._written[before:] if path.exists()}
 
 
 def row_ranges(n_rows: int, n_shards: int) -> list[tuple[int, int]]:
@@ -254,14 +264,16 @@ def _check_new(folder: Path) -> None:
         raise DataFormatError(f"{folder}: is a file; shards need a folder")
     if is_shards(folder):
         raise DataFormatError(f"{folder}: holds shards already; choose another name, or remove it")
-    if folder.is_dir() and set(folder.iterdir()) - set(_own_files(folder)):
+    found = set(folder.iterdir()) if folder.is_dir() else set()
+    if found and (folder / FIRST not in found or found - set(_own_files(folder))):
         raise DataFormatError(f"{folder}: exists and is not an empty folder; choose another name")
 
 
 def _own_files(folder: Path) -> list[Path]:
-    """What a writer of shards has written here."""
+    """What has a name that a writer of shards gives, whole or in part."""
     names = [f"{name}.npy" for name in ARRAYS] + [*OTHERS, f"{MANIFEST}.json"]
-    return [path for path in folder.iterdir() if path.name in names or path.name.endswith(PART)]
+    parts = tuple(f".{name}-" for name in names)
+    return [p for p in folder.iterdir() if p.name in names or (p.suffix == PART and p.name.startswith(parts))]
 
 
 def _write_header(file: IO[bytes], name: str, length: int) -> None:
@@ -280,6 +292,8 @@ def _mapped_array(path: Path, length: int) -> NDArray[Any]:
             start, size = file.tell(), os.fstat(file.fileno()).st_size
             if found != dtype or fortran or shape != (length,) or size != start + length * dtype.itemsize:
                 raise ValueError(f"it does not hold {length:,} numbers of type {dtype.str}")
+            if start % ALIGNED:
+                raise ValueError(f"its numbers do not start at a multiple of {ALIGNED} bytes")
             file.seek(0)
             content = mapped(file, size)
     except (OSError, ValueError) as error:
@@ -340,11 +354,11 @@ def _widened(folder: Path, data: Dataset, n_features: int | None, n_labels: int 
     return Dataset(wide[0], wide[1])
 
 
-def _called(folder: Path, data: Dataset, label_names: Sequence[str] | None) -> Dataset:
-    """The data with these names of labels, which may have no others."""
+def _called(folder: Path, data: Dataset, label_names: Sequence[str] | None, own: Sequence[str] | None) -> Dataset:
+    """The data with these names of labels; the first may have names of their own, but no others."""
     if label_names is None:
         return data
-    if data.label_names is not None and list(data.label_names) != list(label_names):
+    if own is not None and list(own) != list(label_names[: len(own)]):
         raise DataFormatError(f"{folder}: its labels have other names; convert it together with the training data")
     named = replace(data, label_names=label_names)
     if "digest" in data.__dict__:
@@ -378,8 +392,8 @@ def _stretches(arrays: Mapping[str, NDArray[Any]], begin: int, end: int) -> Iter
 
 def _verify(folder: Path, arrays: Mapping[str, NDArray[Any]], files: Mapping[str, str]) -> None:
     """Compare everything with its checksum."""
-    known = _manifest(folder)["shards"]
     found = _checksums(arrays, shard_ranges(folder), 0)
+    known = _manifest(folder)["shards"]
     wrong = [number for number, (a, b) in enumerate(zip(known, found, strict=True)) if a != b]
     if wrong:
         raise _damaged(folder, f"the checksum of shard {wrong[0]} of {len(known)} is wrong")

@@ -70,12 +70,16 @@ def convert_pair_to_shards(
     with ShardWriter(folders[0]) as first, ShardWriter(folders[1]) as second:
         stream = _opened(train, reading)
         _pour(stream, first)
-        known = stream.names(*stream.widths())
+        # Names beside XC text are those of both files: how many there must be is known when both have been read.
+        known = Names() if isinstance(stream, _Xc) else stream.names(*stream.widths())
         like = Reading(reading.fields, known.vectorizer, known.labels, n_jobs=reading.n_jobs, verbose=reading.verbose)
         other = _opened(test, like)
         _pour(other, second)
         d, m = (max(pair) for pair in zip(stream.widths(), other.widths(), strict=True))
+        _check_widths((train, stream), (test, other), known)
         names = stream.names(d, m)
+        if isinstance(other, _Whole):
+            _check_names(train, names, test, other.names(d, m))
         for writer in (first, second):
             writer.finish(n_shards, d, m, names, reading.verbose)
 
@@ -88,6 +92,32 @@ def _opened(source: PathLike, reading: Reading) -> _Stream:
     if kind == "xc":
         return _Xc(source, reading)
     return _Whole(read_dataset(source, n_jobs=reading.n_jobs, verbose=reading.verbose))
+
+
+def _check_widths(train: tuple[PathLike, _Stream], test: tuple[PathLike, _Stream], known: Names) -> None:
+    """Refuse a test set that cannot have the features and labels of the training set; only XC text may be widened."""
+    (path, stream), (other_path, other) = train, test
+    if isinstance(other, _Texts) and known.vectorizer is None:
+        raise DataFormatError(f"{other_path}: holds texts, but {path} does not; convert both from the same source")
+    (d, m), (its_d, its_m) = stream.widths(), other.widths()
+    wider = its_d > d or its_m > m
+    if (isinstance(other, _Whole) and (d, m) != (its_d, its_m)) or (wider and not isinstance(stream, _Xc)):
+        raise DataFormatError(
+            f"{other_path}: has {its_d} features and {its_m} labels, but {path} has {d} and {m};"
+            " convert both from the same source"
+        )
+
+
+def _check_names(path: PathLike, names: Names, other_path: PathLike, others: Names) -> None:
+    """Refuse a test set with names that are not those of the training set; it may have none."""
+    pairs = (("labels", names.labels, others.labels), ("features", names.features, others.features))
+    wrong = [what for what, own, its in pairs if its is not None and (own is None or list(own) != list(its))]
+    if wrong:
+        raise DataFormatError(
+            f"{other_path}: its {wrong[0]} have other names than those of {path}; convert both from the same source"
+        )
+    if names.vectorizer and others.vectorizer and not names.vectorizer.has_words_of(others.vectorizer):
+        raise DataFormatError(f"{other_path}: its words weigh otherwise than those of {path}; convert both together")
 
 
 def _pour(stream: _Stream, writer: ShardWriter) -> None:

@@ -44,10 +44,10 @@ class Told:
         rows: tuple[sparse.csr_array, sparse.csr_array],
         visits: sparse.csr_array,
         clusters: Any,
-        bound: float,
+        bound: float | NDArray[Any],
         threads: int,
     ) -> Told:
-        """Positives, and the negatives that visit blocks of the label and have a margin above the bound.
+        """Positives, and the negatives that visit blocks of the label and have a margin above the (or its) bound.
 
         >>> weights = LabelVectors(sparse.csr_array(np.eye(2, dtype=np.float32)), np.full(2, -1, np.float32))
         >>> rows = sparse.csr_array(np.array([[0.7, 0.1]], np.float32)), sparse.csr_array(np.array([[0, 1]], np.float32))
@@ -57,6 +57,7 @@ class Told:
         """
         X, Y = rows
         of_block = holds(clusters, weights.n_labels)
+        bounds = np.broadcast_to(np.asarray(bound, np.float32), weights.n_labels)
         found = []
         for first in range(0, X.shape[0], _AT_A_TIME):
             some = slice(first, first + _AT_A_TIME)
@@ -64,7 +65,7 @@ class Told:
             pairs = sparse.csr_array(visits[some] @ of_block + own)
             margins = weights.pair_scores(sparse.csr_array(X[some]), pairs.indptr, pairs.indices, threads)
             positive = np.isin(flat_positions(pairs), flat_positions(own))
-            told = np.flatnonzero(positive | (margins > bound))
+            told = np.flatnonzero(positive | (margins > bounds[pairs.indices]))
             number = np.repeat(np.arange(first, first + pairs.shape[0], dtype=np.int32), np.diff(pairs.indptr))
             found.append((number[told], pairs.indices[told].astype(np.int32), positive[told], margins[told]))
         if not found:

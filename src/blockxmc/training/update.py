@@ -59,7 +59,7 @@ def add_rows(
     n_features, n_labels, threads = X.shape[1], Y.shape[1], request.threads
     event = {"what": "update", "rows": int(X.shape[0]), **before_learning(old.model, X, Y, threads)}
     labels, of_blocks = old.kept.labels, old.kept.blocks
-    kept = replace(old.kept, labels=grown(labels, n_labels, n_features))
+    kept = old.kept.with_labels(grown(labels, n_labels, n_features))
     of_blocks = grown(of_blocks, of_blocks.n_labels, n_features)
     start = _router(of_blocks).blocks(X, 1, threads=threads)[:, 0]
     blocks = place_rows(old.partition, Y, start, threads)
@@ -74,14 +74,13 @@ def add_rows(
     negative = np.concatenate([kept.negative_blocks, routed])
     clusters = lists(partition, Y_all, negative, kept, request.settings.update_lists)
     visits = visits_of(assignment, negative, partition.n_blocks_)
-    n_old, first = Y_old.shape[0], np.pad(kept.told, (0, n_labels - kept.told.size))
-    lesson = request.settings.update_lesson
+    n_old, lesson = Y_old.shape[0], request.settings.update_lesson
     news = Told.by(kept.labels, (X, Y), visits[n_old:], clusters, lesson, threads)
     news = news.numbered(np.arange(n_old, assignment.size))
-    told = first + news.counts(n_labels, request.settings.update_margin)
+    told = kept.told + news.counts(n_labels, request.settings.update_margin)
     touched = np.flatnonzero(told > request.settings.update_share * np.bincount(Y_all.indices, minlength=n_labels))
-    shifted = _shifting(request, Y_old, Y, first, touched)
-    complete = np.pad(kept.complete, (0, n_labels - kept.complete.size), constant_values=True)
+    shifted = _shifting(request, Y_old, Y, kept, touched)
+    is_touched, is_shifted = (np.isin(np.arange(n_labels), some) for some in (touched, shifted))
     told[touched] = 0
     new = replace(
         kept,
@@ -90,7 +89,8 @@ def add_rows(
         negative_blocks=negative,
         told=told,
         router_rows=assignment.size if stale else kept.router_rows,
-        complete=complete | np.isin(np.arange(n_labels), touched),
+        complete=kept.complete | is_touched,
+        shifted=(kept.shifted & ~is_touched) | is_shifted,
     )
     event |= {
         "new_labels": n_labels - labels.n_labels,
@@ -100,10 +100,10 @@ def add_rows(
         "blocks_solved": int(changed.size),
     }
     if shifted.size:
-        rest = kept.unseen, ~complete
+        rest = kept.unseen, ~kept.complete
         news += _unlearnt(kept.labels, (X_all, Y_all), visits, clusters, rest, lesson, threads)
         known = np.arange(assignment.size) < n_old
-        known[kept.unseen] = complete.all()
+        known[kept.unseen] = kept.complete.all()
         lessons = KnownRows(Y_all, visits, clusters, known, request.settings).lessons(news, shifted, threads)
         new = replace(new, labels=_shifted(request, X_all, kept.labels, shifted, lessons, reporter))
     whole = np.setdiff1d(touched, shifted)
@@ -111,14 +111,17 @@ def add_rows(
 
 
 def _shifting(
-    request: Request, Y_old: sparse.csr_array, Y: sparse.csr_array, told: NDArray[np.int64], touched: NDArray[np.intp]
+    request: Request, Y_old: sparse.csr_array, Y: sparse.csr_array, kept: Kept, touched: NDArray[np.intp]
 ) -> NDArray[np.intp]:
-    """The touched labels that need not meet all rows again: in large updates, old ones that were told nothing before."""
+    """The touched labels that need not meet all rows again: in large updates, old ones that were told nothing before.
+
+    A change is small beside weights that solve the old rows: where it came upon another, the two would add up their errors.
+    """
     large = Y.shape[0] > request.settings.update_shift * (Y_old.shape[0] + Y.shape[0])
     if not (large and isinstance(request.learner, DiSMEC)):
         return touched[:0]
     old, new = (np.bincount(part.indices, minlength=Y.shape[1]) for part in (Y_old, Y))
-    able: NDArray[np.bool_] = (new <= request.settings.update_times * old) & (told == 0)
+    able: NDArray[np.bool_] = (new <= request.settings.update_times * old) & (kept.told == 0) & ~kept.shifted
     return np.asarray(touched[able[touched]])
 
 
@@ -170,22 +173,25 @@ def drop_rows(
     partition = repartitioned(old.partition, Y_left, assignment, blocks.size, threads)
     changed = _changed_blocks(request, old.partition, Y, blocks, gone)
     learned = _solved_blocks(request, (X_left, Y_left), assignment, some_of(kept.blocks, blocks), changed, reporter)
-    # By the blocks that taught: whatever a row has taught is to be solved without it. Below -1 a margin teaches nothing.
-    clusters = lists(old.partition, Y, kept.negative_blocks, kept, request.settings.update_lists)
+    # By all blocks that may have taught: whatever a row has taught is to be solved without it. Below -1 a margin teaches
+    # a label that was solved nothing; but any row may have held one that was shifted.
+    clusters = lists(old.partition, Y, kept.negative_blocks, kept, old.partition.n_blocks_)
+    bounds = np.where(kept.shifted, -np.inf, -1.0)
     seen = visits_of(old.partition.assignment_[gone], kept.negative_blocks[gone], old.partition.n_blocks_)
     rows = take_rows(X, gone), take_rows(Y, gone)
-    touched = np.flatnonzero(Told.by(kept.labels, rows, seen, clusters, -1.0, threads).counts(Y.shape[1], -1.0))
-    told = kept.told.copy()
-    told[touched] = 0
+    taught = Told.by(kept.labels, rows, seen, clusters, bounds, threads)
+    is_touched = np.isin(np.arange(Y.shape[1]), taught.labels)
+    touched = np.flatnonzero(is_touched)
     new = replace(
         kept,
         parts=kept.without_rows(dropped),
         blocks=learned,
         negative_blocks=negative,
-        told=told,
+        told=np.where(is_touched, 0, kept.told),
         router_rows=min(kept.router_rows, left.size),
         unseen=np.flatnonzero(np.isin(left, kept.unseen)).astype(np.int32),
-        complete=kept.complete | np.isin(np.arange(Y.shape[1]), touched),
+        complete=kept.complete | is_touched,
+        shifted=kept.shifted & ~is_touched,
     )
     event = {
         "what": "forget",
@@ -300,7 +306,7 @@ def _changed_blocks(
     request: Request, old: Partitioner, Y: sparse.csr_array, blocks: NDArray[np.intp], gone: NDArray[np.intp]
 ) -> NDArray[np.intp]:
     """The blocks that rows which are gone may have taught, as they are numbered now: their own, and their labels' homes."""
-    everywhere = replace(request.settings, router_near=0.0, router_targets=old.n_blocks_)
+    everywhere = replace(request.settings, router_near=0.0, router_home=0.0, router_targets=old.n_blocks_)
     taught = router_targets(Y, old.assignment_, old.n_blocks_, everywhere, request.threads)
     return np.flatnonzero(np.isin(blocks, take_rows(taught, gone).indices))
 

@@ -262,7 +262,7 @@ class Training:
         unseen = np.flatnonzero(self.held_out).astype(np.int32)
         complete = np.zeros(weights.n_labels, bool)
         complete[labels_short_of_rows(self.Y, self.held_out, self.settings)] = True
-        rest = self.asked, told, self.X.shape[0], unseen, complete
+        rest = self.asked, told, self.X.shape[0], unseen, complete, np.zeros(weights.n_labels, bool)
         return Kept((part,), weights, blocks, self.negative_blocks, mix, *rest)
 
     def _visits(self, rows: NDArray[np.bool_] | None) -> sparse.csr_array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -47,6 +47,7 @@ class Kept:
     router_rows: int  # when the router was last solved as a whole
     unseen: I32  # rows that were held out of the fit ...
     complete: NDArray[np.bool_]  # ... and the labels that have learnt from them since
+    shifted: NDArray[np.bool_]  # labels that new rows have changed since they were last solved on all rows
     history: tuple[dict[str, Any], ...] = ()
 
     @property
@@ -65,6 +66,13 @@ class Kept:
         self.check()
         X = stacked([widened(part.X, n_features) for part in self.parts])
         return X, stacked([widened(part.Y, n_labels) for part in self.parts])
+
+    def with_labels(self, labels: LabelVectors) -> Self:
+        """With these weights, which may be of more labels; the new ones have been told nothing yet."""
+        more = 0, labels.n_labels - self.told.size
+        told, shifted = np.pad(self.told, more), np.pad(self.shifted, more)
+        complete = np.pad(self.complete, more, constant_values=True)
+        return replace(self, labels=labels, told=told, complete=complete, shifted=shifted)
 
     def with_part(self, X: sparse.csr_array, Y: sparse.csr_array) -> tuple[Part, ...]:
         """The parts and one more."""
@@ -99,6 +107,7 @@ class Kept:
             "router_rows": self.router_rows,
             "unseen": self.unseen,
             "complete": self.complete,
+            "shifted": self.shifted,
             "history": list(self.history),
         }
 
@@ -131,6 +140,9 @@ class Kept:
             stored.array(state.get("unseen", np.zeros(0, np.int32)), "rows that were held out", np.int32, (None,)),
             stored.array(
                 state.get("complete", np.ones(bias.size, bool)), "labels that know them", np.bool_, bias.shape
+            ),
+            stored.array(
+                state.get("shifted", np.zeros(bias.size, bool)), "labels that were shifted", np.bool_, bias.shape
             ),
             tuple(_event(event) for event in history),
         )
