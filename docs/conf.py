@@ -20,7 +20,13 @@ extensions = [
     "generated_pages",
     "offline_math",
 ]
-exclude_patterns = ["_build", "jupyter_execute", "results/experiments/figure-*.md", "results/experiments/table-*.md"]
+exclude_patterns = [
+    "_build",
+    "jupyter_execute",
+    "results/experiments/figure-*.md",
+    "results/experiments/table-*.md",
+    "results/experiments/verdicts.md",
+]
 # Pages of results begin where the report that they are part of puts them.
 suppress_warnings = ["myst.header"]
 
