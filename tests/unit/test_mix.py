@@ -14,7 +14,8 @@ from blockxmc.serving.reranker import Reranker
 from blockxmc.training.shared import mix as mixing
 from blockxmc.training.shared import settings
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, Terms
-from blockxmc.training.shared.fit import Training, held_out_rows
+from blockxmc.training.shared.fit import Training
+from blockxmc.training.shared.held_out import held_out_rows
 from blockxmc.training.shared.labels import LabelTrainer
 from blockxmc.training.shared.mix import Fitter
 from blockxmc.training.shared.settings import SETTINGS

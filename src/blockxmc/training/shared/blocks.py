@@ -17,7 +17,6 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.linear.one_vs_all import typical_length
 from blockxmc.linear.weights import Ids
 from blockxmc.partition import Partitioner, choice
-from blockxmc.partition.ranking import Ranking
 from blockxmc.routing import Router
 from blockxmc.training.forms import PARTITION
 from blockxmc.training.job import Job
@@ -171,14 +170,16 @@ def cover_all_labels(Y: sparse.csr_array, assignment: I32, label_clusters: Seque
     return [np.sort(np.concatenate([ids, more])) for ids, more in zip(label_clusters, extra, strict=True)]
 
 
-def clusters_without(
-    partition: Partitioner, Y: sparse.csr_array, held_out: NDArray[np.bool_], threads: int
-) -> list[NDArray[np.int64]]:
-    """The label clusters as they would be without the held-out rows."""
-    shown = sparse.csr_array(Y[~held_out])
-    ranking = Ranking.of(shown, partition.assignment_[~held_out], partition.n_blocks_, threads=threads)
-    lists = ranking.clusters(partition.lam_ * (1 - held_out.mean()), partition.objective)[0].sorted_lists()
-    return cover_all_labels(shown, partition.assignment_[~held_out], lists)
+def best_block_first(Y: sparse.csr_array, label_clusters: Sequence[Ids], first: I32) -> float:
+    """Share of the rows whose ``first`` block lists as many of their labels as any block does.
+
+    >>> Y = sparse.csr_array(np.array([[1, 1], [0, 1]], np.float32))
+    >>> best_block_first(Y, [np.array([0]), np.array([0, 1])], np.array([0, 1], np.int32))
+    0.5
+    """
+    listed = sparse.csr_array(Y @ holds(label_clusters, Y.shape[1]).T)
+    own = np.asarray(listed[np.arange(Y.shape[0]), first]).ravel()
+    return float((own == listed.max(axis=1).toarray().ravel()).mean())
 
 
 def home_blocks(positives: sparse.csr_array, visits: sparse.csr_array) -> tuple[NDArray[np.intp], NDArray[np.int64]]:

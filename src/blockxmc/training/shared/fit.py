@@ -30,7 +30,7 @@ from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.forms import router_form
 from blockxmc.training.job import Form, Job
 from blockxmc.training.shared.blocks import (
-    clusters_without,
+    best_block_first,
     cover_all_labels,
     expected_products,
     holds,
@@ -42,6 +42,7 @@ from blockxmc.training.shared.blocks import (
 from blockxmc.training.shared.calibration import UNCALIBRATED, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
 from blockxmc.training.shared.centroids import Remembered, label_centroids
+from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows
 from blockxmc.training.shared.hints import NO_HINTS, Hints
 from blockxmc.training.shared.kept import Kept, Part, kept_copy
 from blockxmc.training.shared.label_features import LabelFeatures, listing_more
@@ -104,9 +105,7 @@ class Training:
         with reporter.phase("blocks of all labels"):
             self.clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_)
         self.teaching = request.hints.teaching
-        self.held_out = held_out_rows(Y, request.seed, request.settings)
-        if self.teaching is not None:
-            self.held_out &= self.teaching
+        self.held_out = held_out_rows(Y, request.seed, request.settings, self.teaching)
         self.positives = np.bincount(Y.indices, minlength=Y.shape[1])
         self.asked = 0
         self.labels: LabelFeatures | None = None
@@ -182,10 +181,11 @@ class Training:
     def _fitted(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
         rows = np.flatnonzero(self.held_out)
         X, Y = take_rows(self.X, rows), take_rows(self.Y, rows)
-        promised = {"router_accuracy": float((self.best_blocks[rows] == self.partition.assignment_[rows]).mean())}
-        # A block lists the labels of its own rows: with those of the held-out rows they would find more than new rows do.
+        # With the labels that held-out rows alone brought in, they would find more than new rows do.
         with self.reporter.phase("blocks without held-out rows"):
-            clusters = self._listed(clusters_without(self.partition, self.Y, self.held_out, self.threads))
+            clusters = cover_all_labels(self.shown, self.partition.assignment_, self.partition.label_clusters_)
+            promised = {"router_accuracy": best_block_first(Y, clusters, self.best_blocks[rows])}
+            clusters = self._listed(clusters)
         # One thread: sums must not depend on the number of threads, and these matrices are small.
         with self.reporter.phase("fit on held-out rows"), threadpool_limits(1, user_api="blas"):
             if isinstance(weights, LabelVectors):
@@ -361,45 +361,6 @@ def neighbors_asked(n_neighbors: int | str, linear: bool, settings: Settings = S
     if n_neighbors and not linear:
         raise BlockXMCError(f"n_neighbors={n_neighbors} needs a linear base: use 0")
     return int(n_neighbors)
-
-
-def held_out_rows(Y: sparse.csr_array, seed: int, settings: Settings = SETTINGS) -> NDArray[np.bool_]:
-    """Which rows are kept from training until scores are fitted.
-
-    Rows are put in order by how many labels they have, and one random row of each run is taken. So the few rows have as
-    many labels as all: of the chance in their hits, that leaves out a seventh (elife-keywords) to nearly a half (bibtex).
-    An order in which rows of the same labels are neighbors would part them, and make held-out rows look better known than
-    new rows are.
-
-    >>> Y = sparse.csr_array(np.repeat([[1, 1], [1, 0]], 10_000, axis=0))
-    >>> rows = held_out_rows(Y, 0)
-    >>> int(rows[:10_000].sum()), int(rows[10_000:].sum()), int(held_out_rows(Y[:100], 0).sum())
-    (400, 400, 0)
-    """
-    n = Y.shape[0]
-    out = np.zeros(n, bool)
-    if n >= settings.least_rows:
-        rng = np.random.default_rng(seed)
-        least = min(n // 5, settings.held_out_least)
-        size = min(max(n // settings.held_out_one_in, least), settings.held_out_most)
-        order = np.lexsort((rng.permutation(n), np.diff(Y.indptr)))
-        starts = np.arange(size + 1) * n // size
-        out[order[rng.integers(starts[:-1], starts[1:])]] = True
-    return out
-
-
-def labels_short_of_rows(
-    Y: sparse.csr_array, held_out: NDArray[np.bool_], settings: Settings = SETTINGS
-) -> NDArray[np.intp]:
-    """Labels of whose positives too many are held out.
-
-    >>> Y = sparse.csr_array(np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]]))
-    >>> labels_short_of_rows(Y, np.array([True, False, False])).tolist()
-    [0, 1]
-    """
-    in_held_out = np.repeat(held_out, np.diff(Y.indptr))
-    lost = np.bincount(Y.indices[in_held_out], minlength=Y.shape[1])
-    return np.flatnonzero(lost > settings.lost * np.bincount(Y.indices, minlength=Y.shape[1]))
 
 
 def _recall(model: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array, clusters: Any, threads: int) -> float:
