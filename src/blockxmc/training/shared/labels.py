@@ -146,7 +146,8 @@ def shared_costs(Y: sparse.csr_array, power: float, sample_weight: F32 | None = 
     """
     m = np.maximum(np.diff(Y.indptr), 1).astype(np.float64)
     counts, weights = m**-power, np.ones(m.size) if sample_weight is None else sample_weight.astype(np.float64)
-    usual = (weights @ m) / (weights @ (m * counts))
+    # Sums, not dot products: those wake BLAS's threads, which then spin for longer than all of this takes.
+    usual = (weights * m).sum() / (weights * m * counts).sum()
     return np.column_stack([weights * counts * usual, weights]).astype(np.float32)
 
 
