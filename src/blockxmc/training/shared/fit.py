@@ -41,7 +41,7 @@ from blockxmc.training.shared.blocks import (
 )
 from blockxmc.training.shared.calibration import UNCALIBRATED, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
-from blockxmc.training.shared.centroids import label_centroids
+from blockxmc.training.shared.centroids import Remembered, label_centroids
 from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows
 from blockxmc.training.shared.hints import NO_HINTS, Hints
 from blockxmc.training.shared.kept import Kept, Part, kept_copy
@@ -312,7 +312,7 @@ class Training:
         Calibration looks at the candidates that rows have by the ``clusters`` which do not know them.
         """
         routed, auto = trial.router is not None, self.request.route == "auto"
-        centroids = partial(self._centroids, self.shown, weights)
+        centroids = Remembered(partial(self._centroids, self.shown, weights))
         rows, as_new = (
             HeldOut(trial, holds(known, self.Y.shape[1]), centroids, self.positives, self.settings)
             for known in (self.clusters, clusters)
