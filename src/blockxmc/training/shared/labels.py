@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import as_pattern, pattern_args, take_rows
+from blockxmc._core.matrix import as_pattern, flat_positions, pattern_args, take_rows
 from blockxmc._core.progress import Reporter, Shifted
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.sklearn_adapter import OpaqueWeights, constants
@@ -65,7 +65,10 @@ class LabelTrainer:
         title: str,
         start: sparse.csr_array | None = None,
     ) -> SharedWeights:
-        """Weights of some labels, in this order; ``start`` has vectors of theirs from which a learner may begin."""
+        """Weights of some labels, in this order; ``start`` has vectors of theirs from which a learner may begin.
+
+        A label whose start is empty is new: it learns from the rows that are most like its positives.
+        """
         blocks = take_rows(self._blocks_of_labels(Y.shape[1]), labels)
         positives = take_rows(sparse.csr_array(Y.T), labels)
         return self._train(positives, visits, blocks, title, self._costs(Y), start)[0]
@@ -100,6 +103,9 @@ class LabelTrainer:
                 some = order[begin:end]
                 own = take_rows(positives, some)
                 rows = rows_of_labels(rows_of_block, take_rows(blocks, some), own, self.threads)
+                if start is not None:
+                    new = np.diff(start.indptr)[some] == 0
+                    rows = nearest_rows(self.X, own, rows, new, self.settings.update_negatives, self.threads)
                 job = self.learner._job(self.threads, Shifted(phase, begin), self.seed)
                 targets = sparse.csr_array(own.T)
                 options = more
@@ -209,6 +215,39 @@ def rows_of_labels(
     blocks, own = pattern_args(blocks_of_label), pattern_args(positives)
     indptr, rows = _kernels.rows_of_labels(*pattern_args(rows_of_block), positives.shape[1], *blocks, *own, threads)
     return as_pattern(indptr, rows, positives.shape)
+
+
+def nearest_rows(
+    X: sparse.csr_array,
+    positives: sparse.csr_array,
+    rows: sparse.csr_array,
+    labels: NDArray[np.bool_],
+    most: int,
+    threads: int,
+) -> sparse.csr_array:
+    """The rows of labels, of these labels no more than so many: the positives, and those that are most like them.
+
+    The others of a label with few positives lie beyond its margin, and would teach it nothing.
+
+    >>> X = sparse.csr_array(np.array([[1, 0], [0.8, 0.6], [0, 1]], np.float32))
+    >>> positives, rows = (sparse.csr_array(np.array([given], np.float32)) for given in ([1, 0, 0], [1, 1, 1]))
+    >>> nearest_rows(X, positives, rows, np.ones(1, bool), 2, 1).indices.tolist()
+    [0, 1]
+    """
+    cut = np.flatnonzero(labels & (np.diff(rows.indptr) > most) & (np.diff(positives.indptr) <= most))
+    if not cut.size:
+        return rows
+    own, found = take_rows(positives, cut), take_rows(rows, cut)
+    by_row = sparse.csr_array((np.arange(found.nnz), found.indices, found.indptr), shape=found.shape).tocsc()
+    likeness = np.empty(found.nnz, np.float32)
+    sums = LabelVectors(sparse.csr_array(own @ X), np.zeros(cut.size, np.float32))
+    likeness[by_row.data] = sums.pair_scores(X, by_row.indptr, by_row.indices, threads)
+    likeness[np.searchsorted(flat_positions(found), flat_positions(own))] = np.inf
+    kept = np.ones(rows.nnz, bool)
+    for label, (begin, end) in zip(cut, pairwise(found.indptr), strict=True):
+        kept[rows.indptr[label] + np.argpartition(-likeness[begin:end], most)[most:]] = False
+    indptr = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
+    return as_pattern(indptr, rows.indices[kept], rows.shape)
 
 
 def _joined(parts: list[Any], order: NDArray[np.intp], threads: int) -> SharedWeights:
