@@ -30,7 +30,7 @@ from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.partition import Partitioner
 from blockxmc.partition.growth import place_rows, repartitioned
-from blockxmc.routing import Router, only_block
+from blockxmc.routing import Router
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.lessons import KnownRows, Told
 from blockxmc.training.shared.blocks import cover_all_labels, make_router, router_targets, visits_of
@@ -331,12 +331,12 @@ def _packed(
         again = training.solve_again(weights, touched, take_rows(weights.vectors, touched))
         assert isinstance(again, LabelVectors)  # a learner of vectors stays one
         weights = again
-    blocks = _router(kept.blocks, max(request.bits, request.settings.router_bits))
-    router = only_block(X.shape[1]) if blocks.scorer is None else blocks.scorer
-    trial = replace(old, router=router, route=min(old.route, kept.blocks.n_labels), neighbors=None)
+    router = _router(kept.blocks, max(request.bits, request.settings.router_bits))
     reranker = old.reranker
     if reranker is not None:
         reranker = replace(reranker, log_positives=log_positives_of(training.positives, request.settings))
     calibration = old.calibration or UNCALIBRATED
-    model = training.pack(trial, weights, Fitted(kept.mix, reranker, old.top_p, calibration))
+    fitted = Fitted(kept.mix, reranker, old.top_p, calibration)
+    model = training.pack(router, training.mixed(weights, kept.mix), fitted)
+    model = replace(model, route=min(old.route, kept.blocks.n_labels))
     return Learned(new.partition, model, replace(kept, labels=weights))
