@@ -58,12 +58,12 @@ def add_rows(
     """The model with new rows, which may have more features and labels than it knows, and what happened."""
     n_features, n_labels, threads = X.shape[1], Y.shape[1], request.threads
     event = {"what": "update", "rows": int(X.shape[0]), **before_learning(old.model, X, Y, threads)}
+    X_old, Y_old = old.kept.rows(n_features, n_labels)  # which looks at all that is kept
     labels, of_blocks = old.kept.labels, old.kept.blocks
     kept = old.kept.with_labels(grown(labels, n_labels, n_features))
     of_blocks = grown(of_blocks, of_blocks.n_labels, n_features)
     start = _router(of_blocks).blocks(X, 1, threads=threads)[:, 0]
     blocks = place_rows(old.partition, Y, start, threads)
-    X_old, Y_old = kept.rows(n_features, n_labels)
     X_all, Y_all = stacked([X_old, X]), stacked([Y_old, Y])
     assignment = np.concatenate([old.partition.assignment_, blocks])
     partition = repartitioned(old.partition, Y_all, assignment, of_blocks.n_labels, threads)
