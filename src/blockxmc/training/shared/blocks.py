@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from blockxmc.training.shared.settings import SETTINGS, Settings
 I32 = NDArray[np.int32]
 # Rows whose targets are worked out at a time.
 _AT_A_TIME = 2**14
+# Labels whose positives are counted in all blocks at a time.
+_LABELS_AT_A_TIME = 2**18
 
 
 def visiting(route: float | str, linear: bool = True, settings: Settings = SETTINGS) -> tuple[int, float]:
@@ -189,6 +192,15 @@ def home_blocks(positives: sparse.csr_array, visits: sparse.csr_array) -> tuple[
     >>> [found.tolist() for found in home_blocks(positives, sparse.csr_array(np.eye(2, dtype=np.float32)))]
     [[0], [0]]
     """
+    found = [
+        _home_blocks(positives[begin : begin + _LABELS_AT_A_TIME], visits)
+        for begin in range(0, max(positives.shape[0], 1), _LABELS_AT_A_TIME)
+    ]
+    labels = [begin + own for begin, (own, _) in zip(count(0, _LABELS_AT_A_TIME), found, strict=False)]
+    return np.concatenate(labels), np.concatenate([blocks for _, blocks in found])
+
+
+def _home_blocks(positives: sparse.csr_array, visits: sparse.csr_array) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     counts = sparse.csr_array(positives @ visits)
     labels = np.flatnonzero(np.diff(counts.indptr))
     # One number for both, since counts are whole numbers: the larger count first, then the lower block.

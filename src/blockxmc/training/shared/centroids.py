@@ -27,12 +27,12 @@ def label_centroids(
 ) -> sparse.csr_array:
     """Some labels x features: a row's product with it is the cosine to the label's centroid.
 
-    Parts below ``prune`` are left out where the label has no ``learned`` weight (labels x features): they would cost
-    memory and time that they are not worth.
+    Parts below ``prune`` are left out where the label has no ``learned`` weight (these labels x features): they would
+    cost memory and time that they are not worth.
     """
     with reporter.phase("label centroids", labels.size) as phase:
         sums = label_vectors(X, Y, labels.astype(np.int32), threads=threads, phase=phase)
-        known = pattern_args(learned if labels.size == learned.shape[0] else take_rows(learned, labels.astype(np.intp)))
+        known = pattern_args(learned)
         indptr, indices, data = _kernels.large_or_known(*csr_args(sums), *known, X.shape[1], prune, threads)
         data /= np.float32(typical_length(X))
         return csr_of(indptr, indices, data, sums.shape)

@@ -50,6 +50,9 @@ from blockxmc.training.shared.labels import LabelTrainer, SharedWeights, outside
 from blockxmc.training.shared.mix import Fitted, fit_held_out, promises
 from blockxmc.training.shared.settings import SETTINGS, Settings
 
+# Labels whose centroids are made and added at a time: all at once would take as much memory as the weights.
+MIXED_AT_A_TIME = 2**18
+
 
 @dataclass(frozen=True)
 class Request:
@@ -83,10 +86,12 @@ def fit_shared(
     if not training.held_out.any():
         model = training.uncalibrated(router, weights)
         return model, cost | training.assess_routing(model.route), training.kept(router, weights, Mix())
-    trial = training.trial(router, weights)
-    fitted, promised = training.fit_held_out(trial, weights)
+    # Each step's large things are gone when the next begins: no name holds the trial model, nor weights that have served.
+    fitted, promised = training.fit_held_out(training.trial(router, weights), weights)
     weights = training.train_again(weights)
-    return training.pack(trial, weights, fitted), cost | promised, training.kept(router, weights, fitted.mix)
+    kept = training.kept(router, weights, fitted.mix)
+    weights = training.mixed(weights, fitted.mix)
+    return training.pack(router, weights, fitted), cost | promised, kept
 
 
 class Training:
@@ -215,22 +220,30 @@ class Training:
         again = self._trainer().train_some(self.Y, self._visits(None), labels, "train labels again", start)
         return again if self.labels is None else self.labels.added_to(again, labels, self.threads)
 
-    def pack(self, trial: RoutedModel, weights: SharedWeights, fitted: Fitted) -> RoutedModel:
-        """The model that is served."""
-        mix = fitted.mix
-        if isinstance(weights, LabelVectors):
-            centroids = self._centroids(self.Y, weights, np.arange(weights.n_labels))
-            factors = 1 + np.float32(mix.stretch) * rarity_of(self.positives)
+    def mixed(self, weights: SharedWeights, mix: Mix) -> SharedWeights:
+        """The weights that are served: those of rare labels stretched, and centroids added."""
+        if not isinstance(weights, LabelVectors):
+            return weights
+        factors = 1 + np.float32(mix.stretch) * rarity_of(self.positives)
+        parts = []
+        for begin in range(0, max(weights.n_labels, 1), MIXED_AT_A_TIME):
+            some = np.arange(begin, min(begin + MIXED_AT_A_TIME, weights.n_labels))
+            own = weights if some.size == weights.n_labels else weights.some(some)
+            centroids = self._centroids(self.Y, own.vectors, some)
             with self.reporter.phase("put weights together"):
-                weights = weights.adjusted(factors, centroids, mix.centroid, self.threads)
+                parts.append(own.adjusted(factors[some], centroids, mix.centroid, self.threads))
+        with self.reporter.phase("put weights together"):
+            return LabelVectors.stacked(parts, self.threads)
+
+    def pack(self, router: Router, weights: SharedWeights, fitted: Fitted) -> RoutedModel:
+        """The model that is served, of weights that are ``mixed``."""
+        mix = fitted.mix
         model = replace(
-            trial,
-            scorer=self._pack(weights),
+            self._routed(router, weights),
             slope=mix.slope,
             top_p=fitted.top_p,
             calibration=fitted.calibration,
             reranker=fitted.reranker,
-            neighbors=None,
         )
         if not (self.asked and mix.neighbors):
             return model
@@ -300,9 +313,10 @@ class Training:
         with self.reporter.phase("pack neighbors"):
             return Neighbors.pack(self.X, self.Y, self.partition.assignment_, n_blocks, among=among, **options)
 
-    def _centroids(self, Y: sparse.csr_array, weights: LabelVectors, labels: NDArray[np.intp]) -> sparse.csr_array:
+    def _centroids(self, Y: sparse.csr_array, learned: sparse.csr_array, labels: NDArray[np.intp]) -> sparse.csr_array:
+        """Of these labels, which ``learned`` has a row for each of."""
         options: Any = {"prune": self.settings.centroid_prune, "threads": self.threads, "reporter": self.reporter}
-        return label_centroids(self.X, Y, labels, weights.vectors, **options)
+        return label_centroids(self.X, Y, labels, learned, **options)
 
     def _fit_mix(
         self, trial: RoutedModel, weights: LabelVectors, clusters: list[Any], X: sparse.csr_array, Y: sparse.csr_array
@@ -312,7 +326,8 @@ class Training:
         Calibration looks at the candidates that rows have by the ``clusters`` which do not know them.
         """
         routed, auto = trial.router is not None, self.request.route == "auto"
-        centroids = Remembered(partial(self._centroids, self.shown, weights))
+        vectors = weights.vectors
+        centroids = Remembered(lambda labels: self._centroids(self.shown, take_rows(vectors, labels), labels))
         rows, as_new = (
             HeldOut(trial, holds(known, self.Y.shape[1]), centroids, self.positives, self.settings)
             for known in (self.clusters, clusters)

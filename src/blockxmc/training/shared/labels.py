@@ -114,10 +114,13 @@ class LabelTrainer:
                 return self.learner._train(self.X, targets, job, rows=rows, **options), rows.nnz  # type: ignore[call-arg]
 
             ranges = _batches(expected[order], self._pairs_at_a_time(expected))
-            found = self.job.parts(title.removeprefix("train "), ranges, batch, _BATCH, phase)
-            parts, taught = zip(*found, strict=True)
+            parts, taught = [], 0
+            for part, pairs in self.job.parts(title.removeprefix("train "), ranges, batch, _BATCH, phase):
+                parts.append(part)
+                taught += pairs
+            del part
             weights = _joined(parts, order, self.threads)
-        return weights, sum(taught) / max(self.X.shape[0] * n_labels, 1)
+        return weights, taught / max(self.X.shape[0] * n_labels, 1)
 
     def _pairs_at_a_time(self, expected: NDArray[np.float64]) -> float:
         """As many batches as are worth keeping one by one, unless they would be too small, or too large for memory."""
@@ -247,8 +250,8 @@ def nearest_rows(
     return as_pattern(indptr, rows.indices[kept], rows.shape)
 
 
-def _joined(parts: Sequence[Any], order: NDArray[np.intp], threads: int) -> SharedWeights:
-    """The weights of all batches as one; a batch has the next labels of ``order``."""
+def _joined(parts: list[Any], order: NDArray[np.intp], threads: int) -> SharedWeights:
+    """The weights of all batches, which are taken from the list, as one; a batch has the next labels of ``order``."""
     if all(isinstance(part, LinearWeights) for part in parts):
         return LabelVectors.joined(parts, order, threads)
     models = [model for part in parts for model in _models(part)]
