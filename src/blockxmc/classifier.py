@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from blockxmc._core import stored
 from blockxmc._core.matrix import matrix_digest, take_rows
+from blockxmc._core.memory import within_memory
 from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Reporter, reporter_for
 from blockxmc._core.targets import Targets
@@ -154,13 +155,16 @@ class BlockwiseClassifier(LearningOn):
         """
         learner = self._learner()
         if self._weights_kind(learner) != "shared" or not isinstance(learner, DiSMEC):
-            raise BlockXMCError(
-                "estimate knows shared weights of DiSMEC, the default, only: other trainings differ too much"
-            )
+            raise BlockXMCError("estimate knows shared weights of DiSMEC, the default, only: others differ too much")
         rows = clone(self)._checked(X, reset=True)
         return estimate(rows, Targets.encode(Y)[1], threads=self._threads, n_partitions=int(self.n_partitions))
 
     # ---- fitting ----
+    @property
+    def _uses_files(self) -> bool:
+        learner = self._learner()
+        return self._weights_kind(learner) == "shared" and isinstance(learner, DiSMEC) and not self.keep_rows
+
     def fit(
         self,
         X: Any,
@@ -176,7 +180,7 @@ class BlockwiseClassifier(LearningOn):
         A sparse matrix, a 2-d array or a DataFrame is a 0-1 matrix; a list (or Series) of lists or sets holds the labels
         of each row, as text or whole numbers; a list, Series or 1-d array of text or numbers holds one class per row.
         A plain list of equally long lists of 0 and 1 is refused where it may be either of the first two. A training that
-        would take more memory than ``max_memory_gb`` is refused before it begins.
+        would take more memory than ``max_memory_gb`` puts large arrays into files, or is refused before it begins.
 
         ``sample_weight`` has a number per row: the loss of a row of weight 2 counts twice, and a row of weight 0 teaches
         nothing, but is assigned to a block like any other. It needs shared weights of DiSMEC, the default.
@@ -195,7 +199,8 @@ class BlockwiseClassifier(LearningOn):
         hints = Hints.checked(X, Y, sample_weight, label_features)
         Y = hints.taught(Y)
         self.label_counts_ = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
-        self._fit(X, Y, reporter_for(self.verbose), hints, work)
+        with within_memory(X, Y, max_memory_gb if self._uses_files else None, work):
+            self._fit(X, Y, reporter_for(self.verbose), hints, work)
         return self
 
     def _fit(
