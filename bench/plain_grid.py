@@ -1,9 +1,11 @@
 """The joint choice of blocks and lambda beside a plain grid on the same folds.
 
-    python bench/plain_grid.py DATA_DIR... [--base dismec] [--threads N] [--out FILE]
+    python bench/plain_grid.py DATA_DIR... [--base dismec] [--threads N] [--work FOLDER] [--out FILE]
 
 Rows are of unit length, as in the experiments. ``tune_lambda`` chooses a pair; then 2, 4, 8, 16 and 32 blocks are each
 tried at every lambda of the same grid in the same five folds, and the feasible pair with the fewest products is taken.
+``--work`` keeps finished trials (of one data set), so that a killed run goes on; the folder of a tuning cell of ``blockxmc
+experiment`` (``OUT/cells/tuning/...``) on the same data has the same trials.
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ from blockxmc.tuning import TrialOptions, plan_blocks, tune_lambda
 from blockxmc.tuning.plan import NUMBERS
 
 
-def compared(folder: Path, base_name: str, threads: int | None) -> dict[str, object]:
+def compared(folder: Path, base_name: str, options: TrialOptions) -> dict[str, object]:
     """Both choices on one data set."""
     train, _ = read_data_dir(folder)
-    X, options = unit_rows(train.X), TrialOptions(n_jobs=threads)
+    X = unit_rows(train.X)
     make = getattr(blockxmc, BASE_TITLES[base_name].replace("-", ""))
     plan = plan_blocks(X, train.Y, options=options)
     plan = plan if make().one_vs_all else plan.thinned(2)
@@ -50,9 +52,11 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--base", default="dismec", choices=list(BASE_TITLES))
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--work", type=Path)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    rows = [compared(folder, given.base, given.threads) for folder in given.folders]
+    options = TrialOptions(n_jobs=given.threads, work=given.work)
+    rows = [compared(folder, given.base, options) for folder in given.folders]
     text = json.dumps(rows, indent=1)
     print(text)
     if given.out:

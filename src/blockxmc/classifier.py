@@ -10,8 +10,12 @@ from scipy import sparse
 from sklearn.base import clone
 
 from blockxmc._core import stored
+<<<<<<< HEAD
 from blockxmc._core.matrix import matrix_digest, take_rows
 from blockxmc._core.memory import within_memory
+=======
+from blockxmc._core.matrix import matrix_digest, take_rows, without_rows
+>>>>>>> main
 from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Reporter, reporter_for
 from blockxmc._core.targets import Targets
@@ -34,6 +38,7 @@ from blockxmc.training.per_block import offset_terms, train_blocks, train_global
 from blockxmc.training.shared import settings
 from blockxmc.training.shared.blocks import partition_for_shared
 from blockxmc.training.shared.fit import Request, fit_shared
+from blockxmc.training.shared.held_out import held_out_rows
 from blockxmc.training.shared.hints import NO_HINTS, Hints
 from blockxmc.training.trials.quick import partition_at_quick_lambda, quick_task
 
@@ -265,10 +270,12 @@ class BlockwiseClassifier(LearningOn):
             "job": job,
         }
         partitioner = self._partitioner(number)
+        held_out = held_out_rows(Y, options["seed"], settings.SETTINGS, hints.teaching)
+        shown = without_rows(Y, held_out)
         if self.partitioner is None and self.n_blocks != "paper":
-            make: Any = partial(partition_for_shared, X, Y, partitioner, reporter, **options)
+            make: Any = partial(partition_for_shared, X, shown, partitioner, reporter, **options)
         else:
-            make = partial(partitioner._fit, X, Y, reporter)
+            make = partial(partitioner._fit, X, shown, reporter)
         partition = job.stage("partition", make, PARTITION)
         options |= {"hints": hints, "keep_rows": self.keep_rows}
         request = Request(learner, self.route, self.n_neighbors, self._bits(16), **options)

@@ -140,7 +140,7 @@ class Splitter {
         gather(rows, n_sample);
         find_direction(n_sample, std::clamp<int64_t>(std::llround(double(n_left) * n_sample / n), 1, n_sample - 1), random);
         order_.resize(n);
-        for_rows(n, [&](int64_t i) { order_[i] = {project(rows[i]), rows[i]}; });
+        for_items(n, [&](int64_t i) { order_[i] = {project(rows[i]), rows[i]}; });
         std::nth_element(order_.begin(), order_.begin() + n_left, order_.end());
         for (int64_t i = 0; i < n; ++i) rows[i] = order_[i].second;
         std::sort(rows, rows + n_left);
@@ -149,12 +149,12 @@ class Splitter {
     }
 
   private:
-    // The root of a tree has all threads, since no other node can be split beside it.
+    // The root of a tree has all threads, since no other node can be split beside it; items are rows, or features.
     template <typename Use>
-    void for_rows(int64_t n, Use &&use) const {
-        constexpr int64_t kRows = 512; // per work item
-        parallel_for((n + kRows - 1) / kRows, threads_, [&](int64_t item, int) {
-            for (int64_t i = item * kRows; i < std::min((item + 1) * kRows, n); ++i) use(i);
+    void for_items(int64_t n, Use &&use) const {
+        constexpr int64_t kItems = 512; // of work at a time
+        parallel_for((n + kItems - 1) / kItems, threads_, [&](int64_t item, int) {
+            for (int64_t i = item * kItems; i < std::min((item + 1) * kItems, n); ++i) use(i);
         });
     }
 
@@ -201,7 +201,7 @@ class Splitter {
         for (int64_t k = indptr_[first]; k < indptr_[first + 1]; ++k) direction_[indices_[k]] = values_[k];
         std::vector<double> reach(n);
         double total = 0;
-        for_rows(n, [&](int64_t i) { reach[i] = std::max(0.0, 1.0 - double(product(i))); });
+        for_items(n, [&](int64_t i) { reach[i] = std::max(0.0, 1.0 - double(product(i))); });
         for (double &each : reach) each = total += each;
         const double mark = random.uniform() * total;
         const int64_t second = std::min<int64_t>(std::upper_bound(reach.begin(), reach.end(), mark) - reach.begin(), n - 1);
@@ -213,9 +213,10 @@ class Splitter {
     void find_direction(int64_t n, int64_t n_left, RandomStream &random) {
         seed_direction(n, random);
         side_.assign(n, 2);
+        if (threads_ > 1) gather_columns(n);
         for (int iteration = 0; iteration < max_iter_; ++iteration) {
             order_.resize(n);
-            for_rows(n, [&](int64_t i) { order_[i] = {product(i), i}; });
+            for_items(n, [&](int64_t i) { order_[i] = {product(i), i}; });
             std::nth_element(order_.begin(), order_.begin() + n_left, order_.end());
             int64_t moved = 0;
             for (int64_t r = 0; r < n; ++r) {
@@ -228,10 +229,29 @@ class Splitter {
         }
     }
 
+    // The same rows by column, for threads that share one sum. The rows of a column ascend, so that it is the same sum.
+    void gather_columns(int64_t n) {
+        column_.assign(features_.size() + 1, 0);
+        for (int32_t f : indices_) ++column_[f + 1];
+        std::partial_sum(column_.begin(), column_.end(), column_.begin());
+        entries_.resize(indices_.size());
+        std::vector<int64_t> next(column_.begin(), column_.end() - 1);
+        for (int64_t i = 0; i < n; ++i)
+            for (int64_t k = indptr_[i]; k < indptr_[i + 1]; ++k) entries_[next[indices_[k]]++] = {static_cast<int32_t>(i), values_[k]};
+    }
+
+    void sum_columns() {
+        for_items(static_cast<int64_t>(features_.size()), [&](int64_t f) {
+            for (int64_t k = column_[f]; k < column_[f + 1]; ++k) sums_[2 * f + side_[entries_[k].first]] += entries_[k].second;
+        });
+    }
+
     void update_direction(int64_t n) {
         sums_.assign(2 * features_.size(), 0.0f);
-        for (int64_t i = 0; i < n; ++i)
-            for (int64_t k = indptr_[i]; k < indptr_[i + 1]; ++k) sums_[2 * indices_[k] + side_[i]] += values_[k];
+        if (threads_ > 1) sum_columns();
+        else
+            for (int64_t i = 0; i < n; ++i)
+                for (int64_t k = indptr_[i]; k < indptr_[i + 1]; ++k) sums_[2 * indices_[k] + side_[i]] += values_[k];
         double squares[2] = {0, 0};
         for (size_t f = 0; f < sums_.size(); ++f) squares[f & 1] += double(sums_[f]) * sums_[f];
         const float left = squares[0] > 0 ? float(1 / std::sqrt(squares[0])) : 0.0f;
@@ -245,9 +265,16 @@ class Splitter {
     std::vector<int32_t> local_;     // feature -> its number here, or -1
     std::vector<int32_t> features_; // the reverse
     std::vector<int64_t> indptr_;
+<<<<<<< HEAD
     Large<int32_t> indices_;
     Large<float> values_;
     std::vector<float> direction_, sums_;
+=======
+    std::vector<int32_t> indices_;
+    std::vector<float> values_, direction_, sums_;
+    std::vector<int64_t> column_;                     // where each feature begins in entries_, where threads share a node
+    std::vector<std::pair<int32_t, float>> entries_; // row and value, column by column
+>>>>>>> main
     std::vector<uint8_t> side_;
     std::vector<std::pair<float, int64_t>> order_;
 };

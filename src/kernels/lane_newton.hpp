@@ -345,14 +345,21 @@ class LaneNewton {
             }
             s_.a.v += alpha.v * p_.a.v;
             s_.bias.v += alpha.v * p_.bias.v;
+            for (int lane = 0; lane < kLanes; ++lane) {
+                const double gain = -0.5 * alpha[lane] * rz[lane];
+                model[lane] += gain;
+                if (!(round * gain < share[lane] * model[lane])) open &= ~(1u << lane);
+            }
+            if (!open) { // nobody asks for the residual: this saves the product with AA'
+                lane_add(s_.u.data(), alpha, p_.u.data(), static_cast<int64_t>(gz_.size()));
+                break;
+            }
             r_.a.v -= alpha.v * p_.a.v;
             columns_of_active_.gram(weighted_.data(), image_.data());
             span_step(alpha, rows_.bias, curvature_, image_, gz_, p_, s_, r_, sums);
             for (int lane = 0; lane < kLanes; ++lane) {
                 const double next = length(r_, sums, lane) + static_cast<double>(r_.bias[lane]) * r_.bias[lane] * m[lane];
-                const double gain = -0.5 * alpha[lane] * rz[lane];
-                model[lane] += gain;
-                if (!(round * gain < share[lane] * model[lane]) || !(next > 0)) open &= ~(1u << lane);
+                if (!(next > 0)) open &= ~(1u << lane);
                 beta[lane] = open >> lane & 1 ? static_cast<float>(next / rz[lane]) : 0.0f;
                 rz[lane] = next;
             }

@@ -1,12 +1,18 @@
 import json
+import subprocess
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 from experiment_parts import Tuner, write_folder
+from scipy import sparse
 
 import blockxmc.training.dataset
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.experiments import EXPERIMENTS, Settings, cells, freshness, run
+from blockxmc.experiments.cells import Bench, Cell
 from blockxmc.experiments.freshness import check_pages
 from blockxmc.experiments.runner import APART
 from blockxmc.experiments.store import Store
@@ -301,6 +307,23 @@ def test_a_sample_of_the_training_rows_is_stated_and_cells_can_be_left_out(tmp_p
     assert "trained on a random 90 of 180 rows" in (tmp_path / "out" / "report.md").read_text()
     assert "| DiSMEC | left out |" in (tmp_path / "out" / "table-recall.md").read_text()
     assert results.contents["tiny/data"]["row"]["train_rows"] == 90
+
+
+def test_labels_that_the_sample_does_not_have_are_left_out(tmp_path):
+    folder = write_folder(tmp_path)
+    bench = Bench({"tiny": folder}, Settings(max_train_rows=(("tiny", 8),)), Store(tmp_path / "cells"))
+    whole = Bench({"tiny": folder}, Settings(), Store(tmp_path / "cells"))
+    cell = Cell("tiny", "full", "dismec")
+    (train, test), (_, all_test) = bench.datasets(cell), whole.datasets(cell)
+    assert train.n_labels == test.n_labels < all_test.n_labels
+    assert np.diff(sparse.csc_array(train.Y).indptr).min() >= 1
+    assert test.unseen_labels == all_test.Y.nnz - test.Y.nnz > 0
+    # A folder that holds the sample alone has the same data.
+    script = Path(__file__).parents[2] / "bench" / "sampled_folder.py"
+    command = [sys.executable, str(script), str(folder), str(tmp_path / "s" / "tiny")]
+    subprocess.run([*command, "--train", "8", "--test", "1000"], check=True)
+    small = Bench({"tiny": tmp_path / "s" / "tiny"}, bench.settings, Store(tmp_path / "cells"))
+    assert [part.digest for part in small.datasets(cell)] == [train.digest, test.digest]
 
 
 def test_time_left_counts_cells_by_their_weight(tmp_path, tuner):

@@ -14,7 +14,8 @@ from blockxmc.serving.reranker import Reranker
 from blockxmc.training.shared import mix as mixing
 from blockxmc.training.shared import settings
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, Terms
-from blockxmc.training.shared.fit import Training, held_out_rows
+from blockxmc.training.shared.fit import Training
+from blockxmc.training.shared.held_out import held_out_rows
 from blockxmc.training.shared.labels import LabelTrainer
 from blockxmc.training.shared.mix import Fitter
 from blockxmc.training.shared.settings import SETTINGS
@@ -65,7 +66,7 @@ def test_tables_of_candidates_say_what_the_model_answers(route, rows, monkeypatc
     X, Y = blocky(n=rows, n_labels=60, n_features=90, n_blocks=6)
     monkeypatch.setattr(settings, "SETTINGS", replace(SETTINGS, lost=1.0, top_ps=(0.5, 0.9), mixed_candidates=60))
     seen = {}
-    candidates, pack = HeldOut.candidates, Training.pack
+    candidates, mixed, pack = HeldOut.candidates, Training.mixed, Training.pack
 
     def spy_candidates(self, X, Y, top_ps, threads, few=None):
         tables = candidates(self, X, Y, top_ps, threads, few)
@@ -73,16 +74,18 @@ def test_tables_of_candidates_say_what_the_model_answers(route, rows, monkeypatc
             seen["tables"], seen["labels"] = tables, self.labels
         return tables
 
-    def spy_pack(self, trial, weights, fitted):
-        seen["fitted"] = fitted
+    def spy_mixed(self, weights, mix):
         self.Y, self.positives = self.shown, self.positives  # centroids of the rows that the trial model knows
-        centroids = self._centroids(self.shown, weights, np.arange(weights.n_labels))
-        monkeypatch.setattr(self, "_centroids", lambda *args: centroids)
+        return mixed(self, weights, mix)
+
+    def spy_pack(self, router, weights, fitted):
+        seen["fitted"] = fitted
         neighbors = self._neighbors
         monkeypatch.setattr(self, "_neighbors", lambda model, among: neighbors(model, ~self.held_out))
-        return pack(self, trial, weights, fitted)
+        return pack(self, router, weights, fitted)
 
     monkeypatch.setattr(HeldOut, "candidates", spy_candidates)
+    monkeypatch.setattr(Training, "mixed", spy_mixed)
     monkeypatch.setattr(Training, "pack", spy_pack)
     clf = BlockwiseClassifier(n_blocks=8, route=route, weight_bits=32).fit(X, Y)
     assert (clf.model_.reranker is None) == (rows == 600)
@@ -94,6 +97,16 @@ def test_tables_of_candidates_say_what_the_model_answers(route, rows, monkeypatc
         found = table.ranked(fitted.mix, fitted.reranker, 10)[0]
         close = np.isclose(found, scores, atol=0.02) | (found == scores)  # neighbors are kept in bfloat16
         assert close.mean() > 0.98
+
+
+def test_labels_that_are_mixed_a_few_at_a_time_are_the_same(monkeypatch):
+    X, Y = blocky(n=600, n_labels=30)
+    at_once = BlockwiseClassifier(n_blocks=8).fit(X, Y)
+    monkeypatch.setattr("blockxmc.training.shared.fit.MIXED_AT_A_TIME", 7)
+    monkeypatch.setattr("blockxmc.training.shared.blocks._LABELS_AT_A_TIME", 7)
+    a_few = BlockwiseClassifier(n_blocks=8).fit(X, Y)
+    for found, wanted in zip(a_few.predict_topk(X, 5), at_once.predict_topk(X, 5), strict=True):
+        assert_array_equal(found, wanted)
 
 
 def test_rows_whose_rare_labels_are_held_back_ask_for_stretch():

@@ -29,6 +29,17 @@ def test_products_stay_within_the_budget_and_the_best_is_taken(data, limit):
     assert str(limit) in result.explain()
 
 
+def test_a_number_of_blocks_is_tried_with_several_assignments(data):
+    X, Y = data
+    first = Scout(Problem.of(X, Y, NaiveBayes()).split(), 5, X.shape[0])
+    other = first.assigned_for(0.5)
+    assert other.blocks.partition.lam_ > first.blocks.partition.lam_
+    assert other.n_blocks == first.n_blocks
+    assert first.assigned_for(1.0) is None  # no larger lambda: it would be the same assignment
+    result = tune_budget(X, Y, TinyRidge(), limits=Limits(products=9), n_blocks=5)
+    assert len({point.assigned_at for point in result.points}) > 1
+
+
 def test_more_products_do_not_hurt(data):
     best = [
         np.mean(tune_budget(*data, TinyRidge(), limits=Limits(products=limit)).chosen.precision)

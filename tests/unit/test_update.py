@@ -16,7 +16,7 @@ from blockxmc.errors import BlockXMCError, ModelFormatError, UpdateError
 from blockxmc.linear.one_vs_all import OneVsAll, train_one_vs_all, typical_length
 from blockxmc.training.lessons import Told
 from blockxmc.training.shared.blocks import cover_all_labels
-from blockxmc.training.shared.fit import held_out_rows
+from blockxmc.training.shared.held_out import held_out_rows
 from blockxmc.training.shared.kept import Kept
 from blockxmc.training.shared.labels import shared_costs
 from blockxmc.training.shared.settings import SETTINGS

@@ -77,3 +77,19 @@ def test_without_rows_empties_them():
     found = without_rows(X, rows)
     assert (found.toarray() == np.where(rows[:, None], 0, X.toarray())).all()
     assert found.nnz == X[~rows].nnz
+
+
+def test_stacked_and_replaced_vectors_do_not_depend_on_their_parts(monkeypatch):
+    whole = vectors_of(50, 9, 3)
+    stretches = np.split(np.arange(50), [20, 20, 41])
+    parts = [whole.some(some) for some in stretches]
+    found = LabelVectors.stacked(parts, 2)
+    assert not parts
+    assert (found.vectors != whole.vectors).nnz == 0
+    assert (found.bias == whole.bias).all()
+    new, labels = vectors_of(2, 9, 7), np.array([49, 1])
+    at_once = whole.replaced(labels, new)
+    monkeypatch.setattr("blockxmc.linear.vectors._AT_A_TIME", 7)
+    in_parts = whole.replaced(labels, new)
+    assert (in_parts.vectors != at_once.vectors).nnz == 0
+    assert (in_parts.bias == at_once.bias).all()

@@ -55,6 +55,12 @@ def flush_to_disk(file: IO[bytes]) -> None:
     os.fsync(file.fileno())
 
 
+def flush_file(path: Path) -> None:
+    """Return when the content of a file that was closed is on the disk."""
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
 def flush_folder(folder: Path) -> None:
     """Return when the names in a folder are on the disk (nothing to do where folders cannot be opened)."""
     if os.name != "posix":

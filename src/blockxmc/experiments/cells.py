@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from blockxmc._core.matrix import as_csr
 from blockxmc.experiments import partitions, systems
 from blockxmc.experiments.code import code_digest
 from blockxmc.experiments.settings import BASE_TITLES, Settings, provenance
@@ -170,9 +171,11 @@ class Bench:
         limit, most = self.settings.max_test_rows, dict(self.settings.max_train_rows).get(data)
         if limit is not None and test.n_rows > limit:
             test = replace(test.rows(self._some(test.n_rows, limit)), unseen_labels=test.unseen_labels)
-        if most is not None and train.n_rows > most:
+        if most is None:
+            return train, test
+        if train.n_rows > most:
             train = train.rows(self._some(train.n_rows, most))
-        return train, test
+        return _with_seen_labels(train, test)
 
     def _some(self, n_rows: int, count: int) -> Any:
         return np.sort(np.random.default_rng(self.settings.seed).choice(n_rows, count, replace=False))
@@ -228,6 +231,20 @@ def _version() -> str:
     from blockxmc import __version__
 
     return str(__version__)
+
+
+def _with_seen_labels(train: Dataset, test: Dataset) -> Pair:
+    """Both parts without the labels that no training row of the sample has: they would count as speed-up."""
+    seen = np.flatnonzero(np.bincount(train.Y.indices, minlength=train.n_labels))
+    lost = test.Y.nnz
+    train, test = _with_labels(train, seen), _with_labels(test, seen)
+    return train, replace(test, unseen_labels=test.unseen_labels + lost - test.Y.nnz)
+
+
+def _with_labels(part: Dataset, labels: Any) -> Dataset:
+    names = part.label_names
+    Y = as_csr(part.Y[:, labels])
+    return replace(part, Y=Y, label_names=None if names is None else [names[label] for label in labels])
 
 
 def _scaled(part: Dataset) -> Dataset:

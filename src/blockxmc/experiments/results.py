@@ -90,7 +90,10 @@ class Results:
         for data in self.data:
             row = self.row(Cell(data, "data")) or {}
             if row.get("train_rows", 0) < row.get("all_train_rows", 0):
-                said.append(f"{data}: trained on a random {row['train_rows']:,} of {row['all_train_rows']:,} rows")
+                said.append(
+                    f"{data}: trained on a random {row['train_rows']:,} of {row['all_train_rows']:,} rows, "
+                    "without the labels that none of them has"
+                )
         return said
 
     def loss(self, cell: Cell, base: Cell, k: int) -> tuple[float, float] | None:

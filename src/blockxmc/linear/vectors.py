@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,9 @@ from scipy import sparse
 from blockxmc import _kernels
 from blockxmc._core.matrix import csr_args, csr_of, renumbered, take_rows
 from blockxmc.linear.weights import F32, LinearWeights
+
+# Labels whose vectors are copied at a time where some are replaced.
+_AT_A_TIME = 2**16
 
 
 @dataclass(frozen=True)
@@ -28,12 +32,31 @@ class LabelVectors:
     mass: F32 | None = None  # coefficient of the row's l1 norm (naive Bayes), usually absent
 
     @classmethod
-    def joined(cls, parts: Sequence[LinearWeights], order: NDArray[np.intp], threads: int = 1) -> LabelVectors:
-        """The labels of all parts, one part after another; ``order`` says where each stands in the end."""
+    def joined(cls, parts: list[LinearWeights], order: NDArray[np.intp], threads: int = 1) -> LabelVectors:
+        """The labels of all parts, one part after another; ``order`` says where each stands in the end.
+
+        The parts are taken from the list, so that no weight is held twice for long.
+        """
         vectors = [sparse.csr_array(part.coef.T) for part in parts]
         masses = [part.mass for part in parts if part.mass is not None]
         bias = _in_order([part.bias for part in parts], order)
         mass = _in_order(masses, order) if masses else None
+        parts.clear()
+        return cls(_rows_in_order(vectors, order, threads), bias, mass)
+
+    @classmethod
+    def stacked(cls, parts: list[LabelVectors], threads: int = 1) -> LabelVectors:
+        """The labels of all parts, one part after another; takes them from the list, so that none is held twice.
+
+        >>> v = LabelVectors(sparse.csr_array(np.eye(2, dtype=np.float32)), np.zeros(2, np.float32))
+        >>> LabelVectors.stacked([v, v]).vectors.shape
+        (4, 2)
+        """
+        order = np.arange(sum(part.n_labels for part in parts))
+        masses = [part.mass for part in parts if part.mass is not None]
+        bias, mass = _in_order([part.bias for part in parts], order), _in_order(masses, order) if masses else None
+        vectors = [part.vectors for part in parts]
+        parts.clear()
         return cls(_rows_in_order(vectors, order, threads), bias, mass)
 
     @property
@@ -106,12 +129,17 @@ class LabelVectors:
         kept[labels] = False
         others = np.flatnonzero(kept)
         order = np.concatenate([others, labels])
-        vectors = [take_rows(self.vectors, others), new.vectors]
+        parts = np.split(others, range(_AT_A_TIME, others.size, _AT_A_TIME))
+        sizes = np.diff(self.vectors.indptr)[others], np.diff(new.vectors.indptr)
+        vectors = chain((take_rows(self.vectors, part) for part in parts), [new.vectors])
         bias = _in_order([self.bias[others], new.bias], order)
         mass = None
         if self.mass is not None and new.mass is not None:
             mass = _in_order([self.mass[others], new.mass], order)
-        return replace(self, vectors=_rows_in_order(vectors, order, threads), bias=bias, mass=mass)
+        shape = (order.size, self.vectors.shape[1])
+        return replace(
+            self, vectors=_placed(vectors, np.concatenate(sizes), order, shape, threads), bias=bias, mass=mass
+        )
 
 
 def _in_order(parts: Sequence[F32], order: NDArray[np.intp]) -> F32:
@@ -121,17 +149,30 @@ def _in_order(parts: Sequence[F32], order: NDArray[np.intp]) -> F32:
     return out
 
 
-def _rows_in_order(parts: Sequence[sparse.csr_array], order: NDArray[np.intp], threads: int) -> sparse.csr_array:
-    """The same for rows of matrices: each is copied once, to where it ends up."""
+def _rows_in_order(parts: list[sparse.csr_array], order: NDArray[np.intp], threads: int) -> sparse.csr_array:
+    """The same for rows of matrices, which are taken from the list: each is copied once, to where it ends up."""
     if len(parts) == 1 and bool((order[1:] > order[:-1]).all()):
         return parts[0]
-    sizes = np.empty(order.size, np.int64)
-    sizes[order] = np.concatenate([np.diff(part.indptr) for part in parts])
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    shape = (order.size, parts[0].shape[1])
+    sizes = np.concatenate([np.diff(part.indptr) for part in parts])
+    return _placed((parts.pop(0) for _ in range(len(parts))), sizes, order, shape, threads)
+
+
+def _placed(
+    parts: Iterable[sparse.csr_array],
+    sizes: NDArray[np.integer],
+    order: NDArray[np.intp],
+    shape: tuple[int, int],
+    threads: int,
+) -> sparse.csr_array:
+    """Rows of all parts, of these sizes, each at the next place of ``order``; parts are asked for one by one."""
+    indptr = np.zeros(order.size + 1, np.int64)
+    indptr[order + 1] = sizes
+    np.cumsum(indptr, out=indptr)
     indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
     first = 0
     for part in parts:
         starts = indptr[order[first : first + part.shape[0]]]
         _kernels.place_rows(*csr_args(part), starts, indices, data, threads)
         first += part.shape[0]
-    return csr_of(indptr, indices, data, (order.size, parts[0].shape[1]))
+    return csr_of(indptr, indices, data, shape)

@@ -50,7 +50,9 @@ def cluster_rows(
         return tree_pass(X, leaves, n_clusters, threads)
 
 
-def balanced_tree(X: sparse.csr_array, n_leaves: int, *, seed: int, threads: int, phase: Phase) -> I32:
+def balanced_tree(
+    X: sparse.csr_array, n_leaves: int, *, seed: int, threads: int, phase: Phase, iterations: int = SPLIT_ITERATIONS
+) -> I32:
     """Equally large leaves, numbered so that with 2^t of them ``leaf >> s`` is the leaf s levels higher up."""
     return watched(
         _kernels.balanced_tree,
@@ -59,7 +61,7 @@ def balanced_tree(X: sparse.csr_array, n_leaves: int, *, seed: int, threads: int
         n_leaves,
         seed,
         SPLIT_SAMPLE,
-        SPLIT_ITERATIONS,
+        iterations,
         threads,
         phase=phase,
     )

@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, overload
@@ -14,7 +15,7 @@ from typing import IO, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from blockxmc._core.files import HashingFile, flush_to_disk
+from blockxmc._core.files import HashingFile, flush_file
 from blockxmc._core.mapping import mapped
 from blockxmc._core.stored import short
 from blockxmc.errors import BlockXMCError, ModelFormatError
@@ -26,6 +27,8 @@ _DTYPES = {"|b1", "|i1", "|u1", *(f"<{kind}{size}" for kind in "iuf" for size in
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CHUNK = 1 << 20
 _MOST_DIMENSIONS = 8
+# Files that are flushed to the disk at a time.
+_AT_ONCE = 16
 # The header as NumPy writes it, and in no other form: nothing of it is evaluated.
 _HEADER = re.compile(
     rb"\{'descr': '([<|][biuf][0-9]{1,2})', 'fortran_order': False, 'shape': \(([0-9, ]{0,200})\), \} *\n"
@@ -45,6 +48,7 @@ class Writer:
         self.folder, self.version = folder, version
         self.entries: dict[str, Entry] = {}
         self._taken: set[str] = set()
+        self._written: list[Path] = []
         self._before = {name: entry for name, entry in (before or {}).items() if _is_entry(name, entry)}
         self._there = {_without_version(name): name for name in self._before}
 
@@ -89,6 +93,13 @@ class Writer:
             return not file.read(1)
         return False
 
+    def flush(self) -> None:
+        """Return when all files that were written are on the disk."""
+        # Side by side: a file system puts what is waiting on the disk together, where one after the other would wait each
+        # for its own turn.
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(flush_file, self._written))
+
     def _name(self, hint: str, suffix: str) -> str:
         """A file name that resembles the hint, and differs from all others even where case does not count."""
         stem = re.sub(r"[^A-Za-z0-9_.-]", "_", hint)[:100].lstrip(".-") or "value"
@@ -104,7 +115,7 @@ class Writer:
         with open(self.folder / name, "xb") as file:
             out = HashingFile(file)
             yield out
-            flush_to_disk(file)
+        self._written.append(self.folder / name)
         self.entries[name] = {"bytes": out.size, "sha256": out.sha256.hexdigest()}
 
 

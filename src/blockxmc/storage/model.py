@@ -52,7 +52,10 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     target = Path(os.path.realpath(path))
     check_target(target)
     with updating(target, _listed) as update:
-        update.publish(_written(estimator, Writer(target, update.version, _entries(target))))
+        writer = Writer(target, update.version, _entries(target))
+        manifest = _written(estimator, writer)
+        writer.flush()
+        update.publish(manifest)
 
 
 def load(path: str | os.PathLike[str], extra: Any = None) -> Any:

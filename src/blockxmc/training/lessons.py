@@ -25,7 +25,7 @@ from blockxmc.training.shared.settings import Settings
 
 # Rows whose margins are looked at together.
 _AT_A_TIME = 4096
-_NOTHING = np.empty(0, np.int32), np.empty(0, np.float32)
+_OWN = 2.0**20
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,10 @@ class Told:
         for first in range(0, X.shape[0], _AT_A_TIME):
             some = slice(first, first + _AT_A_TIME)
             own = sparse.csr_array(Y[some])
-            pairs = sparse.csr_array(visits[some] @ of_block + own)
+            # Far above what blocks add up to, to tell a row's own labels.
+            pairs = sparse.csr_array(visits[some] @ of_block + own * np.float32(_OWN))
             margins = weights.pair_scores(sparse.csr_array(X[some]), pairs.indptr, pairs.indices, threads)
-            positive = np.isin(flat_positions(pairs), flat_positions(own))
+            positive = pairs.data >= _OWN
             told = np.flatnonzero(positive | (margins > bounds[pairs.indices]))
             number = np.repeat(np.arange(first, first + pairs.shape[0], dtype=np.int32), np.diff(pairs.indptr))
             found.append((number[told], pairs.indices[told].astype(np.int32), positive[told], margins[told]))
@@ -135,8 +136,9 @@ class KnownRows:
         some[np.random.default_rng(0).permutation(rows)[:: self.settings.update_hold]] = True
         visits = sparse.csr_array(_only(self.visits, some).T)
         blocks = take_rows(sparse.csr_array(holds(self.clusters, self.Y.shape[1]).T), labels)
-        found = rows_of_labels(visits, blocks, csr_of(np.zeros(labels.size + 1), *_NOTHING, own.shape), threads)
-        kept = ~np.isin(flat_positions(found), flat_positions(own))
+        found = rows_of_labels(visits, blocks, own, threads)  # with its positives
+        kept = np.ones(found.nnz, bool)
+        kept[np.searchsorted(flat_positions(found), flat_positions(own))] = False
         indptr = np.concatenate([[0], np.cumsum(kept)])[found.indptr]
         return as_pattern(indptr, found.indices[kept], found.shape)
 

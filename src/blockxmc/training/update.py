@@ -30,7 +30,7 @@ from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.partition import Partitioner
 from blockxmc.partition.growth import place_rows, repartitioned
-from blockxmc.routing import Router, only_block
+from blockxmc.routing import Router
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.lessons import KnownRows, Told
 from blockxmc.training.shared.blocks import cover_all_labels, make_router, router_targets, visits_of
@@ -107,7 +107,7 @@ def add_rows(
         lessons = KnownRows(Y_all, visits, clusters, known, request.settings).lessons(news, shifted, threads)
         new = replace(new, labels=_shifted(request, X_all, kept.labels, shifted, lessons, reporter))
     whole = np.setdiff1d(touched, shifted)
-    return _packed(request, (X_all, Y_all), Learned(partition, old.model, new), whole, reporter), event
+    return _packed(request, (X_all, Y_all), Learned(partition, old.model, new), clusters, whole, reporter), event
 
 
 def _shifting(
@@ -199,7 +199,8 @@ def drop_rows(
         "labels_solved": int(touched.size),
         "blocks_solved": int(changed.size),
     }
-    return _packed(request, (X_left, Y_left), Learned(partition, old.model, new), touched, reporter), event
+    clusters = lists(partition, Y_left, negative, new, request.settings.update_lists)
+    return _packed(request, (X_left, Y_left), Learned(partition, old.model, new), clusters, touched, reporter), event
 
 
 def lists(
@@ -315,26 +316,27 @@ def _packed(
     request: Request,
     rows: tuple[sparse.csr_array, sparse.csr_array],
     new: Learned,
+    clusters: list[NDArray[np.int64]],
     touched: NDArray[np.intp],
     reporter: Reporter,
 ) -> Learned:
-    """The model of these rows, the touched labels solved again."""
+    """The model of these rows, whose blocks list these labels, the touched ones solved again."""
     X, Y = rows
     kept, old = new.kept, new.model
     training = Training(request, X, Y, new.partition, reporter)
     training.negative_blocks, training.asked = kept.negative_blocks, kept.asked
-    training.clusters = lists(new.partition, Y, kept.negative_blocks, kept, request.settings.update_lists)
+    training.clusters = clusters
     weights = kept.labels
     if touched.size:
         again = training.solve_again(weights, touched, take_rows(weights.vectors, touched))
         assert isinstance(again, LabelVectors)  # a learner of vectors stays one
         weights = again
-    blocks = _router(kept.blocks, max(request.bits, request.settings.router_bits))
-    router = only_block(X.shape[1]) if blocks.scorer is None else blocks.scorer
-    trial = replace(old, router=router, route=min(old.route, kept.blocks.n_labels), neighbors=None)
+    router = _router(kept.blocks, max(request.bits, request.settings.router_bits))
     reranker = old.reranker
     if reranker is not None:
         reranker = replace(reranker, log_positives=log_positives_of(training.positives, request.settings))
     calibration = old.calibration or UNCALIBRATED
-    model = training.pack(trial, weights, Fitted(kept.mix, reranker, old.top_p, calibration))
+    fitted = Fitted(kept.mix, reranker, old.top_p, calibration)
+    model = training.pack(router, training.mixed(weights, kept.mix), fitted)
+    model = replace(model, route=min(old.route, kept.blocks.n_labels))
     return Learned(new.partition, model, replace(kept, labels=weights))

@@ -2,9 +2,10 @@
 
 A path has a number of blocks for each lambda. The first fold goes down each path from the largest lambda, where training is
 cheapest, to the first feasible pair. A pair that loses too much there is infeasible, whatever other folds say, so the
-products of that pair bound what the path can reach in all folds. The path with the best bound is tried at every lambda in
-every fold, as the protocol wants. Paths that may still have fewer products go on down in all folds until they have a
-feasible pair or as many products; those that win are tried at every lambda, too.
+products of that pair bound what the path can reach in all folds. Paths go on down from there, the best bound first, until
+every fold allows a pair or a path has as many products as another one reached; the fold that refused a pair last is asked
+first, and where it refuses again no other fold is asked. The path that reaches the fewest products is tried at every lambda
+in every fold, as the protocol wants.
 
 Paths in the first fold, and folds, are worked on side by side. What is tried does not depend on the number of threads.
 """
@@ -49,6 +50,7 @@ class Search:
         self.problem, self.folds, self.plan, self.tolerance, self.setting = problem, folds, plan, tolerance, setting
         self.paths = list(dict.fromkeys(plan.paths))
         self.scouted: dict[Path, list[Trial]] = {}
+        self._strictest = len(folds) - 1  # the fold that refused a pair last
         self._seen: set[tuple[int, int, tuple[float, ...]]] = set()
         self._counting = threading.Lock()
         self.saving = dict.fromkeys(("naive_trainings", "naive_seconds_estimate", *COSTS), 0.0)
@@ -92,7 +94,7 @@ class Search:
         """What the first fold says of each path; ``patient`` goes to its smallest lambda where nothing is feasible."""
 
         def scout(path: Path) -> None:
-            self.scouted[path] = self._tried(self.folds[0], path, patient)
+            self.scouted[path] = self._tried(path, patient)
 
         # The paper's path shares blocks with others, and may ask for very many: it comes last.
         plain = [path for path in self.paths if path != self.plan.paper]
@@ -100,23 +102,29 @@ class Search:
         if self.plan.paper in self.paths:
             self._side_by_side("try pairs of the paper's search", scout, [self.plan.paper])
 
-    def _tried(self, fold: Fold, path: Path, patient: bool) -> list[Trial]:
+    def _tried(self, path: Path, patient: bool) -> list[Trial]:
         """Down one path, to the first feasible pair or to where precision no longer rises."""
         trials: list[Trial] = []
         least, flat, by_paper = np.inf, 0, path == self.plan.paper
         reached = min((self._bound(other) for other in self.paths if other != path and by_paper), default=np.inf)
         for step in reversed(range(len(path))):
-            q, steps = path[step], self._steps(step)
-            if q >= _TOO_MANY * reached:
+            if path[step] >= _TOO_MANY * reached:
                 continue
-            found, loss = self._found(0, q, steps), fold.loss(q, steps)
-            measured = {name: found[name] for name in ("candidates", "products", "recall")}
-            trials.append(Trial(q, self.plan.lams[step], loss, tuple(found["precision"]), by_paper, **measured))
+            trials.append(self._trial(path, step))
+            loss = trials[-1].loss
             flat = 0 if loss < least - _FLAT else flat + 1
             least = min(least, loss)
             if loss <= self.tolerance + SLACK or (flat >= _FLAT_STEPS and not by_paper and not patient):
                 break
         return trials[::-1]
+
+    def _trial(self, path: Path, step: int) -> Trial:
+        """What the first fold says of one pair of a path."""
+        q, steps = path[step], self._steps(step)
+        found, loss = self._found(0, q, steps), self.folds[0].loss(q, steps)
+        measured = {name: found[name] for name in ("candidates", "products", "recall")}
+        by_paper = path == self.plan.paper
+        return Trial(q, self.plan.lams[step], loss, tuple(found["precision"]), by_paper, **measured)
 
     def _bound(self, path: Path) -> float:
         kept = [trial.products for trial in self.scouted.get(path, []) if trial.loss <= self.tolerance + SLACK]
@@ -126,24 +134,42 @@ class Search:
     def _reach(self, path: Path, limit: float) -> float:
         """Products at the largest lambda of a path that every fold allows; infinite where that takes more than a limit."""
         for step in reversed(range(self.plan.lams.index(self.scouted[path][0].lam) + 1)):
-            point = self._point(path[step], self._steps(step))
+            q, steps = path[step], self._steps(step)
+            # The fold that refused a pair last is asked first: where it refuses again, no other fold is asked.
+            if self._found(self._strictest, q, steps)["products"] > _MARGIN * limit:
+                break
+            if not self._allows(self._strictest, q, steps):
+                continue
+            point = self._point(q, steps)
             if point.products > limit:
                 break
             if _loss(point) <= self.tolerance + SLACK:
                 return point.products
+            self._strictest = int(np.argmax([fold.loss(q, steps) for fold in self.folds]))
         return np.inf
 
+    def _allows(self, number: int, q: int, steps: tuple[float, ...]) -> bool:
+        return self.folds[number].loss(q, steps) <= self.tolerance + SLACK
+
     def _race(self, done: dict[Path, TuningResult]) -> dict[Path, TuningResult]:
-        """Complete the paths that may have the fewest products; where none is feasible, the path with the least loss."""
-        done, reached = dict(done), np.inf
+        """Complete the path with the fewest products; where none is feasible, the path with the least loss.
+
+        Feasibility may have a gap below the lambda that was reached. Then the next path is completed, too.
+        """
+        reached: dict[Path, float] = {}
         for path in sorted(self.paths, key=self._bound):
-            if self._bound(path) == np.inf or self._bound(path) > _MARGIN * reached:
+            limit = min(reached.values(), default=np.inf)
+            if self._bound(path) == np.inf or self._bound(path) > _MARGIN * limit:
                 break
-            if path not in done and (not done or self._reach(path, reached) < np.inf):
-                done[path] = self._completed(path)
-            if path in done and (point := done[path].speed_driven) is not None:
-                reached = min(reached, point.products)
-        if reached == np.inf:
+            reached[path] = self._reach(path, limit)
+        done, best = dict(done), np.inf
+        for path in sorted(reached, key=lambda path: reached[path]):
+            if reached[path] == np.inf or reached[path] > best:
+                break
+            done[path] = done.get(path) or self._completed(path)
+            point = done[path].speed_driven
+            best = best if point is None else min(best, point.products)
+        if best == np.inf:
             tried = [path for path in self.paths if self.scouted[path]]
             least = min(tried, key=lambda path: min(trial.loss for trial in self.scouted[path]))
             if least not in done:
@@ -209,10 +235,16 @@ class Search:
         return replace(chosen, least_loss=least, accuracy_driven=precise, scouted=trials)
 
     def _most_precise(self, done: dict[Path, TuningResult]) -> list[Point]:
-        """The most precise pair of the first fold in all folds, where its path was not completed."""
-        trials = [(trial, path) for path in self.paths for trial in self.scouted.get(path, [])]
-        if not trials:
+        """The most precise pair of the first fold in all folds, where its path was not completed.
+
+        The fewest blocks at the smallest lambda are among the pairs that the first fold tries for this: they remove least.
+        """
+        if not any(self.scouted.values()):
             return []
+        fewest = min(self.paths, key=lambda path: path[0])
+        if all(trial.lam != self.plan.lams[0] for trial in self.scouted[fewest]):
+            self.scouted[fewest].insert(0, self._trial(fewest, 0))
+        trials = [(trial, path) for path in self.paths for trial in self.scouted[path]]
         best, path = max(trials, key=lambda pair: (pair[0].mean, -pair[0].products))
         return [] if path in done else [self._point(best.n_blocks, self._steps(self.plan.lams.index(best.lam)))]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import metrics
+from blockxmc.errors import BlockXMCError
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.serving.scorers import pack_scorer
 from blockxmc.training.trials.grid import GRID_ONE_VS_ALL, default_grid, lam_capturing
@@ -23,16 +24,24 @@ _LEAST_CAPTURED = 0.1
 
 
 class Scout:
-    """One number of blocks: products and candidate recall by lambda and route, known before any base is trained."""
+    """One assignment: products and candidate recall by lambda and route, known before any base is trained."""
 
-    def __init__(self, split: Split, n_blocks: int, n_rows: int) -> None:
+    def __init__(self, split: Split, n_blocks: int, n_rows: int, assign_at: float | Literal["auto"] = "auto") -> None:
         self.split, self.n_blocks, self.n_rows = split, n_blocks, n_rows
-        self.blocks = FixedBlocks(split, n_blocks, "auto")
+        self.blocks = FixedBlocks(split, n_blocks, assign_at)
         path = self.blocks.partition.path()
         self.grid = default_grid(path, GRID_ONE_VS_ALL)
         self.low = float(self.grid[0])
         self.high = max(lam_capturing(path, _LEAST_CAPTURED), float(self.grid[-1]))
         self._visited: dict[int, NDArray[np.int32]] = {}
+
+    def assigned_for(self, captured: float) -> Scout | None:
+        """As many blocks, with rows assigned at the lambda that captures this share here; None where none is left."""
+        lam = lam_capturing(self.blocks.partition.path(), captured)
+        try:
+            return Scout(self.split, self.n_blocks, self.n_rows, lam) if lam > self.blocks.partition.lam_ else None
+        except BlockXMCError:
+            return None
 
     @property
     def n_alive(self) -> int:

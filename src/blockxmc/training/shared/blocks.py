@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.linear.one_vs_all import typical_length
 from blockxmc.linear.weights import Ids
 from blockxmc.partition import Partitioner, choice
-from blockxmc.partition.ranking import Ranking
 from blockxmc.routing import Router
 from blockxmc.training.forms import PARTITION
 from blockxmc.training.job import Job
@@ -26,6 +26,8 @@ from blockxmc.training.shared.settings import SETTINGS, Settings
 I32 = NDArray[np.int32]
 # Rows whose targets are worked out at a time.
 _AT_A_TIME = 2**14
+# Labels whose positives are counted in all blocks at a time.
+_LABELS_AT_A_TIME = 2**18
 
 
 def visiting(route: float | str, linear: bool = True, settings: Settings = SETTINGS) -> tuple[int, float]:
@@ -171,14 +173,16 @@ def cover_all_labels(Y: sparse.csr_array, assignment: I32, label_clusters: Seque
     return [np.sort(np.concatenate([ids, more])) for ids, more in zip(label_clusters, extra, strict=True)]
 
 
-def clusters_without(
-    partition: Partitioner, Y: sparse.csr_array, held_out: NDArray[np.bool_], threads: int
-) -> list[NDArray[np.int64]]:
-    """The label clusters as they would be without the held-out rows."""
-    shown = sparse.csr_array(Y[~held_out])
-    ranking = Ranking.of(shown, partition.assignment_[~held_out], partition.n_blocks_, threads=threads)
-    lists = ranking.clusters(partition.lam_ * (1 - held_out.mean()), partition.objective)[0].sorted_lists()
-    return cover_all_labels(shown, partition.assignment_[~held_out], lists)
+def best_block_first(Y: sparse.csr_array, label_clusters: Sequence[Ids], first: I32) -> float:
+    """Share of the rows whose ``first`` block lists as many of their labels as any block does.
+
+    >>> Y = sparse.csr_array(np.array([[1, 1], [0, 1]], np.float32))
+    >>> best_block_first(Y, [np.array([0]), np.array([0, 1])], np.array([0, 1], np.int32))
+    0.5
+    """
+    listed = sparse.csr_array(Y @ holds(label_clusters, Y.shape[1]).T)
+    own = np.asarray(listed[np.arange(Y.shape[0]), first]).ravel()
+    return float((own == listed.max(axis=1).toarray().ravel()).mean())
 
 
 def home_blocks(positives: sparse.csr_array, visits: sparse.csr_array) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
@@ -188,6 +192,15 @@ def home_blocks(positives: sparse.csr_array, visits: sparse.csr_array) -> tuple[
     >>> [found.tolist() for found in home_blocks(positives, sparse.csr_array(np.eye(2, dtype=np.float32)))]
     [[0], [0]]
     """
+    found = [
+        _home_blocks(positives[begin : begin + _LABELS_AT_A_TIME], visits)
+        for begin in range(0, max(positives.shape[0], 1), _LABELS_AT_A_TIME)
+    ]
+    labels = [begin + own for begin, (own, _) in zip(count(0, _LABELS_AT_A_TIME), found, strict=False)]
+    return np.concatenate(labels), np.concatenate([blocks for _, blocks in found])
+
+
+def _home_blocks(positives: sparse.csr_array, visits: sparse.csr_array) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     counts = sparse.csr_array(positives @ visits)
     labels = np.flatnonzero(np.diff(counts.indptr))
     # One number for both, since counts are whole numbers: the larger count first, then the lower block.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -25,12 +27,37 @@ def label_centroids(
 ) -> sparse.csr_array:
     """Some labels x features: a row's product with it is the cosine to the label's centroid.
 
-    Parts below ``prune`` are left out where the label has no ``learned`` weight (labels x features): they would cost
-    memory and time that they are not worth.
+    Parts below ``prune`` are left out where the label has no ``learned`` weight (these labels x features): they would
+    cost memory and time that they are not worth.
     """
     with reporter.phase("label centroids", labels.size) as phase:
         sums = label_vectors(X, Y, labels.astype(np.int32), threads=threads, phase=phase)
-        known = pattern_args(learned if labels.size == learned.shape[0] else take_rows(learned, labels.astype(np.intp)))
+        known = pattern_args(learned)
         indptr, indices, data = _kernels.large_or_known(*csr_args(sums), *known, X.shape[1], prune, threads)
         data /= np.float32(typical_length(X))
         return csr_of(indptr, indices, data, sums.shape)
+
+
+class Remembered:
+    """Rows of a matrix that are made when they are first asked for, and kept.
+
+    >>> made = []
+    >>> rows = Remembered(lambda some: made.extend(some.tolist()) or sparse.csr_array(np.eye(4, dtype=np.float32)[some]))
+    >>> rows(np.array([0, 2])).shape, rows(np.array([2, 1])).toarray().argmax(axis=1).tolist(), made
+    ((2, 4), [2, 1], [0, 2, 1])
+    """
+
+    def __init__(self, make: Callable[[NDArray[np.intp]], sparse.csr_array]) -> None:
+        self._make = make
+        self._rows: sparse.csr_array | None = None
+        self._known = np.empty(0, np.intp)
+
+    def __call__(self, numbers: NDArray[np.intp]) -> sparse.csr_array:
+        """These rows, in this order; no number twice."""
+        new = numbers[~np.isin(numbers, self._known)]
+        if new.size or self._rows is None:
+            made = self._make(new)
+            self._rows = made if self._rows is None else sparse.csr_array(sparse.vstack([self._rows, made], "csr"))
+            self._known = np.concatenate([self._known, new])
+        order = np.argsort(self._known)
+        return take_rows(self._rows, order[np.searchsorted(self._known, numbers, sorter=order)])

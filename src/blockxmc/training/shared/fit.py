@@ -30,7 +30,7 @@ from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.forms import router_form
 from blockxmc.training.job import Form, Job
 from blockxmc.training.shared.blocks import (
-    clusters_without,
+    best_block_first,
     cover_all_labels,
     expected_products,
     holds,
@@ -41,13 +41,17 @@ from blockxmc.training.shared.blocks import (
 )
 from blockxmc.training.shared.calibration import UNCALIBRATED, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
-from blockxmc.training.shared.centroids import label_centroids
+from blockxmc.training.shared.centroids import Remembered, label_centroids
+from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows
 from blockxmc.training.shared.hints import NO_HINTS, Hints
 from blockxmc.training.shared.kept import Kept, Part, kept_copy
 from blockxmc.training.shared.label_features import LabelFeatures, listing_more
 from blockxmc.training.shared.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced
 from blockxmc.training.shared.mix import Fitted, fit_held_out, promises
 from blockxmc.training.shared.settings import SETTINGS, Settings
+
+# Labels whose centroids are made and added at a time: all at once would take as much memory as the weights.
+MIXED_AT_A_TIME = 2**18
 
 
 @dataclass(frozen=True)
@@ -82,10 +86,12 @@ def fit_shared(
     if not training.held_out.any():
         model = training.uncalibrated(router, weights)
         return model, cost | training.assess_routing(model.route), training.kept(router, weights, Mix())
-    trial = training.trial(router, weights)
-    fitted, promised = training.fit_held_out(trial, weights)
+    # Each step's large things are gone when the next begins: no name holds the trial model, nor weights that have served.
+    fitted, promised = training.fit_held_out(training.trial(router, weights), weights)
     weights = training.train_again(weights)
-    return training.pack(trial, weights, fitted), cost | promised, training.kept(router, weights, fitted.mix)
+    kept = training.kept(router, weights, fitted.mix)
+    weights = training.mixed(weights, fitted.mix)
+    return training.pack(router, weights, fitted), cost | promised, kept
 
 
 class Training:
@@ -104,9 +110,7 @@ class Training:
         with reporter.phase("blocks of all labels"):
             self.clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_)
         self.teaching = request.hints.teaching
-        self.held_out = held_out_rows(Y, request.seed, request.settings)
-        if self.teaching is not None:
-            self.held_out &= self.teaching
+        self.held_out = held_out_rows(Y, request.seed, request.settings, self.teaching)
         self.positives = np.bincount(Y.indices, minlength=Y.shape[1])
         self.asked = 0
         self.labels: LabelFeatures | None = None
@@ -182,10 +186,11 @@ class Training:
     def _fitted(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
         rows = np.flatnonzero(self.held_out)
         X, Y = take_rows(self.X, rows), take_rows(self.Y, rows)
-        promised = {"router_accuracy": float((self.best_blocks[rows] == self.partition.assignment_[rows]).mean())}
-        # A block lists the labels of its own rows: with those of the held-out rows they would find more than new rows do.
+        # With the labels that held-out rows alone brought in, they would find more than new rows do.
         with self.reporter.phase("blocks without held-out rows"):
-            clusters = self._listed(clusters_without(self.partition, self.Y, self.held_out, self.threads))
+            clusters = cover_all_labels(self.shown, self.partition.assignment_, self.partition.label_clusters_)
+            promised = {"router_accuracy": best_block_first(Y, clusters, self.best_blocks[rows])}
+            clusters = self._listed(clusters)
         # One thread: sums must not depend on the number of threads, and these matrices are small.
         with self.reporter.phase("fit on held-out rows"), threadpool_limits(1, user_api="blas"):
             if isinstance(weights, LabelVectors):
@@ -215,22 +220,30 @@ class Training:
         again = self._trainer().train_some(self.Y, self._visits(None), labels, "train labels again", start)
         return again if self.labels is None else self.labels.added_to(again, labels, self.threads)
 
-    def pack(self, trial: RoutedModel, weights: SharedWeights, fitted: Fitted) -> RoutedModel:
-        """The model that is served."""
-        mix = fitted.mix
-        if isinstance(weights, LabelVectors):
-            centroids = self._centroids(self.Y, weights, np.arange(weights.n_labels))
-            factors = 1 + np.float32(mix.stretch) * rarity_of(self.positives)
+    def mixed(self, weights: SharedWeights, mix: Mix) -> SharedWeights:
+        """The weights that are served: those of rare labels stretched, and centroids added."""
+        if not isinstance(weights, LabelVectors):
+            return weights
+        factors = 1 + np.float32(mix.stretch) * rarity_of(self.positives)
+        parts = []
+        for begin in range(0, max(weights.n_labels, 1), MIXED_AT_A_TIME):
+            some = np.arange(begin, min(begin + MIXED_AT_A_TIME, weights.n_labels))
+            own = weights if some.size == weights.n_labels else weights.some(some)
+            centroids = self._centroids(self.Y, own.vectors, some)
             with self.reporter.phase("put weights together"):
-                weights = weights.adjusted(factors, centroids, mix.centroid, self.threads)
+                parts.append(own.adjusted(factors[some], centroids, mix.centroid, self.threads))
+        with self.reporter.phase("put weights together"):
+            return LabelVectors.stacked(parts, self.threads)
+
+    def pack(self, router: Router, weights: SharedWeights, fitted: Fitted) -> RoutedModel:
+        """The model that is served, of weights that are ``mixed``."""
+        mix = fitted.mix
         model = replace(
-            trial,
-            scorer=self._pack(weights),
+            self._routed(router, weights),
             slope=mix.slope,
             top_p=fitted.top_p,
             calibration=fitted.calibration,
             reranker=fitted.reranker,
-            neighbors=None,
         )
         if not (self.asked and mix.neighbors):
             return model
@@ -300,9 +313,10 @@ class Training:
         with self.reporter.phase("pack neighbors"):
             return Neighbors.pack(self.X, self.Y, self.partition.assignment_, n_blocks, among=among, **options)
 
-    def _centroids(self, Y: sparse.csr_array, weights: LabelVectors, labels: NDArray[np.intp]) -> sparse.csr_array:
+    def _centroids(self, Y: sparse.csr_array, learned: sparse.csr_array, labels: NDArray[np.intp]) -> sparse.csr_array:
+        """Of these labels, which ``learned`` has a row for each of."""
         options: Any = {"prune": self.settings.centroid_prune, "threads": self.threads, "reporter": self.reporter}
-        return label_centroids(self.X, Y, labels, weights.vectors, **options)
+        return label_centroids(self.X, Y, labels, learned, **options)
 
     def _fit_mix(
         self, trial: RoutedModel, weights: LabelVectors, clusters: list[Any], X: sparse.csr_array, Y: sparse.csr_array
@@ -312,7 +326,8 @@ class Training:
         Calibration looks at the candidates that rows have by the ``clusters`` which do not know them.
         """
         routed, auto = trial.router is not None, self.request.route == "auto"
-        centroids = partial(self._centroids, self.shown, weights)
+        vectors = weights.vectors
+        centroids = Remembered(lambda labels: self._centroids(self.shown, take_rows(vectors, labels), labels))
         rows, as_new = (
             HeldOut(trial, holds(known, self.Y.shape[1]), centroids, self.positives, self.settings)
             for known in (self.clusters, clusters)
@@ -361,45 +376,6 @@ def neighbors_asked(n_neighbors: int | str, linear: bool, settings: Settings = S
     if n_neighbors and not linear:
         raise BlockXMCError(f"n_neighbors={n_neighbors} needs a linear base: use 0")
     return int(n_neighbors)
-
-
-def held_out_rows(Y: sparse.csr_array, seed: int, settings: Settings = SETTINGS) -> NDArray[np.bool_]:
-    """Which rows are kept from training until scores are fitted.
-
-    Rows are put in order by how many labels they have, and one random row of each run is taken. So the few rows have as
-    many labels as all: of the chance in their hits, that leaves out a seventh (elife-keywords) to nearly a half (bibtex).
-    An order in which rows of the same labels are neighbors would part them, and make held-out rows look better known than
-    new rows are.
-
-    >>> Y = sparse.csr_array(np.repeat([[1, 1], [1, 0]], 10_000, axis=0))
-    >>> rows = held_out_rows(Y, 0)
-    >>> int(rows[:10_000].sum()), int(rows[10_000:].sum()), int(held_out_rows(Y[:100], 0).sum())
-    (400, 400, 0)
-    """
-    n = Y.shape[0]
-    out = np.zeros(n, bool)
-    if n >= settings.least_rows:
-        rng = np.random.default_rng(seed)
-        least = min(n // 5, settings.held_out_least)
-        size = min(max(n // settings.held_out_one_in, least), settings.held_out_most)
-        order = np.lexsort((rng.permutation(n), np.diff(Y.indptr)))
-        starts = np.arange(size + 1) * n // size
-        out[order[rng.integers(starts[:-1], starts[1:])]] = True
-    return out
-
-
-def labels_short_of_rows(
-    Y: sparse.csr_array, held_out: NDArray[np.bool_], settings: Settings = SETTINGS
-) -> NDArray[np.intp]:
-    """Labels of whose positives too many are held out.
-
-    >>> Y = sparse.csr_array(np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]]))
-    >>> labels_short_of_rows(Y, np.array([True, False, False])).tolist()
-    [0, 1]
-    """
-    in_held_out = np.repeat(held_out, np.diff(Y.indptr))
-    lost = np.bincount(Y.indices[in_held_out], minlength=Y.shape[1])
-    return np.flatnonzero(lost > settings.lost * np.bincount(Y.indices, minlength=Y.shape[1]))
 
 
 def _recall(model: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array, clusters: Any, threads: int) -> float:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import as_pattern, pattern_args, take_rows
+from blockxmc._core.matrix import as_pattern, flat_positions, pattern_args, take_rows
 from blockxmc._core.progress import Reporter, Shifted
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.sklearn_adapter import OpaqueWeights, constants
@@ -65,7 +65,10 @@ class LabelTrainer:
         title: str,
         start: sparse.csr_array | None = None,
     ) -> SharedWeights:
-        """Weights of some labels, in this order; ``start`` has vectors of theirs from which a learner may begin."""
+        """Weights of some labels, in this order; ``start`` has vectors of theirs from which a learner may begin.
+
+        A label whose start is empty is new: it learns from the rows that are most like its positives.
+        """
         blocks = take_rows(self._blocks_of_labels(Y.shape[1]), labels)
         positives = take_rows(sparse.csr_array(Y.T), labels)
         return self._train(positives, visits, blocks, title, self._costs(Y), start)[0]
@@ -100,6 +103,9 @@ class LabelTrainer:
                 some = order[begin:end]
                 own = take_rows(positives, some)
                 rows = rows_of_labels(rows_of_block, take_rows(blocks, some), own, self.threads)
+                if start is not None:
+                    new = np.diff(start.indptr)[some] == 0
+                    rows = nearest_rows(self.X, own, rows, new, self.settings.update_negatives, self.threads)
                 job = self.learner._job(self.threads, Shifted(phase, begin), self.seed)
                 targets = sparse.csr_array(own.T)
                 options = more
@@ -108,10 +114,13 @@ class LabelTrainer:
                 return self.learner._train(self.X, targets, job, rows=rows, **options), rows.nnz  # type: ignore[call-arg]
 
             ranges = _batches(expected[order], self._pairs_at_a_time(expected))
-            found = self.job.parts(title.removeprefix("train "), ranges, batch, _BATCH, phase)
-            parts, taught = zip(*found, strict=True)
+            parts, taught = [], 0
+            for part, pairs in self.job.parts(title.removeprefix("train "), ranges, batch, _BATCH, phase):
+                parts.append(part)
+                taught += pairs
+            del part
             weights = _joined(parts, order, self.threads)
-        return weights, sum(taught) / max(self.X.shape[0] * n_labels, 1)
+        return weights, taught / max(self.X.shape[0] * n_labels, 1)
 
     def _pairs_at_a_time(self, expected: NDArray[np.float64]) -> float:
         """As many batches as are worth keeping one by one, unless they would be too small, or too large for memory."""
@@ -140,7 +149,8 @@ def shared_costs(Y: sparse.csr_array, power: float, sample_weight: F32 | None = 
     """
     m = np.maximum(np.diff(Y.indptr), 1).astype(np.float64)
     counts, weights = m**-power, np.ones(m.size) if sample_weight is None else sample_weight.astype(np.float64)
-    usual = (weights @ m) / (weights @ (m * counts))
+    # Sums, not dot products: those wake BLAS's threads, which then spin for longer than all of this takes.
+    usual = (weights * m).sum() / (weights * m * counts).sum()
     return np.column_stack([weights * counts * usual, weights]).astype(np.float32)
 
 
@@ -207,8 +217,41 @@ def rows_of_labels(
     return as_pattern(indptr, rows, positives.shape)
 
 
-def _joined(parts: Sequence[Any], order: NDArray[np.intp], threads: int) -> SharedWeights:
-    """The weights of all batches as one; a batch has the next labels of ``order``."""
+def nearest_rows(
+    X: sparse.csr_array,
+    positives: sparse.csr_array,
+    rows: sparse.csr_array,
+    labels: NDArray[np.bool_],
+    most: int,
+    threads: int,
+) -> sparse.csr_array:
+    """The rows of labels, of these labels no more than so many: the positives, and those that are most like them.
+
+    The others of a label with few positives lie beyond its margin, and would teach it nothing.
+
+    >>> X = sparse.csr_array(np.array([[1, 0], [0.8, 0.6], [0, 1]], np.float32))
+    >>> positives, rows = (sparse.csr_array(np.array([given], np.float32)) for given in ([1, 0, 0], [1, 1, 1]))
+    >>> nearest_rows(X, positives, rows, np.ones(1, bool), 2, 1).indices.tolist()
+    [0, 1]
+    """
+    cut = np.flatnonzero(labels & (np.diff(rows.indptr) > most) & (np.diff(positives.indptr) <= most))
+    if not cut.size:
+        return rows
+    own, found = take_rows(positives, cut), take_rows(rows, cut)
+    by_row = sparse.csr_array((np.arange(found.nnz), found.indices, found.indptr), shape=found.shape).tocsc()
+    likeness = np.empty(found.nnz, np.float32)
+    sums = LabelVectors(sparse.csr_array(own @ X), np.zeros(cut.size, np.float32))
+    likeness[by_row.data] = sums.pair_scores(X, by_row.indptr, by_row.indices, threads)
+    likeness[np.searchsorted(flat_positions(found), flat_positions(own))] = np.inf
+    kept = np.ones(rows.nnz, bool)
+    for label, (begin, end) in zip(cut, pairwise(found.indptr), strict=True):
+        kept[rows.indptr[label] + np.argpartition(-likeness[begin:end], most)[most:]] = False
+    indptr = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
+    return as_pattern(indptr, rows.indices[kept], rows.shape)
+
+
+def _joined(parts: list[Any], order: NDArray[np.intp], threads: int) -> SharedWeights:
+    """The weights of all batches, which are taken from the list, as one; a batch has the next labels of ``order``."""
     if all(isinstance(part, LinearWeights) for part in parts):
         return LabelVectors.joined(parts, order, threads)
     models = [model for part in parts for model in _models(part)]
