@@ -10,12 +10,8 @@ from scipy import sparse
 from sklearn.base import clone
 
 from blockxmc._core import stored
-<<<<<<< HEAD
-from blockxmc._core.matrix import matrix_digest, take_rows
-from blockxmc._core.memory import within_memory
-=======
 from blockxmc._core.matrix import matrix_digest, take_rows, without_rows
->>>>>>> main
+from blockxmc._core.memory import within_memory
 from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Reporter, reporter_for
 from blockxmc._core.targets import Targets
@@ -167,8 +163,8 @@ class BlockwiseClassifier(LearningOn):
     # ---- fitting ----
     @property
     def _uses_files(self) -> bool:
-        learner = self._learner()
-        return self._weights_kind(learner) == "shared" and isinstance(learner, DiSMEC) and not self.keep_rows
+        kind = self._weights_kind(learner := self._learner())
+        return kind == "shared" and isinstance(learner, DiSMEC) and not self.keep_rows
 
     def fit(
         self,
@@ -270,8 +266,7 @@ class BlockwiseClassifier(LearningOn):
             "job": job,
         }
         partitioner = self._partitioner(number)
-        held_out = held_out_rows(Y, options["seed"], settings.SETTINGS, hints.teaching)
-        shown = without_rows(Y, held_out)
+        shown = without_rows(Y, held_out_rows(Y, options["seed"], settings.SETTINGS, hints.teaching))
         if self.partitioner is None and self.n_blocks != "paper":
             make: Any = partial(partition_for_shared, X, shown, partitioner, reporter, **options)
         else:
@@ -326,9 +321,7 @@ class BlockwiseClassifier(LearningOn):
     def _weights_kind(self, learner: Learner) -> str:
         if self.weights == "shared" and not learner.one_vs_all:
             name = type(learner).__name__
-            raise BlockXMCError(
-                f'weights="shared" needs a one-vs-all base: {name} trains labels together; use "per-block"'
-            )
+            raise BlockXMCError(f'weights="shared" needs a one-vs-all base, not {name}: use weights="per-block"')
         kind = ("shared" if learner.one_vs_all else "per-block") if self.weights == "auto" else self.weights
         if kind != "shared" and isinstance(self.route, (float, np.floating)):
             raise BlockXMCError(f"route={self.route} is a share of probability, which needs shared weights")

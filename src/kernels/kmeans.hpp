@@ -265,16 +265,11 @@ class Splitter {
     std::vector<int32_t> local_;     // feature -> its number here, or -1
     std::vector<int32_t> features_; // the reverse
     std::vector<int64_t> indptr_;
-<<<<<<< HEAD
     Large<int32_t> indices_;
     Large<float> values_;
     std::vector<float> direction_, sums_;
-=======
-    std::vector<int32_t> indices_;
-    std::vector<float> values_, direction_, sums_;
-    std::vector<int64_t> column_;                     // where each feature begins in entries_, where threads share a node
-    std::vector<std::pair<int32_t, float>> entries_; // row and value, column by column
->>>>>>> main
+    std::vector<int64_t> column_;               // where each feature begins in entries_, where threads share a node
+    Large<std::pair<int32_t, float>> entries_; // row and value, column by column
     std::vector<uint8_t> side_;
     std::vector<std::pair<float, int64_t>> order_;
 };
