@@ -237,8 +237,25 @@ LOSS = "Loss below 2 points at 10x to 1000x"
 
 
 def test_a_claim_without_numbers_is_not_judged():
-    for table in verdicts.table_verdicts(made_results({})):
+    short, *tables = verdicts.table_verdicts(made_results({}))
+    for table in tables:
         assert {row[4].value for row in table.rows} == {"not computed"}
+    assert {tuple(entry.value for entry in row[2:]) for row in short.rows} == {("–", "–", "–", "bibtex")}
+
+
+def test_claims_in_short_name_the_data_sets_of_each_verdict():
+    spent = {f"{part}_cpu_seconds": 1.0 for part in ("partition", "router", "blocks")} | {"captured": 0.9}
+    own = system_row((60.0, 37.0, 27.0), hits="5", **BP | spent | {"speedup_paper": 4.0, "feasible": True})
+    base = ROWS["bibtex/full/leml"] | {"train_cpu_seconds": 3.5}
+    results = made_results(ROWS | {"bibtex/bp-speed/leml": own, "bibtex/full/leml": base})
+    short, whole, _ = verdicts.table_verdicts(results)
+    heads = [column.title for column in short.columns]
+    for row in short.rows:
+        found = [line[4].value for line in whole.rows if line[0].value == row[0].value]
+        column = "Nothing to judge" if found == ["not computed"] else found[0].capitalize()
+        assert row[heads.index(column)].value == "bibtex"
+    _, _, why = verdict(results, LOSS)
+    assert "LEML: within the tolerance, at less than 10x" in why
 
 
 @pytest.mark.parametrize(
@@ -295,13 +312,26 @@ def test_verdicts_on_training_recall_and_lambda():
         "bibtex/tune/leml": {"folds": [fold], "lams": [0.1, 1.0], "tune_cpu_seconds": 7.0},
     }
     told, found, why = verdict(made_results(rows), "Shorter training")
-    assert (told, found) == ("LEML: 3.0 of 3.5 CPU s", "holds")
+    assert (told, found) == ("LEML: 3.00 of 3.50 CPU s", "holds")
     assert "took 7 CPU s" in why
     assert verdict(made_results(rows), "Recall of label selection")[:2] == ("LEML: R@k loses at most 2.00", "holds")
     assert verdict(made_results(rows), "The role of lambda")[1:] == (
-        "holds",
-        "the smallest lambda tried is the most precise here",
+        "partly",
+        "it trades precision for speed; the smallest lambda tried is the most precise here",
     )
+    better = {
+        "bibtex/tune/leml": rows["bibtex/tune/leml"]
+        | {
+            "folds": [fold | {"precision": [[60.0], [61.0], [50.0]], "candidates": [40.0, 9.0, 5.0]}],
+            "lams": [0.1, 0.5, 1.0],
+        }
+    }
+    assert verdict(made_results(rows | better), "The role of lambda")[1] == "holds"
+    gains = rows | {"bibtex/bp-speed/leml": rows["bibtex/bp-speed/leml"] | {"R@1": 99.0, "R@3": 99.0, "R@5": 99.0}}
+    assert "R@k gains at least" in verdict(made_results(gains), "Recall of label selection")[0]
+    none = rows | {"bibtex/bp-speed/leml": rows["bibtex/bp-speed/leml"] | {"feasible": False}}
+    for claim in ("Recall of label selection", "Shorter training"):
+        assert "LEML (none feasible, the least loss): " in verdict(made_results(none), claim)[0]
     rows["bibtex/full/leml"] = rows["bibtex/full/leml"] | {"train_cpu_seconds": 2.9, "R@1": 90.0}
     assert verdict(made_results(rows), "Shorter training")[1] == "does not hold"
     assert verdict(made_results(rows), "Recall of label selection")[1] == "does not hold"
@@ -312,12 +342,12 @@ def test_verdicts_on_our_default():
         "bibtex/full/dismec": system_row((62.0, 38.0, 28.0), train_cpu_seconds=9.0),
         "bibtex/bp-default": system_row((62.0, 38.0, 28.0), train_cpu_seconds=4.0, speedup_paper=12.0, candidates=13.0),
     }
-    table = verdicts.table_verdicts(made_results(rows))[1]
+    table = verdicts.table_verdicts(made_results(rows))[2]
     assert [row[4].value for row in table.rows] == ["holds"] * 3
     rows["bibtex/bp-default"] = rows["bibtex/bp-default"] | {
         "train_cpu_seconds": 10.0,
         "speedup_paper": 2.0,
         "R@5": 1.0,
     }
-    table = verdicts.table_verdicts(made_results(rows))[1]
+    table = verdicts.table_verdicts(made_results(rows))[2]
     assert [row[4].value for row in table.rows] == ["partly", "does not hold", "does not hold"]
