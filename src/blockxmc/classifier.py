@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from blockxmc._core import stored
-from blockxmc._core.matrix import matrix_digest, take_rows, without_rows
+from blockxmc._core.matrix import copy_rows, matrix_digest, without_rows
 from blockxmc._core.memory import within_memory
 from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Reporter, reporter_for
@@ -235,7 +235,7 @@ class BlockwiseClassifier(LearningOn):
         else:
             self._fit_apart(learner, X, Y, kind, job)
         some = np.linspace(0, X.shape[0] - 1, min(X.shape[0], COST_ROWS)).astype(int)
-        self.cost_ |= self.model_.cost(take_rows(X, some), self._threads)
+        self.cost_ |= self.model_.cost(copy_rows(X, some), self._threads)
         sizes = np.bincount(self.partition_.assignment_)
         self.cost_["largest_block"] = float(sizes.max() / X.shape[0])
         if "trained_pairs" in self.cost_:

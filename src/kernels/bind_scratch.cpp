@@ -8,18 +8,22 @@ namespace blockxmc {
 
 namespace {
 
-// The listed rows, in this order, copied to arrays that may lie in scratch files.
-auto copy_rows(I64 indptr, I32 indices, F32 data, int64_t n_columns, I64 rows) {
+// The listed rows, in this order, copied to arrays that may lie in scratch files. Of X only these rows are looked at, since few
+// may be wanted of many; column numbers are copied as they are.
+auto copy_rows(I64 indptr, I32 indices, F32 data, I64 rows) {
     std::vector<int64_t> starts(1, 0);
     Large<int32_t> columns;
     Large<float> values;
     {
         WithoutGil release;
-        const CsrView X = checked_csr("X", indptr, indices, data, n_columns);
+        require(indptr.size() > 0 && indices.size() == data.size(), "X: arrays of a CSR matrix are needed");
+        const auto n_rows = static_cast<int64_t>(indptr.size()) - 1, n_values = static_cast<int64_t>(indices.size());
+        const CsrView X{indptr.data(), indices.data(), data.data(), n_rows, 0};
         starts.reserve(rows.size() + 1);
         for (size_t at = 0; at < rows.size(); ++at) {
             const int64_t i = rows.data()[at];
-            require(i >= 0 && i < X.n_rows, "a row is out of range");
+            require(i >= 0 && i < n_rows, "a row is out of range");
+            require(0 <= X.indptr[i] && X.indptr[i] <= X.indptr[i + 1] && X.indptr[i + 1] <= n_values, "X: row pointers must ascend");
             starts.push_back(starts.back() + X.row_size(i));
         }
         columns.reserve(starts.back());
@@ -45,7 +49,7 @@ void bind_scratch(nb::module_ &m) {
           nb::arg("budget"), "Large arrays beyond so many bytes go to files in the folder; an empty name: none do.");
     m.def("held_scratch", &held, "Bytes of large arrays: in memory, the most in memory since the last limit, in files.");
     m.def("copy_rows", &copy_rows, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("data").noconvert(),
-          nb::arg("n_columns"), nb::arg("rows").noconvert(), "Some rows of a CSR matrix: CSR arrays.");
+          nb::arg("rows").noconvert(), "Some rows of a CSR matrix: CSR arrays.");
 }
 
 } // namespace blockxmc

@@ -153,7 +153,7 @@ def copy_rows(X: sparse.csr_array, rows: NDArray[np.integer]) -> sparse.csr_arra
     >>> copy_rows(sparse.csr_array(np.eye(3, dtype=np.float32)), np.array([2, 0])).toarray().tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
-    arrays = _kernels.copy_rows(*csr_args(X), X.shape[1], np.ascontiguousarray(rows, np.int64))
+    arrays = _kernels.copy_rows(*csr_args(X), np.ascontiguousarray(rows, np.int64))
     return csr_of(*arrays, (len(rows), X.shape[1]))
 
 
