@@ -182,7 +182,7 @@ class OneVsAll {
     }
 
     void add_group(Way way, const std::vector<int64_t> &labels, size_t from, int64_t size) {
-        const size_t to = std::min(from + size, labels.size());
+        const size_t to = std::min(from + static_cast<size_t>(size), labels.size());
         if (from < to) groups_.push_back({way, {labels.begin() + from, labels.begin() + to}});
     }
 

@@ -167,6 +167,23 @@ def test_neighbors_are_stored(fitted, tmp_path):
     assert back.model_.neighbors.nbytes == clf.model_.neighbors.nbytes
 
 
+def test_neighbors_of_older_models_are_read(fitted):
+    X, _, clf = fitted
+    neighbors = clf.model_.neighbors
+    new = neighbors.state()
+    assert "bias" not in new["rows"]
+    assert new["indptr"].dtype == np.int32
+    older = new | {"rows": neighbors.rows.state(), "indptr": neighbors.indptr}
+    for state in (new, older):
+        back = Neighbors.from_state(state)
+        assert back.indptr.dtype == np.int64
+        visited = np.zeros((X.shape[0], 1), np.int32)
+        assert (back.gains(X, visited, 1) != neighbors.gains(X, visited, 1)).nnz == 0
+    for wrong in (new["indptr"].astype(np.int16), new["indptr"].tolist()):
+        with pytest.raises(ModelFormatError, match="indptr of neighbors"):
+            Neighbors.from_state(new | {"indptr": wrong})
+
+
 def test_neighbors_travel_to_other_processes(fitted):
     X, _, clf = fitted
     clf.predict_topk(X, 5)

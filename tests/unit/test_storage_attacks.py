@@ -191,9 +191,9 @@ def test_a_manifest_that_is_none(tmp_path, content):
 def test_other_versions_and_missing_sections(tmp_path):
     path = saved(tmp_path)
     assert storage.FORMAT_VERSION == 1
-    for version in (2, 5, 0, -1, 1.0, "1", None, True, [1], {"$tuple": []}, 1e300, 10**30):
+    for version in (3, 5, 0, -1, 1.0, "1", None, True, [1], {"$tuple": []}, 1e300, 10**30):
         tamper(path, lambda manifest, version=version: manifest.update(format_version=version))
-        assert_refused(path, "this version of blockxmc reads 1")
+        assert_refused(path, "this version of blockxmc reads 1, 2")
     tamper(path, lambda manifest: manifest.update(format_version=storage.FORMAT_VERSION))
     for section in ("class", "params", "fitted", "targets", "state", "preprocessing", "provenance", "files"):
         kept = storage.read_manifest(path)[section]

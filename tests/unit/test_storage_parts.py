@@ -115,7 +115,7 @@ CASES = [
     ("default", "partition.ranking.indptr", at(1, -BIG)),
     ("default", "partition.ranking.counts", at(0, -(2**31))),
     ("default", "partition.ranking.n_labelled", at(0, 0)),
-    ("default", "blocks.neighbors.indptr", at(1, BIG)),
+    ("default", "blocks.neighbors.indptr", at(1, 2**31 - 1)),
     ("default", "blocks.neighbors.indptr", lambda a: a[:-1]),
     ("default", "blocks.neighbors.labels", at(0, 10**6)),
     ("default", "blocks.reranker.curve", lambda a: a[:-1]),

@@ -153,11 +153,13 @@ class LabelSetEstimator(RoutedEstimator):
         # Models of version 0.2 and before have one threshold for all rows.
         self.f1_size_ = stored.real(state.get("f1_size", 0.0), "f1_size")
         stored.require(self.f1_size_ >= 0, "f1_size must not be negative")
+        self._check_threshold()
+        stored.require(self.rank_by in ("probability", "propensity"), "labels are ranked in an unknown way")
 
     def _check_threshold(self) -> None:
         given: Any = self.threshold
         number = type(given) in (int, float) or isinstance(given, (np.integer, np.floating))
-        if not number and given not in ("f1", "top-k"):
+        if not number and not (isinstance(given, str) and given in ("f1", "top-k")):
             raise BlockXMCError(f'threshold must be "f1", "top-k" or a number, got {given!r}')
 
 

@@ -19,6 +19,7 @@ from sklearn.preprocessing import normalize
 from blockxmc import _kernels
 from blockxmc._core import stored
 from blockxmc._core.matrix import csr_args, csr_of, row_parts
+from blockxmc._core.stored import INT32_MAX
 from blockxmc.errors import ModelFormatError
 from blockxmc.serving.packed import PackedScorer
 from blockxmc.serving.packing import pack_linear
@@ -106,16 +107,20 @@ class Neighbors:
         return self.rows.nbytes + self.indptr.nbytes + self.labels.nbytes
 
     def state(self) -> dict[str, Any]:
-        """Nested dict of arrays and JSON values for the model directory."""
+        """Nested dict of arrays and JSON values for the model directory; without biases, which rows do not have."""
         facts = {name: getattr(self, name) for name in ("n_labels", "count", "features", "weight")}
-        return {"rows": self.rows.state(), "indptr": self.indptr, "labels": self.labels, **facts}
+        rows = {name: value for name, value in self.rows.state().items() if name != "bias"}
+        indptr = self.indptr.astype(np.int32) if self.labels.size <= INT32_MAX else self.indptr
+        return {"rows": rows, "indptr": indptr, "labels": self.labels, **facts}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Take back what ``state`` gave."""
         try:
-            rows = restore_scorer(state["rows"])
-            indptr = stored.array(state["indptr"], "indptr of neighbors", np.int64, (rows.n_labels + 1,))
+            rows = restore_scorer(_with_bias(state["rows"]))
+            width = np.int32 if getattr(state["indptr"], "dtype", None) == np.int32 else np.int64
+            indptr = stored.array(state["indptr"], "indptr of neighbors", width, (rows.n_labels + 1,))
+            indptr = indptr.astype(np.int64, copy=False)
             labels = stored.array(state["labels"], "labels of neighbors", np.int32, (None,))
             n_labels = stored.whole(state["n_labels"], "n_labels of neighbors")
             count = stored.whole(state["count"], "count of neighbors", 1, max(rows.n_labels, 1))
@@ -138,3 +143,11 @@ def _compared_parts(
     sizes = np.concatenate([np.diff(indptr) for indptr, _, _ in parts])
     indptr = np.concatenate([[0], np.cumsum(sizes)])
     return indptr, np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
+
+
+def _with_bias(state: Any) -> Any:
+    """The state of packed rows with their biases, 0, which models of later versions leave out."""
+    labels = state.get("labels") if isinstance(state, dict) else None
+    if not isinstance(labels, np.ndarray) or "bias" in state:
+        return state
+    return state | {"bias": np.zeros(labels.size, np.float32)}

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, overload
 
@@ -20,6 +21,7 @@ from blockxmc._core.mapping import mapped
 from blockxmc._core.stored import short
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.storage.folder import FILE_NAME, Folder
+from blockxmc.storage.splices import put_together, spliced
 
 Entry = dict[str, Any]
 
@@ -49,19 +51,40 @@ class Writer:
         self.entries: dict[str, Entry] = {}
         self._taken: set[str] = set()
         self._written: list[Path] = []
+        self.spliced = False  # whether any array was
         self._before = {name: entry for name, entry in (before or {}).items() if _is_entry(name, entry)}
         self._there = {_without_version(name): name for name in self._before}
 
     def array(self, hint: str, array: NDArray[Any]) -> str:
         """Write an array of numbers; return the name of its file."""
+        return str(self.changed_array(hint, array, whole=True)["$array"])
+
+    def changed_array(self, hint: str, array: NDArray[Any], *, whole: bool = False) -> dict[str, Any]:
+        """Write an array of numbers, unless ``whole`` only what the version that is there lacks; return its JSON value."""
         plain = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
         if plain.dtype.str not in _DTYPES:
             raise BlockXMCError(f"{hint} cannot be saved: an array of {array.dtype} is neither numbers nor Booleans")
-        name = self._put(
-            hint, "npy", lambda out: np.lib.format.write_array(out, plain, version=(1, 0), allow_pickle=False)
-        )
+        name = self._name(hint, "npy")
+        old = self._there.get(_without_version(name))
+        write = partial(np.lib.format.write_array, array=plain, version=(1, 0), allow_pickle=False)
+        found = None if whole or old is None or self._is_same(old, write) else self._splice(old, plain)
+        if old is not None and found is not None:
+            self.spliced = True
+            self.entries[old] = dict(self._before[old])
+            parts = {part: self.array(f"{hint}.{part}", found[part]) for part in found}
+            return {"$spliced": {"base": old, **parts, "shape": list(plain.shape)}}
+        name = self._put(name, write)
         self.entries[name] |= {"dtype": plain.dtype.str, "shape": list(plain.shape)}
-        return name
+        return {"$array": name}
+
+    def _splice(self, old: str, array: NDArray[Any]) -> dict[str, NDArray[Any]] | None:
+        """What an array has that a file of the version there lacks, where that is little."""
+        with suppress(ModelFormatError), Folder(self.folder) as folder:
+            reader = Reader(folder, self._before)
+            found = spliced(reader.array(old).reshape(-1), array.reshape(-1))
+            # A file that was damaged is written anew, whatever of it is still right.
+            return found if found is None or reader.sha256(old) == self._before[old]["sha256"] else None
+        return None
 
     def strings(self, hint: str, strings: Sequence[str]) -> str:
         """Write strings, one JSON string per line, so that any character survives; return the name of the file."""
@@ -71,13 +94,12 @@ class Writer:
             lines = text.encode()
         except UnicodeEncodeError:  # lone surrogates exist in escaped form only
             lines = json.dumps(list(strings), separators=("\n", ":")).encode()
-        name = self._put(hint, "txt", lambda out: out.write(lines[1:-1] + b"\n" if strings else b""))
+        name = self._put(self._name(hint, "txt"), lambda out: out.write(lines[1:-1] + b"\n" if strings else b""))
         self.entries[name]["lines"] = len(strings)
         return name
 
-    def _put(self, hint: str, suffix: str, write: Callable[[Any], Any]) -> str:
-        """See to it that there is a file of what ``write`` writes; return its name."""
-        name = self._name(hint, suffix)
+    def _put(self, name: str, write: Callable[[Any], Any]) -> str:
+        """See to it that there is a file of what ``write`` writes, of this name or an older one; return its name."""
         old = self._there.get(_without_version(name))
         if old is not None and self._is_same(old, write):
             self.entries[old] = dict(self._before[old])
@@ -157,6 +179,7 @@ class Reader:
                 raise ModelFormatError(f"{self.path}: the manifest has a malformed entry for the file {name[:200]!r}")
         self.entries: dict[str, Entry] = entries
         self._arrays: dict[str, NDArray[Any]] = {}
+        self._splices: dict[str, tuple[str, ...]] = {}
 
     def array(self, name: Any) -> NDArray[Any]:
         """An array, read-only; of a large one only the header is read, the rest is mapped."""
@@ -174,6 +197,17 @@ class Reader:
         found.flags.writeable = False
         self._arrays[name] = found
         return found
+
+    def spliced(self, base: Any, more: Any, pieces: Any) -> NDArray[Any]:
+        """An array that stands in several files, put together in memory; read-only and flat."""
+        parts = [self.array(name) for name in (base, more, pieces)]
+        # Once for each base, or a small model could fill the memory with copies.
+        key = f"{base}, spliced"
+        if self._splices.setdefault(base, (more, pieces)) != (more, pieces):
+            raise self._damaged(base, "is the base of two arrays")
+        if key not in self._arrays:
+            self._arrays[key] = put_together(parts[0].reshape(-1), parts[1], parts[2])
+        return self._arrays[key]
 
     def _check_header(self, name: str, entry: Entry, opening: bytes, file: IO[bytes]) -> int:
         """Compare the header of an array with the manifest; return where its numbers start."""

@@ -31,7 +31,8 @@ from blockxmc.text import TextClassifier
 
 FORMAT = "blockxmc-model"
 FORMAT_VERSION = 1
-READABLE_VERSIONS = (FORMAT_VERSION,)
+SPLICED_VERSION = 2  # of models that have spliced arrays, which readers of version 1 do not know
+READABLE_VERSIONS = (FORMAT_VERSION, SPLICED_VERSION)
 # What a manifest may be at most; a model with ten thousand blocks of low-rank weights stays below a tenth of it.
 MOST_MANIFEST_BYTES = 1 << 26
 MOST_NESTING = 40
@@ -288,6 +289,8 @@ def _written(estimator: Any, writer: Writer) -> bytes:
         },
         "files": writer.entries,
     }
+    if writer.spliced:
+        manifest["format_version"] = SPLICED_VERSION
     if _depth(manifest) > MOST_NESTING:
         raise BlockXMCError(f"the model cannot be saved: its values are nested deeper than {MOST_NESTING} levels")
     manifest["manifest_sha256"] = _seal(manifest)

@@ -58,12 +58,12 @@ def add_rows(
     """The model with new rows, which may have more features and labels than it knows, and what happened."""
     n_features, n_labels, threads = X.shape[1], Y.shape[1], request.threads
     event = {"what": "update", "rows": int(X.shape[0]), **before_learning(old.model, X, Y, threads)}
+    X_old, Y_old = old.kept.rows(n_features, n_labels)  # which looks at all that is kept
     labels, of_blocks = old.kept.labels, old.kept.blocks
     kept = old.kept.with_labels(grown(labels, n_labels, n_features))
     of_blocks = grown(of_blocks, of_blocks.n_labels, n_features)
     start = _router(of_blocks).blocks(X, 1, threads=threads)[:, 0]
     blocks = place_rows(old.partition, Y, start, threads)
-    X_old, Y_old = kept.rows(n_features, n_labels)
     X_all, Y_all = stacked([X_old, X]), stacked([Y_old, Y])
     assignment = np.concatenate([old.partition.assignment_, blocks])
     partition = repartitioned(old.partition, Y_all, assignment, of_blocks.n_labels, threads)
@@ -307,9 +307,11 @@ def _changed_blocks(
     request: Request, old: Partitioner, Y: sparse.csr_array, blocks: NDArray[np.intp], gone: NDArray[np.intp]
 ) -> NDArray[np.intp]:
     """The blocks that rows which are gone may have taught, as they are numbered now: their own, and their labels' homes."""
-    everywhere = replace(request.settings, router_near=0.0, router_home=0.0, router_targets=old.n_blocks_)
-    taught = router_targets(Y, old.assignment_, old.n_blocks_, everywhere, request.threads)
-    return np.flatnonzero(np.isin(blocks, take_rows(taught, gone).indices))
+    taught = old.assignment_[gone]
+    if request.settings.router_targets > 1:
+        own = visits_of(old.assignment_, np.empty((Y.shape[0], 0), np.int32), old.n_blocks_)
+        taught = np.union1d(taught, sparse.csr_array(take_rows(Y, gone) @ (Y.T @ own)).indices)
+    return np.flatnonzero(np.isin(blocks, taught))
 
 
 def _packed(

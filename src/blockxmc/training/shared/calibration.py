@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +88,9 @@ def _logistic(features: F64, targets: F64, counts: F64, start: F64, least: F64) 
     return [float(weight) for weight in minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x]
 
 
-def best_cut(probabilities: F64, right: Mask, n_true: NDArray[np.integer], *, keep_first: bool = True) -> Cut:
+def best_cut(
+    probabilities: F64, right: Mask, n_true: NDArray[np.integer], *, keep_first: bool = True, threads: int = 1
+) -> Cut:
     """Where the mean F1 of these rows is best, if all keep their first label or not; rows without labels are left out.
 
     ``probabilities`` of the best labels of each row come best first; ``n_true`` counts all labels of each row.
@@ -111,7 +115,8 @@ def best_cut(probabilities: F64, right: Mask, n_true: NDArray[np.integer], *, ke
     # Half-way to the next probability: new rows fall on either side of it.
     below = values[at + 1] if at + 1 < values.size else 0.0
     threshold = float(f"{(values[at] + below) / 2:.6g}")
-    by_size = [_mean_f1(probabilities[some], f1, size) for size in SIZES]
+    with ThreadPoolExecutor(threads) as pool:
+        by_size = list(pool.map(partial(_mean_f1, probabilities[some], f1), SIZES))
     best = int(np.argmax(by_size))
     n_labels = int(f1[:, 1:].mean(axis=0).argmax()) + 1
     return Cut(threshold, n_labels, float(reached[at] / p.shape[0]), SIZES[best], by_size[best])

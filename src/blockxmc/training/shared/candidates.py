@@ -7,6 +7,7 @@ trial model is needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -130,8 +131,13 @@ class HeldOut:
         labels, scores = widest.topk(X, few, threads)
         self.labels = labels
         there = labels >= 0
-        blocks = {top_p: self._block_terms(X, labels, top_p, threads) for top_p in top_ps}
-        widest_block = blocks[max(top_ps)][0]
+        # Each top_p by a thread of its own, where there are several: most of it is NumPy's, which has one.
+        side_by_side, within = min(threads, len(top_ps)), 1 if len(top_ps) > 1 else threads
+        with ThreadPoolExecutor(side_by_side) as pool:
+            blocks = list(pool.map(lambda top_p: self._block_terms(X, labels, top_p, within), top_ps))
+            bonuses = pool.map(lambda block: self._neighbor_terms(X, labels, block[1], within), blocks)
+            neighbors = dict(zip(top_ps, bonuses, strict=True))
+        widest_block = blocks[top_ps.index(max(top_ps))][0]
         listed = there & (widest_block > -np.inf)
         with np.errstate(invalid="ignore"):
             margin = np.where(listed, scores - np.float32(self.settings.middle_slope) * widest_block, -np.inf)
@@ -147,13 +153,13 @@ class HeldOut:
         rows = np.repeat(np.arange(X.shape[0]), few)
         right = (np.asarray(Y[rows, known.ravel()]).reshape(labels.shape) > 0) & there
         out = {}
-        for top_p, (block, visited) in blocks.items():
+        for top_p, (block, _) in zip(top_ps, blocks, strict=True):
             seen = block > -np.inf
             own = replace(
                 terms,
                 margin=np.where(seen, terms.margin, -np.inf).astype(np.float32),
                 block=np.where(seen, block, 0).astype(np.float32),
-                neighbors=self._neighbor_terms(X, labels, visited, threads),
+                neighbors=neighbors[top_p],
             )
             out[top_p] = Candidates(own, right, np.diff(Y.indptr))
         return out

@@ -174,14 +174,16 @@ def expected(fitter: Fitter, many: Candidates, neighbors: float, whole: Calibrat
     with ThreadPoolExecutor(min(fitter.threads, FOLDS)) as pool:
         list(pool.map(judge, range(FOLDS)))
     values = {f"expected_P@{k}": float(value) for k, value in zip((1, 3, 5), hits.mean(axis=0), strict=True)}
-    return values | promises(found, right, many.n_true)
+    return values | promises(found, right, many.n_true, fitter.threads)
 
 
-def promises(probabilities: F64, right: NDArray[np.bool_], n_true: NDArray[np.integer]) -> dict[str, float]:
+def promises(
+    probabilities: F64, right: NDArray[np.bool_], n_true: NDArray[np.integer], threads: int = 1
+) -> dict[str, float]:
     """Calibration error of the first five labels of each row, and where label sets are cut for the best F1."""
     first = probabilities[:, :5] > 0
     error = metrics.calibration_error(right[:, :5][first], probabilities[:, :5][first])
-    cut = best_cut(probabilities, right, n_true)
+    cut = best_cut(probabilities, right, n_true, threads=threads)
     return {
         "expected_calibration_error": error,
         "expected_F1": cut.f1_by_size,
@@ -195,10 +197,11 @@ def _neighbors_count(fitter: Fitter, settings: Settings) -> float:
     """1 where neighbors count as much as margins do, 0 where they clearly mislead: there is little in between."""
     if not fitter.candidates.terms.neighbors.any():
         return 0.0
-    mix, reranker = fitter.fit(1.0)
-    alone = replace(mix, neighbors=0.0)
-    without = fitter.candidates.hits(alone, fitter.reranker(alone))
-    return 0.0 if clearly_better(without, fitter.candidates.hits(mix, reranker), settings) else 1.0
+    mix = fitter.mix(1.0)
+    both = mix, replace(mix, neighbors=0.0)
+    with ThreadPoolExecutor(min(fitter.threads, 2)) as pool:
+        with_them, without = pool.map(lambda each: fitter.candidates.hits(each, fitter.reranker(each)), both)
+    return 0.0 if clearly_better(without, with_them, settings) else 1.0
 
 
 def _best_top_p(

@@ -1,0 +1,76 @@
+"""Arrays that are the change of others: what of them stands in an older file is not written again.
+
+A spliced array has a ``base``, an older file of the same array, ``more``, its items that the base lacks, and ``pieces``:
+stretches of the base, with those of ``more`` behind it, one after the other (from, to).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockxmc import _kernels
+
+# Smaller arrays are written whole: a splice takes two files. So are larger ones, which then stay mapped: a spliced array
+# is put together in memory whenever it is opened.
+LEAST_BYTES, MOST_BYTES = 1 << 16, 1 << 26
+# A splice may take one byte in so many of the whole array.
+SHARE = 8
+# ... which may be so many times as large as its base, where stretches of it come again.
+MOST_TIMES = 2
+_BYTES_OF_A_PIECE = 16
+_ITEMS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def spliced(base: NDArray[Any], made: NDArray[Any]) -> dict[str, NDArray[Any]] | None:
+    """What to write in place of a flat array, given an older one; None where that is not worth it.
+
+    >>> old = np.arange(20_000)
+    >>> found = spliced(old, np.insert(old, 9, -1))
+    >>> found["more"].tolist(), found["pieces"].tolist()
+    ([-1], [[0, 9], [20000, 20001], [9, 20000]])
+    """
+    if not LEAST_BYTES <= made.nbytes <= min(MOST_BYTES, MOST_TIMES * base.nbytes) or base.dtype != made.dtype:
+        return None
+    most = made.nbytes // SHARE
+    items = _ITEMS[made.itemsize]
+    old, new = (np.ascontiguousarray(part).view(items) for part in (base, made))
+    begin, sizes = _kernels.find_pieces(old, new, most_pieces=most // _BYTES_OF_A_PIECE, most_own=most // made.itemsize)
+    own = begin < 0
+    if not begin.size or _BYTES_OF_A_PIECE * begin.size + made.itemsize * sizes[own].sum() > most:
+        return None
+    behind = np.cumsum(np.where(own, sizes, 0)) - sizes  # of own stretches: where they begin among those
+    begin = np.where(own, base.size + behind, begin)
+    return {"more": made[np.repeat(own, sizes)], "pieces": np.column_stack([begin, begin + sizes])}
+
+
+def put_together(base: NDArray[Any], more: NDArray[Any], pieces: NDArray[Any]) -> NDArray[Any]:
+    """The flat array that was spliced; ``ValueError`` where the parts do not fit.
+
+    >>> put_together(np.array([1, 2, 3]), np.array([9]), np.array([[0, 1], [3, 4], [1, 3]])).tolist()
+    [1, 9, 2, 3]
+    """
+    if base.ndim != 1 or more.ndim != 1 or base.dtype != more.dtype:
+        raise ValueError("base and more are not flat arrays of the same type")
+    if pieces.dtype != np.int64 or pieces.ndim != 2 or pieces.shape[1] != 2:
+        raise ValueError("pieces are not pairs of whole numbers")
+    begin, end = pieces.T
+    whole = base.size + more.size
+    if (begin < 0).any() or (end < begin).any() or (end > whole).any():
+        raise ValueError("pieces lie outside of their arrays")
+    # A stretch may come twice, but not so often that a small file makes a large array.
+    if float((end - begin).sum(dtype=np.float64)) > MOST_TIMES * whole:
+        raise ValueError("pieces are longer than their arrays")
+    in_more = begin >= base.size
+    if (end[~in_more] > base.size).any():
+        raise ValueError("a piece lies in two arrays")
+    shift = np.where(in_more, base.size, 0)
+    parts = [
+        (more if own else base)[a:b]
+        for own, a, b in zip(in_more.tolist(), (begin - shift).tolist(), (end - shift).tolist(), strict=True)
+    ]
+    found = np.concatenate([base[:0], *parts])
+    found.flags.writeable = False
+    return found
