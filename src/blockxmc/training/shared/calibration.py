@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 from functools import partial
 
 import numpy as np
@@ -25,7 +26,7 @@ SAMPLED = {0: 1, 32: 8, 256: 32}
 # Weight of the squares of the slopes, where features have unit spread: it only matters where rows say nothing.
 SHRINKAGE = 1e-7
 # Tighter than the usual tolerances: with few hits among many candidates these may stop early, and the time is the same.
-_TIGHTLY = {"ftol": 1e-12, "gtol": 1e-6}
+_TIGHTLY: Any = {"ftol": 1e-12, "gtol": 1e-6}
 # The curve rises with the score at least so much: where it were flat, labels in order would become equal.
 LEAST_SLOPE = 0.05
 # What is tried for the number of labels that a row is taken to have, where its label set is cut.
