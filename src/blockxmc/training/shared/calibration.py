@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
