@@ -131,7 +131,7 @@ VARIANTS = {
     "reranker bounds at 0.02": ({}, {"reranker_outermost": 0.02}),
     # calibration
     "calibrated on 32 labels": ({}, {"calibrated": 32}),
-    "calibrated on 1,024 labels": ({}, {"calibrated": 1024}),
+    "calibrated on 256 labels": ({}, {"calibrated": 256}),
 }
 
 

@@ -10,7 +10,8 @@ from scipy import sparse
 from sklearn.base import clone
 
 from blockxmc._core import stored
-from blockxmc._core.matrix import matrix_digest, take_rows, without_rows
+from blockxmc._core.matrix import copy_rows, matrix_digest, without_rows
+from blockxmc._core.memory import within_memory
 from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Reporter, reporter_for
 from blockxmc._core.targets import Targets
@@ -155,13 +156,16 @@ class BlockwiseClassifier(LearningOn):
         """
         learner = self._learner()
         if self._weights_kind(learner) != "shared" or not isinstance(learner, DiSMEC):
-            raise BlockXMCError(
-                "estimate knows shared weights of DiSMEC, the default, only: other trainings differ too much"
-            )
+            raise BlockXMCError("estimate knows shared weights of DiSMEC, the default, only: others differ too much")
         rows = clone(self)._checked(X, reset=True)
         return estimate(rows, Targets.encode(Y)[1], threads=self._threads, n_partitions=int(self.n_partitions))
 
     # ---- fitting ----
+    @property
+    def _uses_files(self) -> bool:
+        kind = self._weights_kind(learner := self._learner())
+        return kind == "shared" and isinstance(learner, DiSMEC) and not self.keep_rows
+
     def fit(
         self,
         X: Any,
@@ -177,7 +181,7 @@ class BlockwiseClassifier(LearningOn):
         A sparse matrix, a 2-d array or a DataFrame is a 0-1 matrix; a list (or Series) of lists or sets holds the labels
         of each row, as text or whole numbers; a list, Series or 1-d array of text or numbers holds one class per row.
         A plain list of equally long lists of 0 and 1 is refused where it may be either of the first two. A training that
-        would take more memory than ``max_memory_gb`` is refused before it begins.
+        would take more memory than ``max_memory_gb`` puts large arrays into files, or is refused before it begins.
 
         ``sample_weight`` has a number per row: the loss of a row of weight 2 counts twice, and a row of weight 0 teaches
         nothing, but is assigned to a block like any other. It needs shared weights of DiSMEC, the default.
@@ -196,7 +200,8 @@ class BlockwiseClassifier(LearningOn):
         hints = Hints.checked(X, Y, sample_weight, label_features)
         Y = hints.taught(Y)
         self.label_counts_ = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
-        self._fit(X, Y, reporter_for(self.verbose), hints, work)
+        with within_memory(X, Y, max_memory_gb if self._uses_files else None, work):
+            self._fit(X, Y, reporter_for(self.verbose), hints, work)
         return self
 
     def _fit(
@@ -230,7 +235,7 @@ class BlockwiseClassifier(LearningOn):
         else:
             self._fit_apart(learner, X, Y, kind, job)
         some = np.linspace(0, X.shape[0] - 1, min(X.shape[0], COST_ROWS)).astype(int)
-        self.cost_ |= self.model_.cost(take_rows(X, some), self._threads)
+        self.cost_ |= self.model_.cost(copy_rows(X, some), self._threads)
         sizes = np.bincount(self.partition_.assignment_)
         self.cost_["largest_block"] = float(sizes.max() / X.shape[0])
         if "trained_pairs" in self.cost_:
@@ -261,8 +266,7 @@ class BlockwiseClassifier(LearningOn):
             "job": job,
         }
         partitioner = self._partitioner(number)
-        held_out = held_out_rows(Y, options["seed"], settings.SETTINGS, hints.teaching)
-        shown = without_rows(Y, held_out)
+        shown = without_rows(Y, held_out_rows(Y, options["seed"], settings.SETTINGS, hints.teaching))
         if self.partitioner is None and self.n_blocks != "paper":
             make: Any = partial(partition_for_shared, X, shown, partitioner, reporter, **options)
         else:
@@ -317,9 +321,7 @@ class BlockwiseClassifier(LearningOn):
     def _weights_kind(self, learner: Learner) -> str:
         if self.weights == "shared" and not learner.one_vs_all:
             name = type(learner).__name__
-            raise BlockXMCError(
-                f'weights="shared" needs a one-vs-all base: {name} trains labels together; use "per-block"'
-            )
+            raise BlockXMCError(f'weights="shared" needs a one-vs-all base, not {name}: use weights="per-block"')
         kind = ("shared" if learner.one_vs_all else "per-block") if self.weights == "auto" else self.weights
         if kind != "shared" and isinstance(self.route, (float, np.floating)):
             raise BlockXMCError(f"route={self.route} is a share of probability, which needs shared weights")

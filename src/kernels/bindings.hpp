@@ -96,11 +96,12 @@ inline Watch checked_watch(const std::optional<Out1<int64_t>> &progress) {
 }
 
 // Hands a vector to NumPy without a copy. The vector has an owner at every moment, even when the capsule cannot be made.
-template <typename T>
-Numpy1<T> to_numpy(std::vector<T> &&values) {
-    auto owner = std::make_unique<std::vector<T>>(std::move(values));
-    nb::capsule guard(owner.get(), [](void *p) noexcept { delete static_cast<std::vector<T> *>(p); });
-    std::vector<T> *kept = owner.release();
+template <typename T, typename Allocator>
+Numpy1<T> to_numpy(std::vector<T, Allocator> &&values) {
+    using Vector = std::vector<T, Allocator>;
+    auto owner = std::make_unique<Vector>(std::move(values));
+    nb::capsule guard(owner.get(), [](void *p) noexcept { delete static_cast<Vector *>(p); });
+    Vector *kept = owner.release();
     return {kept->data(), {kept->size()}, guard};
 }
 
@@ -116,6 +117,7 @@ void bind_frank_wolfe(nb::module_ &m);
 void bind_dual_cd(nb::module_ &m);
 void bind_fastxml(nb::module_ &m);
 void bind_filters(nb::module_ &m);
+void bind_scratch(nb::module_ &m);
 void bind_words(nb::module_ &m);
 
 } // namespace blockxmc

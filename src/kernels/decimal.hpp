@@ -2,10 +2,10 @@
 #pragma once
 
 #include <bit>
-#include <cfloat>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 namespace blockxmc::xc {
 
@@ -104,7 +104,8 @@ inline Number read_float(const char *&p) {
         const double m = static_cast<double>(mantissa);
         const double nearest = power < 0 ? m / kPowersOfTen[-power] : m * kPowersOfTen[power];
         const bool halfway = (std::bit_cast<uint64_t>(nearest) & 0x1FFFFFFF) == 0x10000000;
-        if (mantissa == 0 || (!halfway && nearest >= FLT_MIN && nearest <= FLT_MAX)) {
+        using Float = std::numeric_limits<float>;
+        if (mantissa == 0 || (!halfway && nearest >= Float::min() && nearest <= Float::max())) {
             p = q;
             const float value = static_cast<float>(nearest);
             return {number.negative ? -value : value, Finding::none};

@@ -13,6 +13,7 @@
 #include "csr.hpp"
 #include "group.hpp"
 #include "random.hpp"
+#include "scratch.hpp"
 #include "simd.hpp"
 #include "threads.hpp"
 
@@ -59,7 +60,7 @@ struct Nearest {
 // Cluster sums of a slice of clusters, feature-major (d x width), with the inverse norm of each.
 class CentroidSlice {
   public:
-    CentroidSlice(const CsrView &X, const RowGroups &groups, int64_t first, int64_t width, std::vector<float> &table,
+    CentroidSlice(const CsrView &X, const RowGroups &groups, int64_t first, int64_t width, Large<float> &table,
                   int threads)
         : first(first), width(width), scale(width, 0.0f), table(table) {
         table.assign(X.n_cols * width, 0.0f);
@@ -87,7 +88,7 @@ class CentroidSlice {
 
     const int64_t first, width;
     std::vector<float> scale; // 0: no direction
-    const std::vector<float> &table;
+    const Large<float> &table;
 };
 
 // The k nearest centroids of each query row; centroid c is the direction of the rows of X with assignment c (-1: none).
@@ -98,7 +99,7 @@ inline Nearest nearest_centroids(const CsrView &X, const int32_t *assignment, in
     int64_t width = std::clamp<int64_t>(budget / std::max<int64_t>(X.n_cols, 1), 1, n_clusters);
     if (width > 16) width -= width % 16 && width < n_clusters ? width % 16 : 0;
     Nearest out(queries.n_rows, k);
-    std::vector<float> table;
+    Large<float> table;
     constexpr int64_t kChunk = 1024;
     const int64_t n_items = (queries.n_rows + kChunk - 1) / kChunk;
     std::vector<std::vector<float>> scratch(worker_count(n_items, threads));
@@ -264,10 +265,11 @@ class Splitter {
     std::vector<int32_t> local_;     // feature -> its number here, or -1
     std::vector<int32_t> features_; // the reverse
     std::vector<int64_t> indptr_;
-    std::vector<int32_t> indices_;
-    std::vector<float> values_, direction_, sums_;
-    std::vector<int64_t> column_;                     // where each feature begins in entries_, where threads share a node
-    std::vector<std::pair<int32_t, float>> entries_; // row and value, column by column
+    Large<int32_t> indices_;
+    Large<float> values_;
+    std::vector<float> direction_, sums_;
+    std::vector<int64_t> column_;               // where each feature begins in entries_, where threads share a node
+    Large<std::pair<int32_t, float>> entries_; // row and value, column by column
     std::vector<uint8_t> side_;
     std::vector<std::pair<float, int64_t>> order_;
 };

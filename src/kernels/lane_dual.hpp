@@ -123,8 +123,8 @@ class ActiveColumns {
     std::vector<float> diagonal_;   // per active row: squares of the features that no other one has
     std::vector<int32_t> feature_;  // of each column with several rows
     std::vector<int64_t> start_;    // of the column in row_ and value_
-    std::vector<int32_t> row_;
-    std::vector<float> value_;
+    Large<int32_t> row_;
+    Large<float> value_;
     std::vector<Single> single_;
     float largest_square_ = 0;
 };

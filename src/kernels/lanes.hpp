@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "csr.hpp"
+#include "scratch.hpp"
 #include "simd.hpp"
 
 namespace blockxmc {
@@ -23,7 +24,7 @@ struct alignas(64) Lanes {
     float &operator[](int lane) { return reinterpret_cast<float *>(&v)[lane]; }
     float operator[](int lane) const { return reinterpret_cast<const float *>(&v)[lane]; }
 };
-using LaneVector = std::vector<Lanes>;
+using LaneVector = Large<Lanes>;
 using LaneMask = uint16_t; // one bit per lane
 
 // One number of a sparse vector.
@@ -94,8 +95,8 @@ struct Columns {
             }
     }
     std::vector<int64_t> start;
-    std::vector<int32_t> row;
-    std::vector<float> value;
+    Large<int32_t> row;
+    Large<float> value;
 };
 
 // Masks have all bits of a lane set, or none. They are made without comparisons of vectors and used without `?:`, which GCC 12

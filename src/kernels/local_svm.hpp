@@ -281,7 +281,7 @@ class LocalSvm {
     LocalFeatures features_;
     std::vector<int32_t> active_;
     std::vector<int64_t> start_{0};
-    std::vector<Weight> entries_; // .feature is local here; those before start_.back() are in use
+    Large<Weight> entries_; // .feature is local here; those before start_.back() are in use
     std::vector<float> sign_, cost_, z_, step_;                                       // per row
     std::vector<float> products_;                                                     // per active row
     std::vector<float> w_, gradient_, inverse_, direction_, residual_, conjugate_, image_; // per local feature

@@ -27,8 +27,8 @@ namespace blockxmc {
 // Weights kept after pruning, label after label (CSR, n_labels x n_features, ascending), and the biases.
 struct SparseWeights {
     std::vector<int64_t> indptr;
-    std::vector<int32_t> indices;
-    std::vector<float> data;
+    Large<int32_t> indices;
+    Large<float> data;
     std::vector<float> bias;
 };
 
@@ -182,7 +182,7 @@ class OneVsAll {
     }
 
     void add_group(Way way, const std::vector<int64_t> &labels, size_t from, int64_t size) {
-        const size_t to = std::min(from + size, labels.size());
+        const size_t to = std::min(from + static_cast<size_t>(size), labels.size());
         if (from < to) groups_.push_back({way, {labels.begin() + from, labels.begin() + to}});
     }
 
@@ -316,7 +316,8 @@ class OneVsAll {
     const Objective objective_;
     const float prune_;
     std::vector<int32_t> number_;             // of a feature among those that occur, -1: it does not
-    std::vector<int32_t> original_, columns_; // features that occur, and the columns of X in their numbering
+    std::vector<int32_t> original_;           // features that occur
+    Large<int32_t> columns_;                  // the columns of X in their numbering
     Rows rows_;
     Columns columns_by_feature_; // the same, by column; empty where no group needs it
     std::vector<int64_t> source_; // label whose solution a label shares

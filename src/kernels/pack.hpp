@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cfloat>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -29,7 +29,7 @@ struct PackedChunk {
 inline float scale_of(std::span<const float> weights) {
     float largest = 0;
     for (float weight : weights) largest = std::max(largest, std::fabs(weight));
-    return largest == 0 ? 1.0f : std::max(largest / 127, FLT_MIN);
+    return largest == 0 ? 1.0f : std::max(largest / 127, std::numeric_limits<float>::min());
 }
 
 // The nearest integer (ties to even) of a number far below 2^22: adding 1.5 * 2^23 leaves no room for a fraction.

@@ -23,6 +23,10 @@ class RowSubset {
         values_.clear();
         indptr_.assign(1, 0);
         costs_.clear();
+        int64_t size = 0; // room at once: while a vector grows, two copies are held
+        for (int32_t i : rows) size += all_.x.indptr[i + 1] - all_.x.indptr[i];
+        columns_.reserve(size);
+        values_.reserve(size);
         for (int32_t i : rows) {
             for (int64_t k = all_.x.indptr[i]; k < all_.x.indptr[i + 1]; ++k) columns_.push_back(features_.number(all_.x.indices[k]));
             values_.insert(values_.end(), all_.x.data + all_.x.indptr[i], all_.x.data + all_.x.indptr[i + 1]);
@@ -48,8 +52,8 @@ class RowSubset {
   private:
     const Rows all_;
     LocalFeatures features_;
-    std::vector<int32_t> columns_;
-    std::vector<float> values_;
+    Large<int32_t> columns_;
+    Large<float> values_;
     std::vector<int64_t> indptr_{0};
     std::vector<Cost> costs_;
 };

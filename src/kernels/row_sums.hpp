@@ -14,8 +14,8 @@ namespace blockxmc {
 
 struct SparseRows {
     std::vector<int64_t> indptr{0};
-    std::vector<int32_t> indices;
-    std::vector<float> data;
+    Large<int32_t> indices;
+    Large<float> data;
 
     void append(const SparseRows &more) {
         for (size_t i = 1; i < more.indptr.size(); ++i) indptr.push_back(more.indptr[i] + static_cast<int64_t>(indices.size()));

@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "row_lists.hpp"
+#include "scratch.hpp"
 #include "threads.hpp"
 
 namespace blockxmc {
 
 struct RowUnions {
     std::vector<int64_t> indptr;
-    std::vector<int32_t> rows; // ascending within a label
+    Large<int32_t> rows; // ascending within a label
 };
 
 // Unions of lists of numbers below n. A bit per number sorts a long union in one sweep; a short union is simply sorted.
@@ -25,7 +26,8 @@ class Uniter {
     void add(std::span<const int32_t> rows) { met_.insert(met_.end(), rows.begin(), rows.end()); }
 
     // Appends what was added since the last time, ascending and each number once.
-    void append_to(std::vector<int32_t> &out) {
+    template <typename Rows>
+    void append_to(Rows &out) {
         if (met_.size() * kSweepsPerSort < words_.size()) {
             std::sort(met_.begin(), met_.end());
             out.insert(out.end(), met_.begin(), std::unique(met_.begin(), met_.end()));
@@ -52,7 +54,7 @@ inline RowUnions unite_rows(int64_t n_labels, int64_t n_rows, const RowLists &bl
                             int n_threads) {
     constexpr int64_t kLabels = 256; // per work item
     const int64_t n_items = (n_labels + kLabels - 1) / kLabels;
-    std::vector<std::vector<int32_t>> found(n_items);
+    std::vector<Large<int32_t>> found(n_items);
     std::vector<Uniter> workers(worker_count(n_items, n_threads), Uniter(n_rows));
     RowUnions out;
     out.indptr.assign(n_labels + 1, 0);
@@ -69,7 +71,7 @@ inline RowUnions unite_rows(int64_t n_labels, int64_t n_rows, const RowLists &bl
     out.rows.resize(out.indptr.back());
     parallel_for(n_items, n_threads, [&](int64_t item, int) {
         std::ranges::copy(found[item], out.rows.begin() + out.indptr[item * kLabels]);
-        std::vector<int32_t>().swap(found[item]); // frees the copy at once: two copies of all rows take too much memory
+        Large<int32_t>().swap(found[item]); // frees the copy at once: two copies of all rows take too much memory
     });
     return out;
 }

@@ -4,8 +4,10 @@
 // the threads that joined. So a job ends even if no thread could be started or all are busy, and calls may nest.
 #pragma once
 
+#ifndef _WIN32 // which has neither fork nor such signals
 #include <pthread.h>
 #include <signal.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -73,8 +75,10 @@ class ThreadPool {
     // one, whose locks may have been held at the moment of the fork. The pool is never destroyed: a thread that still runs
     // at exit may need it.
     static ThreadPool &shared() {
+#ifndef _WIN32
         static const int registered = pthread_atfork(nullptr, nullptr, [] { current().store(nullptr); });
         static_cast<void>(registered);
+#endif
         ThreadPool *pool = current().load(std::memory_order_acquire);
         if (pool) return *pool;
         auto *fresh = new ThreadPool;
@@ -99,6 +103,7 @@ class ThreadPool {
 
     // Signals go to the threads of Python: a signal that is handled here would not wake the main thread.
     static std::thread start_quiet(std::function<void()> body) {
+#ifndef _WIN32
         sigset_t all, before;
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -106,6 +111,7 @@ class ThreadPool {
             const sigset_t &mask;
             ~Restore() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
         } restore{before};
+#endif
         return std::thread(std::move(body));
     }
 

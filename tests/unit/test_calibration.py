@@ -243,3 +243,14 @@ def test_dense_decisions_are_positive_where_labels_are_predicted():
         clf = BlockwiseClassifier(n_blocks=3, threshold=threshold).fit(X, Y.toarray().astype(int))
         clf.f1_size_ = 0.01  # most rows have one label
         assert_array_equal(clf.decision_function(X) > 0, clf.predict(X) == 1)
+
+
+def test_labels_far_behind_add_up_to_their_hits():
+    """Wrong labels are sampled there, right ones are not: the curve must not be bent by that, at any width."""
+    rng = np.random.default_rng(0)
+    for width in (34, 700):
+        scores = -np.sort(-rng.normal(scale=0.7, size=(600, width)).astype(np.float32), axis=1)
+        right = rng.random(scores.shape) < 0.5 / np.arange(1, width + 1)
+        found = fit_calibration(scores, right).probabilities(scores)
+        assert_allclose(found.sum(), right.sum(), rtol=0.03)
+        assert_allclose(found[:, 32:].sum(), right[:, 32:].sum(), rtol=0.15)

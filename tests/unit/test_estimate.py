@@ -70,16 +70,17 @@ def test_other_trainings_have_no_estimate(demo):
 
 def test_a_training_over_the_limit_is_refused_with_what_would_fit(demo, monkeypatch):
     monkeypatch.setattr(memory, "used_memory", lambda: 10**8)
-    needed = memory.expected_bytes(*demo.X.shape, demo.Y.shape[1], demo.X.nnz, demo.Y.nnz)
+    per = memory.BESIDE_FILES
+    needed = memory.expected_bytes(*demo.X.shape, demo.Y.shape[1], demo.X.nnz, demo.Y.nnz, per)
     with pytest.raises(BlockXMCError, match=rf"{(needed + 1e8) / 1e9:.2f} GB.*max_features=\d+") as caught:
         BlockwiseClassifier().fit(demo.X, demo.Y, max_memory_gb=(needed + 0.9e8) / 1e9)
     kept = int(str(caught.value).split("max_features=")[1].split(",")[0])
     counts = np.bincount(demo.X.indices, minlength=demo.n_features)
     frequent = np.sort(np.argsort(-counts, kind="stable")[:kept])
-    memory.check_memory_limit(demo.X[:, frequent], demo.Y, (needed + 0.9e8) / 1e9)
+    memory.check_memory_limit(demo.X[:, frequent], demo.Y, (needed + 0.9e8) / 1e9, per)
     more = np.argsort(-counts, kind="stable")[: kept + 2]
     with pytest.raises(BlockXMCError):
-        memory.check_memory_limit(demo.X[:, np.sort(more)], demo.Y, (needed + 0.9e8) / 1e9)
+        memory.check_memory_limit(demo.X[:, np.sort(more)], demo.Y, (needed + 0.9e8) / 1e9, per)
     with pytest.raises(BlockXMCError, match="rows would fit"):
         BlockwiseClassifier().fit(demo.X, demo.Y, max_memory_gb=0.13)
     with pytest.raises(BlockXMCError, match="before it begins"):

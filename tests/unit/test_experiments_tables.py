@@ -243,6 +243,13 @@ def test_a_claim_without_numbers_is_not_judged():
     assert {tuple(entry.value for entry in row[2:]) for row in short.rows} == {("–", "–", "–", "bibtex")}
 
 
+def test_what_was_left_out_is_not_called_not_computed():
+    results = made_results({})
+    results.contents["bibtex/bp-accuracy/leml"] = {"cell": "bibtex/bp-accuracy/leml", "error": "left out"}
+    assert verdict(results, "BP over LEML above LEML")[1] == "left out"
+    assert verdicts.table_verdicts(results)[0].rows[1][-1].value == "bibtex"
+
+
 def test_claims_in_short_name_the_data_sets_of_each_verdict():
     spent = {f"{part}_cpu_seconds": 1.0 for part in ("partition", "router", "blocks")} | {"captured": 0.9}
     own = system_row((60.0, 37.0, 27.0), hits="5", **BP | spent | {"speedup_paper": 4.0, "feasible": True})

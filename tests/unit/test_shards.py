@@ -226,6 +226,24 @@ def test_more_columns_may_be_asked_for(tmp_path, data):
         read_shards(tmp_path / "s", n_features=59)
 
 
+def test_what_does_not_grow_keeps_its_names(tmp_path):
+    write_shards(tmp_path / "s", tiny(["a", "b"], ["f", "g"]), n_shards=1)
+    more_labels, more_features = read_shards(tmp_path / "s", n_labels=3), read_shards(tmp_path / "s", n_features=3)
+    assert (more_labels.feature_names, more_labels.label_names) == (["f", "g"], None)
+    assert (more_features.feature_names, more_features.label_names) == (None, ["a", "b"])
+    write_jsonl(tmp_path / "texts.jsonl", Corpus(["one two", "two three"], [["a"], ["b"]]))
+    convert_to_shards(tmp_path / "texts.jsonl", tmp_path / "texts", 1)
+    assert read_shards(tmp_path / "texts", n_labels=9).vectorizer is not None
+
+
+def test_a_pair_needs_two_folders(tmp_path):
+    (tmp_path / "train.txt").write_text("0 0:1\n1 1:1\n")
+    pair = tmp_path / "train.txt", tmp_path / "train.txt"
+    with pytest.raises(DataFormatError, match="two data sets need two folders"):
+        convert_pair_to_shards(*pair, (tmp_path / "out", tmp_path / "." / "out"), 1)
+    assert not (tmp_path / "out").exists()
+
+
 def rewritten(folder, **changes):
     """A manifest with other content, or without what is None, and the right checksum: what an attacker would write."""
     from blockxmc._core.kept import Kept

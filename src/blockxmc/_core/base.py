@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from blockxmc._core import saving
 from blockxmc._core.allowed import Mask, allowed_labels, best_allowed
 from blockxmc._core.matrix import as_csr, check_values, dense_scores, is_ready, row_parts, take_rows
-from blockxmc._core.memory import check_memory_limit, check_training_memory
+from blockxmc._core.memory import BESIDE_FILES, IN_MEMORY, check_memory_limit, check_training_memory, within_memory
 from blockxmc._core.params import check_random_state
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
 from blockxmc._core.stored import require
@@ -63,6 +63,11 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Take back what ``_state`` gave (arrays may be read-only memory maps)."""
         raise NotImplementedError
 
+    @property
+    def _uses_files(self) -> bool:
+        """Whether large arrays of its training can lie in files where memory is limited."""
+        return False
+
     def _check_all(self) -> None:
         """Look at what ``_restore`` leaves unread because answers do not need it."""
 
@@ -89,9 +94,11 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         A sparse matrix, a 2-d array or a DataFrame is a 0-1 matrix; a list (or Series) of lists or sets holds the labels
         of each row, as text or whole numbers; a list, Series or 1-d array of text or numbers holds one class per row.
         A plain list of equally long lists of 0 and 1 is refused where it may be either of the first two. A training that
-        would take more memory than ``max_memory_gb`` is refused before it begins.
+        would take more memory than ``max_memory_gb`` is refused before it begins; DiSMEC keeps within it by scratch files.
         """
-        self._fit(*self._training_data(X, Y, max_memory_gb), reporter_for(self.verbose))
+        X, Y = self._training_data(X, Y, max_memory_gb)
+        with within_memory(X, Y, max_memory_gb if self._uses_files else None, None):
+            self._fit(X, Y, reporter_for(self.verbose))
         return self
 
     def _training_data(self, X: Any, Y: Any, max_memory_gb: float | None) -> tuple[sparse.csr_array, sparse.csr_array]:
@@ -102,7 +109,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if X.shape[0] != Y01.shape[0]:
             raise BlockXMCError(f"X has {X.shape[0]} rows but Y has {Y01.shape[0]}: the numbers of samples must agree")
         check_training_memory(X, Y01)
-        check_memory_limit(X, Y01, max_memory_gb)
+        check_memory_limit(X, Y01, max_memory_gb, BESIDE_FILES if self._uses_files else IN_MEMORY)
         self.targets_ = targets
         self.classes_ = np.arange(targets.n_labels) if targets.names is None else targets.names
         self.label_counts_ = np.bincount(Y01.indices, minlength=targets.n_labels).astype(np.int64)

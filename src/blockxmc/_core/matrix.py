@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blockxmc import _kernels
 from blockxmc.errors import BlockXMCError
 
 # Kernels square what they get, in 32-bit floats: values beyond this would become infinite.
@@ -144,6 +145,16 @@ def csr_of(
 def take_rows(X: sparse.csr_array, rows: NDArray[np.intp]) -> sparse.csr_array:
     """The given rows of X, in that order."""
     return sparse.csr_array(X[rows])
+
+
+def copy_rows(X: sparse.csr_array, rows: NDArray[np.integer]) -> sparse.csr_array:
+    """``take_rows`` of a large part of a float matrix: where memory is limited, the copy may lie in a scratch file.
+
+    >>> copy_rows(sparse.csr_array(np.eye(3, dtype=np.float32)), np.array([2, 0])).toarray().tolist()
+    [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    """
+    arrays = _kernels.copy_rows(*csr_args(X), np.ascontiguousarray(rows, np.int64))
+    return csr_of(*arrays, (len(rows), X.shape[1]))
 
 
 def without_rows(X: sparse.csr_array, rows: NDArray[np.bool_]) -> sparse.csr_array:

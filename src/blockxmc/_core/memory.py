@@ -7,13 +7,17 @@ file of two lines can claim two billion of each.
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from blockxmc import _kernels
 from blockxmc.errors import BlockXMCError, DataFormatError
 
 # Sizes up to these are taken as they are; beyond them the rows must hold an entry for every hundred.
@@ -22,9 +26,25 @@ FREE_LABELS = 1 << 20
 COLUMNS_PER_ENTRY = 100
 # Peak bytes of a training, measured: an unused label costs most, because every row teaches it to say no.
 BYTES_PER_FEATURE, BYTES_PER_LABEL, BYTES_PER_UNUSED_LABEL = 100, 1000, 4000
-# Bytes that a training takes beside the data, per stored feature value, per positive, per row, per feature and per label:
-# fitted to the peaks of trainings of nine sets, with one thread and with two (bench/estimate.py).
-BYTES_PER_VALUE, BYTES_PER_POSITIVE, BYTES_PER_ROW, BYTES_PER_WIDTH, BYTES_PER_NAME = 48, 450, 320, 2280, 5000
+
+
+class Needs(NamedTuple):
+    """Bytes that a training takes beside the data, per stored value of X, and so on."""
+
+    value: int
+    positive: int
+    row: int
+    feature: int
+    label: int
+    always: int = 0
+
+
+# Fitted to the peaks of trainings of nine sets, with one thread and with two (bench/estimate.py).
+IN_MEMORY = Needs(48, 450, 320, 2280, 5000)
+# What stays in memory where large arrays lie in files: fitted to the peaks of four sets, 25 to 99 MB, on one thread.
+BESIDE_FILES = Needs(0, 400, 320, 1200, 1500, 28_000_000)
+# How the error begins where a disk has no room for arrays (scratch.hpp).
+NO_ROOM = "no room for scratch files"
 # Bytes that a training may take; None: what is free.
 MAX_MEMORY: int | None = None
 
@@ -70,7 +90,7 @@ def check_training_memory(X: sparse.csr_array, Y: sparse.csr_array) -> None:
     )
 
 
-def check_memory_limit(X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: Any) -> None:
+def check_memory_limit(X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: Any, per: Needs = IN_MEMORY) -> None:
     """Refuse a training that would need more than a limit, with what would fit into it.
 
     >>> rows = sparse.csr_array([[1.0, 2.0], [1.0, 0.0]])
@@ -85,39 +105,67 @@ def check_memory_limit(X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: 
     if not isinstance(max_memory_gb, Real) or not float(max_memory_gb) > 0:
         raise BlockXMCError(f"max_memory_gb must be a positive number, got {max_memory_gb!r}")
     room = float(max_memory_gb) * 1e9 - used_memory()
-    needed = expected_bytes(X.shape[0], X.shape[1], Y.shape[1], X.nnz, Y.nnz)
+    needed = expected_bytes(X.shape[0], X.shape[1], Y.shape[1], X.nnz, Y.nnz, per)
     if needed > room:
         total = (needed + used_memory()) / 1e9
         raise BlockXMCError(
             f"training would take about {total:,.2f} GB of memory, more than the {max_memory_gb:g} allowed;"
-            f" {_what_would_fit(X, Y, room)}"
+            f" {_what_would_fit(X, Y, room, per)}"
         )
 
 
-def expected_bytes(n_rows: int, n_features: int, n_labels: int, n_values: int, n_positives: int) -> int:
+@contextmanager
+def within_memory(X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: float | None, folder: Any) -> Iterator[None]:
+    """Train within a limit: large arrays for which there is no room lie in files without a name, in this folder.
+
+    Their pages are written out and dropped by the system when it needs the memory, as those of mapped data are. The limit
+    is for memory that no file stands behind. What is computed does not depend on where arrays lie.
+    """
+    sizes = X.shape[0], X.shape[1], Y.shape[1], X.nnz, Y.nnz
+    room = float("inf") if max_memory_gb is None else max_memory_gb * 1e9 - used_memory()
+    if expected_bytes(*sizes) <= room:
+        yield
+        return
+    place = Path(tempfile.gettempdir() if folder is None else folder)
+    place.mkdir(parents=True, exist_ok=True)
+    _kernels.limit_scratch(str(place), max(0, int(room) - expected_bytes(*sizes, BESIDE_FILES)))
+    try:
+        yield
+    except RuntimeError as error:
+        if not str(error).startswith(NO_ROOM):
+            raise
+        raise BlockXMCError(f"{error}; make room there, or name another folder (work, or TMPDIR)") from None
+    finally:
+        _kernels.limit_scratch("", 0)
+
+
+def expected_bytes(
+    n_rows: int, n_features: int, n_labels: int, n_values: int, n_positives: int, per: Needs = IN_MEMORY
+) -> int:
     """About how much memory the default training takes beside its data."""
-    features = n_values * BYTES_PER_VALUE + n_features * BYTES_PER_WIDTH
-    return features + n_positives * BYTES_PER_POSITIVE + n_rows * BYTES_PER_ROW + n_labels * BYTES_PER_NAME
+    features = n_values * per.value + n_features * per.feature
+    return features + n_positives * per.positive + n_rows * per.row + n_labels * per.label + per.always
 
 
-def _what_would_fit(X: sparse.csr_array, Y: sparse.csr_array, room: float) -> str:
+def _what_would_fit(X: sparse.csr_array, Y: sparse.csr_array, room: float, per: Needs) -> str:
     """The largest number of features, the most frequent ones, with which the training would fit; else of rows."""
     values = np.cumsum(np.sort(np.bincount(X.indices, minlength=X.shape[1]))[::-1])
-    rest = expected_bytes(X.shape[0], 0, Y.shape[1], 0, Y.nnz)
-    needed = rest + values * BYTES_PER_VALUE + np.arange(1, values.size + 1) * BYTES_PER_WIDTH
+    rest = expected_bytes(X.shape[0], 0, Y.shape[1], 0, Y.nnz, per)
+    needed = rest + values * per.value + np.arange(1, values.size + 1) * per.feature
     fitting = int(np.searchsorted(needed, room, side="right"))
     if fitting:
         return f"with the {fitting:,} most frequent features it would fit (max_features={fitting}, or a higher min_df)"
-    share = room / expected_bytes(*X.shape, Y.shape[1], X.nnz, Y.nnz)
+    share = room / expected_bytes(*X.shape, Y.shape[1], X.nnz, Y.nnz, per)
     if share > 0:
         return f"about {int(share * X.shape[0]):,} of the {X.shape[0]:,} rows would fit; or leave rare labels out"
     return f"this process takes {gigabytes(used_memory())} before it begins"
 
 
 def used_memory() -> int:
-    """Bytes that this process holds in memory; 0 where that is unknown."""
+    """Bytes that this process holds in memory and that no file stands behind; 0 where that is unknown."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        resident, shared = (int(pages) for pages in Path("/proc/self/statm").read_text().split()[1:3])
+        return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return 0
 

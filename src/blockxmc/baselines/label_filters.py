@@ -143,9 +143,9 @@ class LabelFilters(XMCEstimator):
     A filter is a direction and one interval per label. It is trained so that rows with a label fall into the label's
     interval and other rows outside, on the side where their own labels lie. A later filter only deals with the (row,
     label) pairs that earlier ones let through. The base is trained once, on all rows and labels, and scores the
-    labels that pass every filter; a row that none passes gets no prediction. Fewer labels scored is not less time: a base
-    of pruned vectors scores all labels of a row together, and finding those that pass takes longer (the report's precision
-    table has both speed-ups, counted and measured).
+    labels that pass every filter; a row that none passes gets no prediction. Fewer labels scored is not less time: a
+    base of pruned vectors scores all labels together, feature by feature, labels that pass are scored one vector at a
+    time. On 5,000 rows of debian-small 19 us of a row find these labels, and 96 us score them (the report shows both).
 
     Parameters
     ----------

@@ -78,7 +78,8 @@ def train(
         bool, typer.Option("--keep-rows", help="Keep the training rows in the model, so that it can be updated.")
     ] = False,
     max_memory: Annotated[
-        float | None, typer.Option("--max-memory", help="Gigabytes; a training that would take more is refused.")
+        float | None,
+        typer.Option("--max-memory", help="Gigabytes; more goes to scratch files, and what cannot fit is refused."),
     ] = None,
     work: Annotated[
         Path | None, typer.Option("--work", help="Folder for finished stages: after a kill, train goes on from them.")

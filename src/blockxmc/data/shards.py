@@ -342,7 +342,7 @@ def _named(folder: Path, files: Mapping[str, str], X: sparse.csr_array, Y: spars
 
 
 def _widened(folder: Path, data: Dataset, n_features: int | None, n_labels: int | None) -> Dataset:
-    """The data with as many columns as are asked for; names are those of the columns that are there."""
+    """The data with as many columns as are asked for; what grows has no names any more."""
     wide: list[sparse.csr_array] = []
     for matrix, wanted, what in ((data.X, n_features, "features"), (data.Y, n_labels, "labels")):
         width = matrix.shape[1] if wanted is None else wanted
@@ -351,7 +351,10 @@ def _widened(folder: Path, data: Dataset, n_features: int | None, n_labels: int 
         wide.append(csr_of(matrix.indptr, matrix.indices, matrix.data, (matrix.shape[0], width)))
     if (wide[0].shape[1], wide[1].shape[1]) == (data.n_features, data.n_labels):
         return data
-    return Dataset(wide[0], wide[1])
+    labels = data.label_names if wide[1].shape[1] == data.n_labels else None
+    if wide[0].shape[1] > data.n_features:
+        return Dataset(wide[0], wide[1], label_names=labels)
+    return Dataset(wide[0], wide[1], data.feature_names, labels, data.vectorizer)
 
 
 def _called(folder: Path, data: Dataset, label_names: Sequence[str] | None, own: Sequence[str] | None) -> Dataset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -67,6 +68,8 @@ def convert_pair_to_shards(
 ) -> None:
     """Two files with the same features and labels: words and names are those of the first."""
     reading = reading or Reading()
+    if os.path.realpath(folders[0]) == os.path.realpath(folders[1]):
+        raise DataFormatError(f"{folders[0]}: two data sets need two folders; choose another name for one")
     with ShardWriter(folders[0]) as first, ShardWriter(folders[1]) as second:
         stream = _opened(train, reading)
         _pour(stream, first)

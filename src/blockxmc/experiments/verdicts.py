@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from blockxmc.experiments.cells import Cell
+from blockxmc.experiments.cells import LEFT_OUT, Cell
 from blockxmc.experiments.distances import Distance, distance
 from blockxmc.experiments.results import Entry, Results
 from blockxmc.experiments.settings import BASE_TITLES, KS
@@ -63,7 +63,8 @@ def _short(results: Results) -> Table:
     rows = []
     for claim in CLAIMS:
         found = {data: claim.judge(results, data)[1] for data in results.data}
-        kinds = [[data for data in results.data if found[data] == verdict] for verdict in (*_ORDER[::-1], UNKNOWN)]
+        judged = [[data for data in results.data if found[data] == verdict] for verdict in _ORDER[::-1]]
+        kinds = [*judged, [data for data in results.data if found[data] not in _ORDER]]
         rows.append([Entry(text) for text in (claim.name, claim.paper, *(", ".join(kind) or "–" for kind in kinds))])
     note = "Partly: with some bases, or in one of its parts. What was measured, and why, is in the next table."
     return Table("verdicts-short", "The paper's claims in short", [Column(head, TEXT) for head in heads], rows, note)
@@ -100,7 +101,8 @@ def _above(results: Results, data: str) -> tuple[str, str, str]:
     """BP over LEML is more precise than LEML."""
     d = distance(results, data, "leml", "bp-accuracy") if "leml" in results.settings.bases else None
     if d is None:
-        return _nothing(results, data)
+        left_out = results.contents.get(Cell(data, "bp-accuracy", "leml").id, {}).get("error") == LEFT_OUT
+        return ("–", LEFT_OUT, "LEML was not run") if left_out else _nothing(results, data)
     gains = [-loss for loss in d.losses]
     told = "gain " + " / ".join(f"{gain:+.2f}" for gain in gains) + f" at P@{' / '.join(map(str, KS))}"
     marks = [2 if gain > error else 1 if gain > 0 else 0 for gain, error in zip(gains, d.errors, strict=True)]

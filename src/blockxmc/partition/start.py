@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.utils.extmath import row_norms
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import csr_args, csr_of
+from blockxmc._core.matrix import copy_rows, csr_args, csr_of
 from blockxmc._core.progress import Phase, Reporter, watched
 from blockxmc.partition.ranking import F64, I32
 
@@ -99,7 +99,8 @@ def tree_pass(X: sparse.csr_array, leaves: I32, n_leaves: int, threads: int) -> 
     nearest, cosine = leaves.copy(), np.full(X.shape[0], -np.inf, np.float32)
     for group, rows in enumerate(np.split(order // near.shape[1], ends[:-1])):
         own = np.flatnonzero(groups == group)
-        found, value = _nearest(X[own], leaves[own] - np.int32(group * size), size, X[rows], threads)
+        within = leaves[own] - np.int32(group * size)
+        found, value = _nearest(copy_rows(X, own), within, size, copy_rows(X, rows), threads)
         closer = value[:, 0] > cosine[rows]
         nearest[rows[closer]] = found[closer, 0] + np.int32(group * size)
         cosine[rows[closer]] = value[closer, 0]
@@ -163,7 +164,7 @@ def nearest_blocks(X: sparse.csr_array, assignment: I32, n_blocks: int, threads:
     if not lost.size:
         return assignment
     out = assignment.copy()
-    out[lost] = _nearest(X, assignment, n_blocks, sparse.csr_array(X[lost]), threads)[0][:, 0]
+    out[lost] = _nearest(X, assignment, n_blocks, copy_rows(X, lost), threads)[0][:, 0]
     return out
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from blockxmc._core.matrix import as_csr, as_indicator, take_rows
+from blockxmc._core.matrix import as_csr, as_indicator, copy_rows, take_rows
 from blockxmc._core.progress import Phase, Reporter, Scaled, Shifted, run_in_threads
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.one_vs_all import Loss, OneVsAll, train_one_vs_all
@@ -114,7 +114,7 @@ class Router:
         n_rows, n_blocks = targets.shape
         n_groups = -(-n_blocks // GROUP)
         if self.sample is None or (self.sample * n_groups + targets.nnz) > n_rows * n_groups:
-            known = X if which is None else take_rows(X, which)
+            known = X if which is None else copy_rows(X, which)
             return train_one_vs_all(self._problem, known, targets, threads=threads, phase=phase, start=start)
         everywhere = np.random.default_rng(0).choice(n_rows, self.sample, replace=False)
         by_block = sparse.csc_array(targets)
@@ -128,7 +128,7 @@ class Router:
             own = sparse.csc_array(by_block[:, groups[number]])
             rows = np.union1d(everywhere, own.indices)
             in_X = rows if which is None else which[rows]
-            own_rows = take_rows(X, in_X), take_rows(sparse.csr_array(own), rows)
+            own_rows = copy_rows(X, in_X), take_rows(sparse.csr_array(own), rows)
             how: Any = {"threads": -(-threads // at_once), "phase": phase}
             how["start"] = None if start is None else take_rows(start, groups[number])
             parts[number] = train_one_vs_all(self._problem, *own_rows, **how)

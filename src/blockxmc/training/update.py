@@ -307,9 +307,11 @@ def _changed_blocks(
     request: Request, old: Partitioner, Y: sparse.csr_array, blocks: NDArray[np.intp], gone: NDArray[np.intp]
 ) -> NDArray[np.intp]:
     """The blocks that rows which are gone may have taught, as they are numbered now: their own, and their labels' homes."""
-    everywhere = replace(request.settings, router_near=0.0, router_home=0.0, router_targets=old.n_blocks_)
-    taught = router_targets(Y, old.assignment_, old.n_blocks_, everywhere, request.threads)
-    return np.flatnonzero(np.isin(blocks, take_rows(taught, gone).indices))
+    taught = old.assignment_[gone]
+    if request.settings.router_targets > 1:
+        own = visits_of(old.assignment_, np.empty((Y.shape[0], 0), np.int32), old.n_blocks_)
+        taught = np.union1d(taught, sparse.csr_array(take_rows(Y, gone) @ (Y.T @ own)).indices)
+    return np.flatnonzero(np.isin(blocks, taught))
 
 
 def _packed(

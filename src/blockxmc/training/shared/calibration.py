@@ -19,10 +19,11 @@ F64 = NDArray[np.float64]
 
 # Where nothing is held out, a margin of 0 means even odds.
 UNCALIBRATED = Calibration.of_score(scale=2.0)
-# Behind these ranks one in so many is looked at, and counts as many times: all others are like it.
-ALL_RANKS, ONE_IN = 32, 8
+# From these ranks on, one wrong label in so many is looked at, and counts as many times: all others are like it. Right
+# labels, few as they are there, are all looked at.
+SAMPLED = {0: 1, 32: 8, 256: 32}
 # Weight of the squares of the slopes, where features have unit spread: it only matters where rows say nothing.
-SHRINKAGE = 1e-6
+SHRINKAGE = 1e-7
 # The curve rises with the score at least so much: where it were flat, labels in order would become equal.
 LEAST_SLOPE = 0.05
 # What is tried for the number of labels that a row is taken to have, where its label set is cut.
@@ -49,15 +50,17 @@ def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None) -
     ``scores`` are those of the best labels of each row, best first (-inf: none). The curve rises with the score and falls
     with the rank, so that labels stay in order. A curve that is ``near`` already makes it quick.
     """
-    last = scores.shape[1]
-    columns = np.concatenate([np.arange(min(ALL_RANKS, last)), np.arange(ALL_RANKS + ONE_IN // 2, last, ONE_IN)])
-    looked_at = scores[:, columns]
-    listed = looked_at > _kernels.UNLISTED / 2
-    targets = right[:, columns][listed]
-    if targets.all() or not targets.any():
+    listed = scores > _kernels.UNLISTED / 2
+    right = right & listed
+    if not right.any() or not (listed & ~right).any():
         return UNCALIBRATED
-    features = curve_features(looked_at, columns + 1)[listed]
-    counts = np.broadcast_to(np.where(columns < ALL_RANKS, 1.0, ONE_IN), listed.shape)[listed]
+    one_in = _one_in(scores.shape[1])
+    turns = np.arange(scores.shape[0])[:, None] + np.arange(scores.shape[1])
+    looked_at = right | (listed & (turns % one_in == 0))  # at each rank, the wrong labels of other rows
+    rows, columns = np.nonzero(looked_at)
+    targets = right[rows, columns]
+    features = curve_features(scores[rows, columns], columns + 1)
+    counts = np.where(targets, 1.0, one_in[columns])
     spread = features.std(axis=0)
     spread[spread == 0] = 1.0
     start = np.array([1.0] * (len(SCORE_KNOTS) + 1) + [0.0] * len(RANK_KNOTS))
@@ -69,6 +72,12 @@ def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None) -
     shift, *rest = _logistic(features / spread, targets.astype(np.float64), counts / counts.sum(), start, least)
     weights = (np.array(rest) / spread).tolist()
     return Calibration(shift, tuple(weights[:slopes]), tuple(weights[slopes:]))
+
+
+def _one_in(n_ranks: int) -> NDArray[np.intp]:
+    """Of the wrong labels at each rank, one in how many is looked at."""
+    starts = np.array(list(SAMPLED))
+    return np.array(list(SAMPLED.values()))[np.searchsorted(starts, np.arange(n_ranks), side="right") - 1]
 
 
 def _logistic(features: F64, targets: F64, counts: F64, start: F64, least: F64) -> list[float]:

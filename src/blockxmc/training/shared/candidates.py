@@ -89,6 +89,11 @@ class Candidates:
         terms = Terms(**{name: part[rows] for name, part in vars(self.terms).items()})
         return Candidates(terms, self.right[rows], self.n_true[rows])
 
+    def first(self, few: int) -> Candidates:
+        """Only the first few of each row, by the score that found them."""
+        terms = Terms(**{name: part[:, :few] for name, part in vars(self.terms).items()})
+        return Candidates(terms, self.right[:, :few], self.n_true)
+
     def ranked(self, mix: Mix, reranker: Reranker | None, k: int) -> tuple[F32, NDArray[np.bool_]]:
         """Scores of the best k of each row and whether they are right, best first."""
         scores = self.terms.scores(mix)

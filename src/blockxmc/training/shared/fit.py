@@ -16,7 +16,7 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from blockxmc import metrics
-from blockxmc._core.matrix import take_rows, without_rows
+from blockxmc._core.matrix import copy_rows, take_rows, without_rows
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
@@ -185,7 +185,7 @@ class Training:
 
     def _fitted(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
         rows = np.flatnonzero(self.held_out)
-        X, Y = take_rows(self.X, rows), take_rows(self.Y, rows)
+        X, Y = copy_rows(self.X, rows), take_rows(self.Y, rows)
         # With the labels that held-out rows alone brought in, they would find more than new rows do.
         with self.reporter.phase("blocks without held-out rows"):
             clusters = cover_all_labels(self.shown, self.partition.assignment_, self.partition.label_clusters_)

@@ -157,7 +157,8 @@ def expected(fitter: Fitter, many: Candidates, neighbors: float, whole: Calibrat
     judged by what they have fitted themselves look up to a point too good (docs/results/optimism.md). The curve of the
     ``whole`` is where the curves of the parts are sought.
     """
-    n_rows, few = fitter.candidates.n_rows, fitter.settings.calibrated
+    n_rows, few = fitter.candidates.n_rows, fitter.settings.judged
+    many = many.first(few)
     parts = np.arange(n_rows) % FOLDS
     hits, found = np.zeros((n_rows, 3)), np.zeros((n_rows, min(few, many.right.shape[1])))
     right = np.zeros(found.shape, bool)

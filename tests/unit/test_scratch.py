@@ -1,0 +1,102 @@
+"""Large arrays in files where memory is limited: the same bits, within the limit, and nothing left behind."""
+
+import resource
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+
+from blockxmc import BlockwiseClassifier, DiSMEC, _kernels
+from blockxmc._core import memory
+from blockxmc._core.matrix import copy_rows
+from blockxmc.errors import BlockXMCError
+
+MEBI = 2**20
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Wide rows, so that arrays per feature are large enough to be counted, and 40 labels that two features tell."""
+    rng = np.random.default_rng(0)
+    Y = sparse.csr_array((np.ones(600, np.float32), (np.arange(600), np.arange(600) % 40)), shape=(600, 40))
+    words = sparse.random_array((600, 20_000), density=0.02, format="csr", dtype=np.float32, rng=rng)
+    told = sparse.csr_array((np.ones(600, np.float32), (np.arange(600), np.arange(600) % 40)), shape=(600, 20_000))
+    X = sparse.csr_array(words + told)
+    X.sort_indices()
+    return X, Y
+
+
+@pytest.fixture
+def limited(tmp_path):
+    """Sets a limit, which ends with the test."""
+    yield lambda budget: _kernels.limit_scratch(str(tmp_path), budget)
+    _kernels.limit_scratch("", 0)
+
+
+def test_rows_are_copied_as_scipy_takes_them(data):
+    X, _ = data
+    rows = np.array([599, 0, 7, 7])
+    found = copy_rows(X, rows)
+    assert (found != X[rows]).nnz == 0
+    assert_array_equal(found.indptr, X[rows].indptr)
+    assert copy_rows(X, np.zeros(0, np.int64)).shape == (0, X.shape[1])
+    for wrong in (-1, 600):
+        with pytest.raises(ValueError, match="out of range"):
+            copy_rows(X, np.array([wrong]))
+
+
+def test_arrays_beyond_the_budget_lie_in_files_that_have_no_name(data, limited, tmp_path):
+    X, _ = data
+    many = np.tile(np.arange(600), 4)  # 4 MiB of columns and as many of values
+    before = _kernels.held_scratch()[0]
+    limited(before + 5 * MEBI)
+    copy = copy_rows(X, many)
+    in_memory, most, in_files = _kernels.held_scratch()
+    assert before < in_memory <= most <= before + 5 * MEBI
+    assert in_files >= MEBI
+    assert list(tmp_path.iterdir()) == []
+    assert (copy != X[many]).nnz == 0
+    del copy
+    assert _kernels.held_scratch()[0] == before
+    assert _kernels.held_scratch()[2] == 0
+
+
+@pytest.mark.parametrize("estimator", [DiSMEC(n_jobs=2), BlockwiseClassifier(n_blocks=4, n_jobs=2)])
+def test_a_limit_changes_where_arrays_lie_and_nothing_else(data, limited, estimator):
+    X, Y = data
+    before = _kernels.held_scratch()[0]
+    free = estimator.fit(X, Y).predict_topk(X, 5)
+    limited(before)
+    bounded = estimator.fit(X, Y).predict_topk(X, 5)
+    assert _kernels.held_scratch()[1] <= before
+    for found, expected in zip(bounded, free, strict=True):
+        assert found.tobytes() == expected.tobytes()
+
+
+def test_max_memory_bounds_what_is_held(data, tmp_path, monkeypatch):
+    X, Y = data
+    monkeypatch.setattr(memory, "used_memory", lambda: 0)
+    asked = []
+    limit = _kernels.limit_scratch
+    monkeypatch.setattr(_kernels, "limit_scratch", lambda *args: (asked.append(args), limit(*args)))
+    needed = memory.expected_bytes(*X.shape, Y.shape[1], X.nnz, Y.nnz, memory.BESIDE_FILES)
+    work = tmp_path / "work"
+    BlockwiseClassifier(n_blocks=4).fit(X, Y, max_memory_gb=(needed + 3 * MEBI) / 1e9, work=work)
+    assert asked == [(str(work), pytest.approx(3 * MEBI, abs=1)), ("", 0)]
+    del asked[:]
+    BlockwiseClassifier(n_blocks=4).fit(X, Y, max_memory_gb=100)
+    assert asked == []  # there is room for all
+
+
+def test_a_full_disk_is_said_in_one_line(data, tmp_path, monkeypatch):
+    X, Y = data
+    monkeypatch.setattr(memory, "used_memory", lambda: 0)
+    needed = memory.expected_bytes(*X.shape, Y.shape[1], X.nnz, Y.nnz, memory.BESIDE_FILES)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MEBI // 2, before[1]))
+    try:
+        with pytest.raises(BlockXMCError, match=r"no room for scratch files: .*TMPDIR"):
+            DiSMEC().fit(X, Y, max_memory_gb=needed / 1e9)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
