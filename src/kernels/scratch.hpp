@@ -2,9 +2,11 @@
 // name, whose pages the system writes out and drops when it needs the memory. What is computed is the same either way.
 #pragma once
 
+#ifndef _WIN32
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#endif
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -66,7 +68,9 @@ class Scratch {
         if (bytes >= kLarge) {
             const std::lock_guard<std::mutex> hold(lock_);
             if (mapped_.erase(array)) {
+#ifndef _WIN32
                 munmap(array, bytes);
+#endif
                 in_files_ -= static_cast<int64_t>(bytes);
                 return;
             }
@@ -99,10 +103,13 @@ class Scratch {
 #endif
     }
 
+#ifdef _WIN32
+    void *take_file(const std::string &, size_t) { throw std::runtime_error("scratch files: not on Windows yet"); }
+#else
     void *take_file(const std::string &folder, size_t bytes) {
         const int file = open_nameless(folder);
-        // Reserved at once: a full disk is an error here, and not a signal when a page is written.
-        int error = file < 0 ? errno : posix_fallocate(file, 0, static_cast<off_t>(bytes));
+        // Reserved at once, where the system can: a full disk is an error here, and not a signal when a page is written.
+        int error = file < 0 ? errno : reserve(file, bytes);
         void *array = MAP_FAILED;
         if (!error && (array = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)) == MAP_FAILED) error = errno;
         if (file >= 0) close(file);
@@ -115,6 +122,14 @@ class Scratch {
         return array;
     }
 
+    static int reserve(int file, size_t bytes) {
+#ifdef __APPLE__ // has no posix_fallocate
+        return ftruncate(file, static_cast<off_t>(bytes)) ? errno : 0;
+#else
+        return posix_fallocate(file, 0, static_cast<off_t>(bytes));
+#endif
+    }
+
     static int open_nameless(const std::string &folder) {
 #ifdef O_TMPFILE
         if (const int file = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600); file >= 0) return file;
@@ -124,6 +139,7 @@ class Scratch {
         if (file >= 0) unlink(name.c_str());
         return file;
     }
+#endif
 
     std::mutex lock_;
     std::string folder_;
