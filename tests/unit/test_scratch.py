@@ -1,6 +1,7 @@
 """Large arrays in files where memory is limited: the same bits, within the limit, and nothing left behind."""
 
 import resource
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -87,6 +88,18 @@ def test_max_memory_bounds_what_is_held(data, tmp_path, monkeypatch):
     del asked[:]
     BlockwiseClassifier(n_blocks=4).fit(X, Y, max_memory_gb=100)
     assert asked == []  # there is room for all
+
+
+def test_scratch_files_lie_in_the_work_folder_whatever_holds_it(data, tmp_path, monkeypatch):
+    X, Y = data
+    asked = []
+    monkeypatch.setattr(memory, "used_memory", lambda: 0)
+    monkeypatch.setattr(_kernels, "limit_scratch", lambda *args: asked.append(args[0]))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for work in (None, str(tmp_path / "a"), SimpleNamespace(folder=tmp_path / "b")):
+        with memory.within_memory(X, Y, 1e-3, work):
+            pass
+    assert asked == [str(tmp_path), "", str(tmp_path / "a"), "", str(tmp_path / "b"), ""]
 
 
 def test_a_full_disk_is_said_in_one_line(data, tmp_path, monkeypatch):

@@ -115,18 +115,19 @@ def check_memory_limit(X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: 
 
 
 @contextmanager
-def within_memory(X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: float | None, folder: Any) -> Iterator[None]:
-    """Train within a limit: large arrays for which there is no room lie in files without a name, in this folder.
+def within_memory(X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: float | None, work: Any) -> Iterator[None]:
+    """Train within a limit: large arrays for which there is no room lie in files without a name.
 
-    Their pages are written out and dropped by the system when it needs the memory, as those of mapped data are. The limit
-    is for memory that no file stands behind. What is computed does not depend on where arrays lie.
+    They lie in the folder of ``work`` (a path, or what has a ``folder``, as the job of a cluster has), or in that of
+    temporary files. Their pages are written out and dropped by the system when it needs the memory, as those of mapped
+    data are. The limit is for memory that no file stands behind. What is computed does not depend on where arrays lie.
     """
     sizes = X.shape[0], X.shape[1], Y.shape[1], X.nnz, Y.nnz
     room = float("inf") if max_memory_gb is None else max_memory_gb * 1e9 - used_memory()
     if expected_bytes(*sizes) <= room:
         yield
         return
-    place = Path(tempfile.gettempdir() if folder is None else folder)
+    place = Path(tempfile.gettempdir() if work is None else getattr(work, "folder", work))
     place.mkdir(parents=True, exist_ok=True)
     _kernels.limit_scratch(str(place), max(0, int(room) - expected_bytes(*sizes, BESIDE_FILES)))
     try:
