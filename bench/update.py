@@ -1,13 +1,14 @@
 """What updates keep of a fresh training, and what they cost, beside the bars they are held to.
 
-    python bench/update.py DIR... [--sets NAME,...] [--threads 2] [--seeds 1] [--only-one] [--json FILE]
+    python bench/update.py DIR... [--sets NAME,...] [--threads 2] [--seeds 1] [--only-one] [--json FILE] [--markdown PAGE]
 
 Rows in file order; labels are numbered as they first come. A model of the first 80 % of the training rows learns the next
 10 % in one update, and is compared with a training on 90 %; another learns 20 times 1 %, and is compared with a training on
 all rows. Then ten rows are learnt by a saved model. P@k is measured on the test rows, in points; two trainings that differ
 by their seed alone differ by a few tenths of a point, so several seeds say more. DIR is a data folder; with ``--sets``, a
-folder that has these. The exit code is 1 where a bar does not hold. docs/results/update.md says what it
-takes.
+folder that has these. The exit code is 1 where a bar does not hold. ``--json`` keeps the numbers, and those of sets that
+were measured before into the same file; ``--markdown`` puts them into the table of docs/results/update.md, which says
+what they take.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from blockxmc import BlockwiseClassifier, load, metrics
 from blockxmc.data import read_data_dir
 
 RECALL_AT = 10
+BEGIN, END = "<!-- bench/update.py -->", "<!-- end of bench/update.py -->"
 
 
 class Rows:
@@ -161,11 +163,32 @@ def bars(found):
     ]
 
 
+def table(results):
+    """The table of docs/results/update.md: a column for each set, a row for each bar."""
+    columns = {f"{name} ({_seeds(found['seeds'])})": bars(found) for name, found in results.items()}
+    lines = [["", *columns], ["---", *("---:" for _ in columns)]]
+    titles = dict.fromkeys(what for found in columns.values() for what, _, _ in found)
+    for title in titles:
+        cells = [next((bar for bar in found if bar[0] == title), None) for found in columns.values()]
+        lines.append([title, *("not run" if bar is None else bar[1] + ("" if bar[2] else ": missed") for bar in cells)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _seeds(count):
+    return f"{count:.0f} seed{'s' if count > 1 else ''}"
+
+
+def put_table(page, results):
+    """Replace the table of a page, which stands between two marks."""
+    head, _, rest = page.read_text().partition(BEGIN)
+    page.write_text(f"{head}{BEGIN}\n{table(results)}\n{END}{rest.partition(END)[2]}")
+
+
 def mean(results):
     """The numbers of all seeds as one; what is no number is the last seed's."""
     numbers = {key for key, value in results[0].items() if isinstance(value, (int, float, list, tuple))}
     means = {key: np.mean([result[key] for result in results], axis=0).tolist() for key in numbers}
-    return results[-1] | means
+    return results[-1] | means | {"seeds": len(results)}
 
 
 def folders_of(given, sets):
@@ -175,14 +198,15 @@ def folders_of(given, sets):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="+")
+    parser.add_argument("folders", nargs="*")
     parser.add_argument("--sets", help="names of data sets, with commas between them: only these of a folder of sets")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--only-one", action="store_true", help="leave out the twenty updates")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--markdown", type=Path, metavar="PAGE")
     args = parser.parse_args()
-    results, missed = {}, 0
+    results, missed = json.loads(args.json.read_text()) if args.json and args.json.exists() else {}, 0
     for folder in folders_of(args.folders, args.sets):
         runs = []
         for seed in range(args.seeds):
@@ -193,8 +217,10 @@ def main():
         for what, value, holds in bars(found):
             print(f"  {what:46}{value:>28}   holds: {'yes' if holds else 'no'}", flush=True)
             missed += not holds
-    if args.json is not None:
-        args.json.write_text(json.dumps(results, indent=1))
+        if args.json is not None:
+            args.json.write_text(json.dumps(results, indent=1))
+    if args.markdown is not None:
+        put_table(args.markdown, results)
     sys.exit(1 if missed else 0)
 
 

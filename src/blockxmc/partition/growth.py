@@ -9,6 +9,7 @@ from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc.partition.alternation import Blocks, Rules
+from blockxmc.partition.choice import lam_at_floor
 from blockxmc.partition.partitioner import Partitioner
 from blockxmc.partition.ranking import I32, Ranking
 
@@ -31,17 +32,21 @@ def place_rows(partition: Partitioner, Y: sparse.csr_array, start: I32, threads:
 
 
 def repartitioned(
-    partition: Partitioner, Y: sparse.csr_array, assignment: I32, n_blocks: int, threads: int
+    partition: Partitioner, Y: sparse.csr_array, assignment: I32, n_blocks: int, threads: int, captured: float = 0.0
 ) -> Partitioner:
     """The partition of these rows by a given assignment, every block of which has labelled rows.
 
-    The quadratic objective's lambda grows with the rows, so that its price per row stays what it was.
+    The quadratic objective's lambda grows with the rows, so that its price per row stays what it was. Where it was left
+    open, it grows less if blocks would capture less of the positives than ``captured``: it was chosen by what they capture,
+    and stands where a few rows more can cut all labels with as few positives.
     """
     scale = assignment.size / partition.assignment_.size if partition.objective == "quadratic" else 1.0
     lam = partition.lam_ * scale
     ranking = Ranking.of(Y, assignment, n_blocks, threads=threads)
-    clusters, captured = ranking.clusters(lam, partition.objective)
+    if partition.lam == "auto":
+        lam = min(lam, lam_at_floor(ranking, partition.objective, captured))
+    clusters, hits = ranking.clusters(lam, partition.objective)
     trace = partition.objective_trace_.tolist()
     out = copy(partition)
-    out._keep(Blocks(lam, assignment, ranking, clusters, captured, trace, partition.n_iter_), int(Y.nnz))
+    out._keep(Blocks(lam, assignment, ranking, clusters, hits, trace, partition.n_iter_), int(Y.nnz))
     return out

@@ -17,7 +17,7 @@ from blockxmc import _kernels
 # is put together in memory whenever it is opened.
 LEAST_BYTES, MOST_BYTES = 1 << 16, 1 << 26
 # A splice may take one byte in so many of the whole array.
-SHARE = 8
+SHARE = 4
 # ... which may be so many times as large as its base, where stretches of it come again.
 MOST_TIMES = 2
 _BYTES_OF_A_PIECE = 16

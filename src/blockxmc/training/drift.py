@@ -15,7 +15,7 @@ WORSE = 0.02
 ERRORS = 2.0
 # The share of the positives that blocks capture may fall this far.
 LESS_CAPTURED = 0.05
-# The largest block may grow by this factor, and by this share of all rows.
+# The largest block may grow by this factor, and by this share of all rows; what blocks list by this factor.
 LARGER, LARGER_SHARE = 1.5, 0.02
 # Rows that came since the fit, per row of the fit.
 GROWN = 0.5
@@ -28,9 +28,14 @@ def first_event(n_rows: int, n_labels: int, cost: dict[str, float]) -> dict[str,
 
 
 def standing(partition: Partitioner) -> dict[str, float]:
-    """How the blocks stand: share of positives captured, share of rows in the largest."""
+    """How the blocks stand: share of positives captured, share of rows in the largest, labels that a row's block lists."""
     sizes = np.bincount(partition.assignment_)
-    return {"captured": float(partition.captured_), "largest_block": float(sizes.max() / sizes.sum())}
+    listed = np.array([len(labels) for labels in partition.label_clusters_])
+    return {
+        "captured": float(partition.captured_),
+        "largest_block": float(sizes.max() / sizes.sum()),
+        "listed": float(sizes @ listed[: sizes.size] / sizes.sum()),
+    }
 
 
 def advice(history: Sequence[dict[str, Any]]) -> str | None:
@@ -55,6 +60,8 @@ def advice(history: Sequence[dict[str, Any]]) -> str | None:
         found.append(
             f"the largest block holds {last['largest_block']:.1%} of the rows, not {first['largest_block']:.1%}"
         )
+    if "listed" in first and last.get("listed", 0) > LARGER * first["listed"] + 1:
+        found.append(f"blocks list {last['listed']:,.0f} labels, {first['listed']:,.0f} after fit")
     came = sum(event["rows"] for event in updates)
     if came > GROWN * first["rows"]:
         found.append(f"{came:,} rows came since the fit on {first['rows']:,}")

@@ -66,7 +66,7 @@ def add_rows(
     blocks = place_rows(old.partition, Y, start, threads)
     X_all, Y_all = stacked([X_old, X]), stacked([Y_old, Y])
     assignment = np.concatenate([old.partition.assignment_, blocks])
-    partition = repartitioned(old.partition, Y_all, assignment, of_blocks.n_labels, threads)
+    partition = repartitioned(old.partition, Y_all, assignment, of_blocks.n_labels, threads, kept.fit_captured)
     stale = assignment.size - kept.router_rows > request.settings.update_router * assignment.size
     changed = np.arange(of_blocks.n_labels if stale else 0)
     of_blocks = _solved_blocks(request, (X_all, Y_all), assignment, of_blocks, changed, reporter)
@@ -170,7 +170,7 @@ def drop_rows(
     if not Y_left.nnz:
         raise UpdateError("forget would leave no row with a label: train another model instead")
     assignment, negative, blocks = _living(old, X_left, Y_left, left, threads)
-    partition = repartitioned(old.partition, Y_left, assignment, blocks.size, threads)
+    partition = repartitioned(old.partition, Y_left, assignment, blocks.size, threads, kept.fit_captured)
     changed = _changed_blocks(request, old.partition, Y, blocks, gone)
     learned = _solved_blocks(request, (X_left, Y_left), assignment, some_of(kept.blocks, blocks), changed, reporter)
     # By all blocks that may have taught: whatever a row has taught is to be solved without it. Below -1 a margin teaches

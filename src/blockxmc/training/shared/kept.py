@@ -57,6 +57,11 @@ class Kept:
         return self.labels.n_labels if known is None else min(max(int(known), 0), self.labels.n_labels)
 
     @property
+    def fit_captured(self) -> float:
+        """Share of the positives that blocks captured after the fit."""
+        return float(np.clip(self.history[0]["captured"], 0, 1)) if self.history else 0.0
+
+    @property
     def n_rows(self) -> int:
         """Number of rows."""
         return sum(part.n_rows for part in self.parts)
