@@ -4,6 +4,10 @@
 
 The bundled texts are written to the program's standard input, as often as needed. CPU time per row is the difference
 between the largest and the smallest number of rows, so that the start of the program does not count.
+
+A million rows of the bundled texts, one thread of a loaded machine: 43 CPU s (41 µs a row) and 283 MB at the peak. The
+program that read all lines before it answered took 85 s (83 µs a row) and 1,873 MB: 2.0 times as long. 60,000 rows
+take 250 MB and 300,000 269 MB.
 """
 
 import argparse
