@@ -5,7 +5,7 @@
 
 Each training runs in a process of its own, on one thread. Three are compared: rows in memory; shards; shards with
 ``max_memory_gb`` set to what the process takes at its start and ``--limit`` times the bytes of X. Anonymous memory
-(RssAnon) is looked at every few milliseconds: pages of mapped files are not in it, since the system drops them when it
+(RssAnon) is looked at a hundred times a second: pages of mapped files are not in it, since the system drops them when it
 needs the memory. With ``--slack`` the third process also has a real limit, RLIMIT_DATA: an allocation beyond it fails.
 Unlike RssAnon that counts what is allocated and not touched, so it is set so many megabytes higher. Exit code 1 where a
 bar does not hold.
@@ -21,10 +21,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
+from scipy import linalg
 
 from blockxmc import BlockwiseClassifier
 from blockxmc.data import read_shards
@@ -53,10 +53,13 @@ def write_rows(folder, rows, values, features, labels, seed=0):
         writer.finish(8, features, labels)
 
 
-def in_status(name):
-    """A number of bytes in /proc/self/status."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+def in_status(name, process="self"):
+    """A number of bytes in /proc/PROCESS/status; 0 where the process has ended."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
 
 
 def train(folder, how, limit, slack):
@@ -66,39 +69,51 @@ def train(folder, how, limit, slack):
     size = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
     if how == "memory":
         X = type(X)((np.array(X.data), np.array(X.indices), np.array(X.indptr)), shape=X.shape)
-    start = most = in_status("RssAnon")
+    start = in_status("RssAnon")
     options = {}
     if how == "bounded":
         options["max_memory_gb"] = (start + limit * size) / 1e9
         if slack is not None:
+            linalg.cholesky(np.eye(200) @ np.eye(200))  # OpenBLAS allocates when first used, and tries for ever
             allowed = in_status("VmData") + int(limit * size) + slack * 2**20
             resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
-    stop = threading.Event()
-
-    def watch():
-        nonlocal most
-        while not stop.wait(0.005):
-            most = max(most, in_status("RssAnon"))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    began = time.process_time()
+    print("begins", flush=True)
+    began = os.times()
     clf = BlockwiseClassifier(n_jobs=1).fit(X, Y, **options)
-    cpu = time.process_time() - began
-    stop.set()
-    watcher.join()
+    ended = os.times()
+    print("ends", flush=True)
     labels, scores = clf.predict_topk(X[:1000], 5)
     digest = hashlib.sha256(labels.tobytes() + scores.tobytes()).hexdigest()
-    blocks = int(clf.partition_.n_blocks_)
-    print(json.dumps({"X": size, "start": start, "peak": most, "cpu": cpu, "digest": digest, "blocks": blocks}))
+    cpu = {"cpu": ended.user + ended.system - began.user - began.system, "system": ended.system - began.system}
+    found = {"X": size, "start": start, "digest": digest, "blocks": int(clf.partition_.n_blocks_)}
+    print(json.dumps(found | cpu))
 
 
 def child(folder, how, options):
+    """Train in a process of its own, whose memory this one looks at."""
     command = [sys.executable, __file__, "--folder", str(folder), "--child", how, "--limit", str(options.limit)]
     if options.slack is not None:
         command += ["--slack", str(options.slack)]
-    found = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return json.loads(found.splitlines()[-1])
+    most, stop = 0, threading.Event()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+
+        def watch():
+            nonlocal most
+            while not stop.wait(0.01):
+                most = max(most, in_status("RssAnon", process.pid))
+
+        watcher = threading.Thread(target=watch)
+        for line in process.stdout:
+            if line == "begins\n":
+                watcher.start()
+            elif line == "ends\n":
+                stop.set()
+            last = line
+        stop.set()
+    if process.returncode:
+        raise SystemExit(f"{how}: the training ended with code {process.returncode}")
+    watcher.join()
+    return json.loads(last) | {"peak": most}
 
 
 def compare(folder, options):
@@ -113,7 +128,8 @@ def compare(folder, options):
         peak = max(run["peak"] - run["start"] for run in found) / first["X"]
         cpu = statistics.median(a["cpu"] / b["cpu"] for a, b in zip(found, runs["memory"], strict=True))
         total = max(run["peak"] for run in found) / 1e6
-        print(f"{PARTS[how]:16s} peak {peak:.2f} of X beyond the start, {total:,.0f} MB in all; CPU {cpu:.3f}")
+        seconds = statistics.median(run["cpu"] for run in found)
+        print(f"{PARTS[how]:16s} peak {peak:.2f} of X beyond the start, {total:,.0f} MB in all; {seconds:.1f} CPU s")
         same = {run["digest"] for run in found} == {first["digest"]}
         bars.append((same, f"{PARTS[how]}: the same answers, bit by bit"))
         if how == "bounded":
