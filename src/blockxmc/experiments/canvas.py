@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from blockxmc.experiments.tables import Table
+from blockxmc.experiments.tables import Table, why_nothing
 from blockxmc.plots import _pyplot
 
 COLOURS = {
@@ -63,8 +63,8 @@ def canvas(*shape: int, **options: Any) -> Iterator[tuple[Any, Any, dict[str, by
             plt.close(figure)
 
 
-def draw_failure(axes: Any, text: str | None) -> None:
+def draw_failure(axes: Any, error: str | None) -> None:
     """Say in a panel why there is nothing to draw."""
     place: dict[str, Any] = {"ha": "center", "va": "center", "transform": axes.transAxes}
-    axes.text(0.5, 0.5, f"failed: {text}", wrap=True, color=GREY, fontsize=8, **place)
+    axes.text(0.5, 0.5, why_nothing(error or ""), wrap=True, color=GREY, fontsize=8, **place)
     axes.set(xticks=[], yticks=[])

@@ -268,12 +268,20 @@ def _pairs(results: Results) -> list[tuple[str, str]]:
     return [(data, base) for data in results.data for base in results.settings.bases]
 
 
+def why_nothing(error: str) -> str:
+    """What stands where a result would.
+
+    >>> why_nothing(LEFT_OUT), why_nothing("no memory")
+    ('left out', 'failed: no memory')
+    """
+    return error if error in (LEFT_OUT, NOT_COMPUTED) else f"failed: {error}"
+
+
 def _line(results: Results, names: list[Entry], cell: Cell, keys: Sequence[str]) -> list[Entry]:
     error = results.error(cell)
     if error is None:
         return [*names, *(results.entry(cell, key) for key in keys)]
-    said = error if error in (LEFT_OUT, NOT_COMPUTED) else f"failed: {error}"
-    return [*names, Entry(said, cell.id, "error"), *(Entry(None, cell.id) for _ in keys[1:])]
+    return [*names, Entry(why_nothing(error), cell.id, "error"), *(Entry(None, cell.id) for _ in keys[1:])]
 
 
 def _lines(results: Results, cells: Sequence[Cell], keys: Sequence[str]) -> list[list[Entry]]:
