@@ -126,3 +126,12 @@ def test_hints_leave_labels_alone_where_all_rows_count():
     X, Y = plain_rows()
     assert Hints.checked(X, Y, np.arange(1, 61), None).taught(Y) is Y
     assert Hints.checked(X, Y, None, None).teaching is None
+
+
+def test_few_rows_that_count_are_enough():
+    X, Y = plain_rows(n=400, n_labels=8)
+    for seed in range(5):
+        weight = np.zeros(400)
+        weight[np.random.default_rng(seed).choice(400, 8, replace=False)] = 1
+        clf = BlockwiseClassifier(n_blocks=2, n_jobs=1, random_state=seed).fit(X, Y, sample_weight=weight)
+        assert np.isfinite(clf.predict_proba(X[:5]).data).all()

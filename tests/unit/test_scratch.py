@@ -110,6 +110,31 @@ def test_a_full_disk_is_said_in_one_line(data, tmp_path, monkeypatch):
     resource.setrlimit(resource.RLIMIT_FSIZE, (MEBI // 2, before[1]))
     try:
         with pytest.raises(BlockXMCError, match=r"no room for scratch files: .*TMPDIR"):
-            DiSMEC().fit(X, Y, max_memory_gb=needed / 1e9)
+            BlockwiseClassifier(n_blocks=4).fit(X, Y, max_memory_gb=needed / 1e9)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_limits_of_trainings_side_by_side(data, tmp_path, monkeypatch):
+    X, Y = data
+    asked = []
+    monkeypatch.setattr(memory, "used_memory", lambda: 0)
+    monkeypatch.setattr(_kernels, "limit_scratch", lambda *args: asked.append(args[0]))
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    first = memory.within_memory(X, Y, 1e-3, a)
+    first.__enter__()
+    with memory.within_memory(X, Y, 1e-3, b):
+        pass
+    assert asked == [a, a, a]  # the one that goes on keeps its limit
+    first.__exit__(None, None, None)
+    assert asked[-1] == ""
+
+
+def test_a_folder_that_cannot_be_made_is_said_in_one_line(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "used_memory", lambda: 0)
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(BlockXMCError, match="cannot hold scratch files"),
+        memory.within_memory(*data, 1e-3, tmp_path / "file"),
+    ):
+        pass

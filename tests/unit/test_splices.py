@@ -143,8 +143,37 @@ def test_bases_stay_and_others_go(updated):
     path, clf, _ = updated
     listed = set(json.loads((path / "manifest.json").read_text())["files"]) | {"manifest.json"}
     assert {p.name for p in path.iterdir()} == listed
-    clf.save(path)
-    assert {p.name for p in path.iterdir()} == listed  # nothing has changed: nothing is written
+    clf.save(path)  # the same once more: files that hold all of an array stay, splices become such files
+    manifest = json.loads((path / "manifest.json").read_text())
+    assert not spliced_values(manifest["state"])
+    assert {p.name for p in path.iterdir()} == {*manifest["files"], "manifest.json"}
+    assert listed & set(manifest["files"])
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["forgotten", "trained without it"])
+def test_nothing_stays_of_a_row_that_is_gone(tmp_path, rows, monkeypatch, anew):
+    monkeypatch.setattr(splices, "LEAST_BYTES", 1 << 12)
+    X, Y = rows[0].copy(), rows[1]
+    row = 100
+    X.data[X.indptr[row] : X.indptr[row + 1]] = secret = np.linspace(
+        0.1234, 0.1235, np.diff(X.indptr)[row], dtype=np.float32
+    )
+    clf = BlockwiseClassifier(n_blocks=8, keep_rows=True, n_jobs=1).fit(X[:-2], Y[:-2])
+    clf.save(tmp_path / "model")
+
+    def files_with_it():
+        return [path.name for path in (tmp_path / "model").iterdir() if secret.tobytes() in path.read_bytes()]
+
+    load(tmp_path / "model").update(X[-2:], Y[-2:]).save(tmp_path / "model")
+    assert files_with_it()
+    if anew:
+        others = np.delete(np.arange(X.shape[0]), row)
+        clf = BlockwiseClassifier(n_blocks=8, keep_rows=True, n_jobs=1).fit(X[others], Y[others])
+    else:
+        clf = load(tmp_path / "model").forget(rows=[row])
+    clf.save(tmp_path / "model")
+    assert files_with_it() == []
+    assert storage.verify(tmp_path / "model") == []
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from blockxmc._core import saving
 from blockxmc._core.allowed import Mask, allowed_labels, best_allowed
 from blockxmc._core.matrix import as_csr, check_values, dense_scores, is_ready, row_parts, take_rows
-from blockxmc._core.memory import BESIDE_FILES, IN_MEMORY, check_memory_limit, check_training_memory, within_memory
+from blockxmc._core.memory import BESIDE_FILES, IN_MEMORY, check_memory_limit, check_training_memory
 from blockxmc._core.params import check_random_state
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
 from blockxmc._core.stored import require
@@ -94,11 +94,10 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         A sparse matrix, a 2-d array or a DataFrame is a 0-1 matrix; a list (or Series) of lists or sets holds the labels
         of each row, as text or whole numbers; a list, Series or 1-d array of text or numbers holds one class per row.
         A plain list of equally long lists of 0 and 1 is refused where it may be either of the first two. A training that
-        would take more memory than ``max_memory_gb`` is refused before it begins; DiSMEC keeps within it by scratch files.
+        would take more memory than ``max_memory_gb`` is refused before it begins.
         """
         X, Y = self._training_data(X, Y, max_memory_gb)
-        with within_memory(X, Y, max_memory_gb if self._uses_files else None, None):
-            self._fit(X, Y, reporter_for(self.verbose))
+        self._fit(X, Y, reporter_for(self.verbose))
         return self
 
     def _training_data(self, X: Any, Y: Any, max_memory_gb: float | None) -> tuple[sparse.csr_array, sparse.csr_array]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Real
@@ -45,6 +46,9 @@ IN_MEMORY = Needs(48, 450, 320, 2280, 5000)
 BESIDE_FILES = Needs(0, 400, 320, 1200, 1500, 28_000_000)
 # How the error begins where a disk has no room for arrays (scratch.hpp).
 NO_ROOM = "no room for scratch files"
+# Limits of the trainings that run now: bytes for large arrays, and the folder for those beyond.
+_LIMITS: list[tuple[int, str]] = []
+_LIMITING = threading.Lock()
 # Bytes that a training may take; None: what is free.
 MAX_MEMORY: int | None = None
 
@@ -128,8 +132,12 @@ def within_memory(X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: float
         yield
         return
     place = Path(tempfile.gettempdir() if work is None else getattr(work, "folder", work))
-    place.mkdir(parents=True, exist_ok=True)
-    _kernels.limit_scratch(str(place), max(0, int(room) - expected_bytes(*sizes, BESIDE_FILES)))
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BlockXMCError(f"{place} cannot hold scratch files: {error.strerror}") from None
+    limit = max(0, int(room) - expected_bytes(*sizes, BESIDE_FILES)), str(place)
+    _limit(limit)
     try:
         yield
     except RuntimeError as error:
@@ -137,7 +145,18 @@ def within_memory(X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: float
             raise
         raise BlockXMCError(f"{error}; make room there, or name another folder (work, or TMPDIR)") from None
     finally:
-        _kernels.limit_scratch("", 0)
+        _limit(limit, ended=True)
+
+
+def _limit(limit: tuple[int, str], *, ended: bool = False) -> None:
+    """Begin or end a limit. Trainings side by side share the smallest of theirs: arrays do not know whose they are."""
+    with _LIMITING:
+        if ended:
+            _LIMITS.remove(limit)
+        else:
+            _LIMITS.append(limit)
+        room, folder = min(_LIMITS, default=(0, ""))
+        _kernels.limit_scratch(folder, room)
 
 
 def expected_bytes(

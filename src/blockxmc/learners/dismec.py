@@ -86,10 +86,6 @@ class DiSMEC(Learner):
         problem = replace(self._problem(X), tol=tol)
         return shift_one_vs_all(problem, X, old, lessons, threads=job.threads, phase=job.phase)
 
-    @property
-    def _uses_files(self) -> bool:
-        return True
-
     def _problem(self, X: sparse.csr_array) -> OneVsAll:
         length = typical_length(X) if self.unit_rows else 1.0
         return OneVsAll(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from blockxmc._core.mapping import mapped
 from blockxmc._core.stored import short
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.storage.folder import FILE_NAME, Folder
-from blockxmc.storage.splices import put_together, spliced
+from blockxmc.storage.splices import may_splice, put_together, spliced
 
 Entry = dict[str, Any]
 
@@ -44,10 +45,13 @@ class Writer:
     """Writes the files of one version of a model and notes size, checksum and shape of each in ``entries``.
 
     ``before`` are the entries of the version that is there: a file that would be the same is listed again, not written.
+    ``splices``: whether of an array that differs only the change may be written, so that its old file stays.
     """
 
-    def __init__(self, folder: Path, version: str, before: dict[str, Entry] | None = None) -> None:
-        self.folder, self.version = folder, version
+    def __init__(
+        self, folder: Path, version: str, before: dict[str, Entry] | None = None, *, splices: bool = True
+    ) -> None:
+        self.folder, self.version, self._splices = folder, version, splices
         self.entries: dict[str, Entry] = {}
         self._taken: set[str] = set()
         self._written: list[Path] = []
@@ -67,6 +71,7 @@ class Writer:
         name = self._name(hint, "npy")
         old = self._there.get(_without_version(name))
         write = partial(np.lib.format.write_array, array=plain, version=(1, 0), allow_pickle=False)
+        whole = whole or not self._splices
         found = None if whole or old is None or self._is_same(old, write) else self._splice(old, plain)
         if old is not None and found is not None:
             self.spliced = True
@@ -79,11 +84,16 @@ class Writer:
 
     def _splice(self, old: str, array: NDArray[Any]) -> dict[str, NDArray[Any]] | None:
         """What an array has that a file of the version there lacks, where that is little."""
+        entry = self._before[old]
+        if entry.get("dtype") != array.dtype.str or not may_splice(
+            math.prod(entry["shape"]) * array.itemsize, array.nbytes
+        ):
+            return None
         with suppress(ModelFormatError), Folder(self.folder) as folder:
-            reader = Reader(folder, self._before)
+            reader = Reader(folder, {old: entry})
             found = spliced(reader.array(old).reshape(-1), array.reshape(-1))
             # A file that was damaged is written anew, whatever of it is still right.
-            return found if found is None or reader.sha256(old) == self._before[old]["sha256"] else None
+            return found if found is None or reader.sha256(old) == entry["sha256"] else None
         return None
 
     def strings(self, hint: str, strings: Sequence[str]) -> str:
@@ -119,8 +129,12 @@ class Writer:
         """Return when all files that were written are on the disk."""
         # Side by side: a file system puts what is waiting on the disk together, where one after the other would wait each
         # for its own turn.
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(flush_file, self._written))
+        try:
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                list(pool.map(flush_file, self._written))
+        except RuntimeError:  # no thread can be started any more: the interpreter is ending
+            for path in self._written:
+                flush_file(path)
 
     def _name(self, hint: str, suffix: str) -> str:
         """A file name that resembles the hint, and differs from all others even where case does not count."""
@@ -201,10 +215,11 @@ class Reader:
     def spliced(self, base: Any, more: Any, pieces: Any) -> NDArray[Any]:
         """An array that stands in several files, put together in memory; read-only and flat."""
         parts = [self.array(name) for name in (base, more, pieces)]
-        # Once for each base, or a small model could fill the memory with copies.
+        # Each file in one splice only, or a small model could fill the memory with copies.
         key = f"{base}, spliced"
-        if self._splices.setdefault(base, (more, pieces)) != (more, pieces):
-            raise self._damaged(base, "is the base of two arrays")
+        for name in (base, more, pieces):
+            if self._splices.setdefault(name, (base, more, pieces)) != (base, more, pieces):
+                raise self._damaged(name, "is a part of two arrays")
         if key not in self._arrays:
             self._arrays[key] = put_together(parts[0].reshape(-1), parts[1], parts[2])
         return self._arrays[key]

@@ -26,6 +26,7 @@ from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.storage.files import Reader, Strings, Writer, is_size
 from blockxmc.storage.folder import MANIFEST, Folder, check_empty, updating
 from blockxmc.storage.registry import class_named, name_of
+from blockxmc.storage.splices import goes_on
 from blockxmc.storage.tree import decode, encode
 from blockxmc.text import TextClassifier
 
@@ -52,8 +53,10 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     check_is_fitted(estimator)
     target = Path(os.path.realpath(path))
     check_target(target)
-    with updating(target, _listed) as update:
-        writer = Writer(target, update.version, _entries(target))
+    with updating(target, lambda path: set(_there(path)["files"])) as update:
+        before = _there(target)
+        history = getattr(getattr(estimator, "classifier_", estimator), "history_", [])
+        writer = Writer(target, update.version, before["files"], splices=goes_on(before, history))
         manifest = _written(estimator, writer)
         writer.flush()
         update.publish(manifest)
@@ -378,18 +381,14 @@ def _has_manifest(path: Path) -> bool:
     return isinstance(manifest, dict) and manifest.get("format") == FORMAT
 
 
-def _listed(path: Path) -> set[str]:
-    """The files of the model at ``path``; none where there is no model."""
-    return set(_entries(path))
-
-
-def _entries(path: Path) -> dict[str, Any]:
-    """What the model at ``path`` says of its files."""
-    if not (path / MANIFEST).exists():
-        return {}
-    with Folder(path) as folder:
-        files = json.loads(_manifest_bytes(folder)).get("files")
-    return files if isinstance(files, dict) else {}
+def _there(path: Path) -> dict[str, Any]:
+    """The manifest of the model at ``path``, unchecked but for the files that it lists: none where there is no model."""
+    manifest: Any = {}
+    if (path / MANIFEST).exists():
+        with Folder(path) as folder:
+            manifest = json.loads(_manifest_bytes(folder))
+    files = manifest.get("files") if isinstance(manifest, dict) else None
+    return {**manifest, "files": files} if isinstance(files, dict) else {"files": {}}
 
 
 def _seal(manifest: dict[str, Any]) -> str:

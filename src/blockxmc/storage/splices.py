@@ -24,6 +24,34 @@ _BYTES_OF_A_PIECE = 16
 _ITEMS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
+def goes_on(before: dict[str, Any], history: list[dict[str, Any]]) -> bool:
+    """Whether a model is the one of the manifest ``before``, with more rows learnt: only then may files stay as bases.
+
+    Of rows that were forgotten, or that another training did not have, nothing may stay.
+
+    >>> fit, update, forget = ({"what": what} for what in ("fit", "update", "forget"))
+    >>> before = {"state": {"kept": {"history": [fit]}}}
+    >>> goes_on(before, [fit, update]), goes_on(before, [fit, update, forget]), goes_on(before, [fit]), goes_on({}, [fit])
+    (True, False, False, False)
+    """
+    known: Any = before
+    for key in ("state", "kept", "history"):
+        known = known.get(key) if isinstance(known, dict) else None
+    if not isinstance(known, list) or not 0 < len(known) < len(history) or history[: len(known)] != known:
+        return False
+    return all(event["what"] == "update" for event in history[len(known) :])
+
+
+def may_splice(base_bytes: int, made_bytes: int) -> bool:
+    """Whether arrays of these sizes are neither too small nor too large, nor too different, for a splice.
+
+    >>> may_splice(1 << 20, 1 << 20), may_splice(1 << 24, 1 << 20), may_splice(1, 1)
+    (True, False, False)
+    """
+    sizes = base_bytes, made_bytes
+    return max(sizes) <= min(MOST_BYTES, MOST_TIMES * min(sizes)) and made_bytes >= LEAST_BYTES
+
+
 def spliced(base: NDArray[Any], made: NDArray[Any]) -> dict[str, NDArray[Any]] | None:
     """What to write in place of a flat array, given an older one; None where that is not worth it.
 
@@ -32,7 +60,7 @@ def spliced(base: NDArray[Any], made: NDArray[Any]) -> dict[str, NDArray[Any]] |
     >>> found["more"].tolist(), found["pieces"].tolist()
     ([-1], [[0, 9], [20000, 20001], [9, 20000]])
     """
-    if not LEAST_BYTES <= made.nbytes <= min(MOST_BYTES, MOST_TIMES * base.nbytes) or base.dtype != made.dtype:
+    if base.dtype != made.dtype or not may_splice(base.nbytes, made.nbytes):
         return None
     most = made.nbytes // SHARE
     items = _ITEMS[made.itemsize]
@@ -61,8 +89,11 @@ def put_together(base: NDArray[Any], more: NDArray[Any], pieces: NDArray[Any]) -
     if (begin < 0).any() or (end < begin).any() or (end > whole).any():
         raise ValueError("pieces lie outside of their arrays")
     # A stretch may come twice, but not so often that a small file makes a large array.
-    if float((end - begin).sum(dtype=np.float64)) > MOST_TIMES * whole:
+    total = float((end - begin).sum(dtype=np.float64))
+    if total > MOST_TIMES * whole:
         raise ValueError("pieces are longer than their arrays")
+    if max(total, base.size) * base.itemsize > MOST_BYTES or pieces.nbytes > max(total * base.itemsize, LEAST_BYTES):
+        raise ValueError("arrays of this size are not spliced")
     in_more = begin >= base.size
     if (end[~in_more] > base.size).any():
         raise ValueError("a piece lies in two arrays")

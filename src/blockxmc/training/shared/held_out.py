@@ -31,17 +31,17 @@ def held_out_rows(
     >>> int(rows[:10_000].sum()), int(rows[10_000:].sum()), int(held_out_rows(Y[:100], 0).sum())
     (400, 400, 0)
     """
-    n = Y.shape[0]
-    out = np.zeros(n, bool)
+    rows = np.arange(Y.shape[0]) if teaching is None else np.flatnonzero(teaching)
+    n, labels = rows.size, np.diff(Y.indptr)
+    out = np.zeros(Y.shape[0], bool)
     if n >= settings.least_rows:
         rng = np.random.default_rng(seed)
         least = min(n // 5, settings.held_out_least)
         size = min(max(n // settings.held_out_one_in, least), settings.held_out_most)
-        order = np.lexsort((rng.permutation(n), np.diff(Y.indptr)))
+        order = rows[np.lexsort((rng.permutation(n), labels[rows]))]
         starts = np.arange(size + 1) * n // size
         out[order[rng.integers(starts[:-1], starts[1:])]] = True
-        out &= True if teaching is None else teaching
-        out &= bool(np.diff(Y.indptr)[~out].any())
+        out &= bool(labels[~out].any())
     return out
 
 
