@@ -235,9 +235,9 @@ class BlockwiseClassifier(LearningOn):
         else:
             self._fit_apart(learner, X, Y, kind, job)
         some = np.linspace(0, X.shape[0] - 1, min(X.shape[0], COST_ROWS)).astype(int)
-        self.cost_ |= self.model_.cost(copy_rows(X, some), self._threads)
-        sizes = np.bincount(self.partition_.assignment_)
-        self.cost_["largest_block"] = float(sizes.max() / X.shape[0])
+        with job.reporter.phase("count products"):
+            self.cost_ |= self.model_.cost(copy_rows(X, some), self._threads)
+        self.cost_["largest_block"] = float(np.bincount(self.partition_.assignment_).max() / X.shape[0])
         if "trained_pairs" in self.cost_:
             self.cost_["rows_per_label"] = self.cost_["trained_pairs"] * X.shape[0]
         usual = 0.5 if self.model_.calibration is not None else learner._threshold
