@@ -148,7 +148,7 @@ def test_odd_rows_and_labels() -> None:
 
 
 def test_rows_that_share_no_feature_with_w_are_not_forgotten() -> None:
-    X = sparse.csr_array(sparse.block_diag([np.ones((2, 1)), np.eye(600)]), dtype=np.float32)
+    X = sparse.csr_array(sparse.block_diag([sparse.coo_array(np.ones((2, 1))), np.eye(600)]), dtype=np.float32)
     Y = as_indicator(np.r_[np.ones(2), np.zeros(600)][:, None])
     for bias in (0.0, 1.0):
         clf = PPDSparse(bias=bias, tol=0.01, prune=0)
