@@ -61,8 +61,8 @@ def main():
     lines = [
         "# Threads",
         "",
-        f"Made by `python bench/scaling.py`; {found[0][-1]['cores']} cores. Wall seconds of training, and microseconds per row of"
-        " batch prediction over all test rows (best of three).",
+        f"Made by `python bench/scaling.py`; {found[0][-1]['cores']} cores. Wall seconds of training, and microseconds per"
+        " row of batch prediction over all test rows (best of three).",
         "",
         "| data | threads | training s | CPU s | times faster | batch µs | times faster | same bits |",
         "|---|---:|---:|---:|---:|---:|---:|---|",
