@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import metrics
-from blockxmc._core.matrix import as_csr, take_rows
+from blockxmc._core.matrix import as_csr, take_rows, without_rows
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import UpdateError
 from blockxmc.learners.dismec import DiSMEC
@@ -69,8 +69,7 @@ def add_rows(
     X_all, Y_all = stacked([X_old, X]), stacked([Y_old, Y])
     assignment = np.concatenate([old.partition.assignment_, blocks])
     large = X.shape[0] > request.settings.update_shift * assignment.size
-    if large and not kept.placed:
-        kept = _placed(old.partition, kept, Y_all, assignment, threads)
+    kept = _placed(old.partition, kept, Y_all, assignment, threads) if large else kept
     taught = kept.shown(Y_all), assignment, of_blocks.n_labels
     partition = repartitioned(old.partition, *taught, threads, kept.fit_captured)
     stale = assignment.size - kept.router_rows > request.settings.update_router * assignment.size
@@ -123,6 +122,8 @@ def _placed(partition: Partitioner, kept: Kept, Y: sparse.csr_array, assignment:
     A small update leaves them, and lists of labels that know nothing of them, as they are. It solves few labels, and one
     that is listed in more blocks without having met their rows comes up there: P@1/3/5 of debian-small lost 0.3.
     """
+    if kept.placed:
+        return kept
     rows = kept.unseen.astype(np.intp)
     assignment[rows] = place_rows(partition, take_rows(Y, rows), assignment[rows], threads)
     return replace(kept, placed=True)
@@ -135,8 +136,9 @@ def _newly_met(
     visits: sparse.csr_array,
     clusters: list[NDArray[np.int64]],
 ) -> Told:
-    """What known rows tell labels that come to the blocks they visit."""
+    """What known rows tell labels that come to the blocks they visit; those that the fit held out speak elsewhere."""
     settings, kept = request.settings, old.kept
+    visits = without_rows(visits, np.isin(np.arange(visits.shape[0]), kept.unseen))
     before = lists(old.partition, rows[1], kept.negative_blocks, kept, settings.update_lists)
     labels = grown(kept.labels, kept.labels.n_labels, rows[0].shape[1])
     return newly_met(labels, rows, visits, (before, clusters), settings.update_margin, request.threads)
