@@ -19,12 +19,12 @@ from blockxmc.serving.calibration import RANK_KNOTS, Calibration
 from blockxmc.training.shared.calibration import SIZES, UNCALIBRATED, best_cut, fit_calibration
 
 
-def twin(curve, score, rank):
-    """The formula, for one label."""
+def twin(curve, score, rank, eighth):
+    """The formula, for one label of a row whose eighth label has this score."""
     if score < _kernels.UNLISTED / 2:
         return 0.0
-    z, low = curve.shift + curve.slopes[0] * (min(score, -1) + 1), -1.0
-    for slope, high in zip(curve.slopes[1:], (-0.5, 0.0, np.inf), strict=True):
+    z, low = curve.shift + curve.slopes[0] * (min(score, -1) + 1) + curve.others * min(max(eighth, -1), 1), -1.0
+    for slope, high in zip(curve.slopes[1:], (-0.5, 0.0, 1.0, np.inf), strict=True):
         z += slope * max(min(score, high) - low, 0)
         low = high
     for fall, start, end in zip(curve.falls, RANK_KNOTS, (*RANK_KNOTS[1:], np.inf), strict=True):
@@ -33,7 +33,7 @@ def twin(curve, score, rank):
 
 
 def random_curve(rng):
-    return Calibration(rng.normal(), tuple(rng.random(4) * 3), tuple(rng.random(4)))
+    return Calibration(rng.normal(), tuple(rng.random(5) * 3), tuple(rng.random(4)), rng.normal())
 
 
 @given(st.integers(0, 10_000), st.integers(1, 3))
@@ -42,7 +42,7 @@ def test_kernel_and_table_say_what_the_formula_says(seed, threads):
     curve = random_curve(rng)
     scores = -np.sort(-rng.normal(scale=2, size=(4, 60)).round(1).astype(np.float32), axis=1)
     scores[0, 55:], scores[1, 50:] = _kernels.UNLISTED, -np.inf
-    expected = np.array([[twin(curve, s, r) for r, s in enumerate(row, 1)] for row in scores])
+    expected = np.array([[twin(curve, s, r, row[7]) for r, s in enumerate(row, 1)] for row in scores])
     assert_allclose(curve.probabilities(scores), expected, atol=1e-9)
     labels = np.tile(np.arange(60), (4, 1))
     best = (labels.copy(), scores.copy())
@@ -66,8 +66,8 @@ def test_equal_probabilities_put_the_lower_label_first_and_padding_stays():
     assert scores[0, 1] == scores[0, 2] == 1
     assert np.isneginf(scores[1, 1:]).all()
     with pytest.raises(ValueError, match="rows, k"):
-        _kernels.calibrate_topk(labels, scores[:1], np.ones(9))
-    for bad in (np.ones(8), -np.ones(9), np.full(9, np.nan)):
+        _kernels.calibrate_topk(labels, scores[:1], np.ones(11))
+    for bad in (np.ones(9), -np.ones(11), np.full(11, np.nan)):
         with pytest.raises(ValueError, match="calibration"):
             _kernels.calibrate_topk(labels, scores, bad)
 
