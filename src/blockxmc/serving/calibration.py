@@ -2,8 +2,8 @@
 
 The same score means more in the first place than in the tenth: there it was the best that a row had to offer, here it was
 beaten nine times. And the hundreds of candidates behind the first ones are hardly ever right, however their scores look. A
-curve of the score alone, fitted to the first labels of rows, gives the first too little and all others too much. Rows differ,
-too: where the eighth label scores nearly as well as the first, a score means something else than where it stands out.
+curve of the score alone, fitted to the first labels of rows, gives the first too little and all others too much. Rows
+differ, too: where the eighth label scores nearly as well as the first, a score means something else than where it stands out.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ F64 = NDArray[np.float64]
 # Between these the curve is a straight line: in the score, and in the logarithm of the rank (calibrate.hpp has them too).
 SCORE_KNOTS = (-1.0, -0.5, 0.0, 1.0)
 RANK_KNOTS = (1.0, 3.0, 10.0, 32.0)
-# All labels of a row gain or lose alike by the score of the label at this rank, held within bounds. As many are reranked, so
-# their scores are known anyway.
+# All labels of a row gain or lose alike by the score of the label at this rank, held within bounds. As many are reranked,
+# so their scores are known anyway.
 ROW_RANK = 8
 ROW_BOUNDS = (-1.0, 1.0)
 N_SLOPES, N_FALLS = len(SCORE_KNOTS) + 1, len(RANK_KNOTS)
@@ -57,7 +57,10 @@ class Calibration:
         return cls(-scale, (scale,) * N_SLOPES, (0.0,) * N_FALLS)
 
     def probabilities(self, scores: NDArray[Any]) -> F64:
-        """Of ranked scores (rows x ROW_RANK or more, or all; best first, -inf: none); in a served model, the kernel says it."""
+        """Of ranked scores (rows x ROW_RANK or more, or all; best first, -inf: none).
+
+        In a served model, the kernel says it.
+        """
         features = curve_features(scores, of_others(scores)[..., None])
         known = scores > _kernels.UNLISTED / 2
         return np.where(known, expit(self.shift + features @ self._numbers[1:]), 0.0)
@@ -120,15 +123,13 @@ def f1_thresholds(probabilities: NDArray[Any], size: float) -> F64:
 
 
 def of_others(scores: NDArray[Any]) -> F64:
-    """What ranked scores (rows x few) say of their rows: the one at ROW_RANK, within bounds; the lowest where there is none."""
+    """What ranked scores (rows x few) say of their rows: the one at ROW_RANK, within bounds (none: the lowest)."""
     if scores.shape[-1] < ROW_RANK:
         return np.full(scores.shape[:-1], ROW_BOUNDS[0])
     return np.clip(scores[..., ROW_RANK - 1].astype(np.float64), *ROW_BOUNDS)
 
 
-def curve_features(
-    scores: NDArray[Any], others: NDArray[np.float64], ranks: NDArray[np.integer] | None = None
-) -> F64:
+def curve_features(scores: NDArray[Any], others: NDArray[np.float64], ranks: NDArray[np.integer] | None = None) -> F64:
     """What the curve is linear in, for ranked scores (rows x few): parts of the score, of minus the log rank, ``others``.
 
     ``ranks`` are those of the columns, 1, 2, ... where nothing else is said.
@@ -139,4 +140,5 @@ def curve_features(
     of_score = [np.clip(held, low, high) - max(low, SCORE_KNOTS[0]) for low, high in pairwise(ends)]
     log_rank, starts = np.log(ranks), np.log([*RANK_KNOTS, np.inf])
     of_rank = [np.clip(log_rank, low, high) - low for low, high in pairwise(starts)]
-    return np.stack([*of_score, *(np.broadcast_to(part, scores.shape) for part in [*(-p for p in of_rank), others])], axis=-1)
+    of_row = [*(-part for part in of_rank), others]
+    return np.stack([*of_score, *(np.broadcast_to(part, scores.shape) for part in of_row)], axis=-1)
