@@ -487,3 +487,23 @@ class Vocabulary:
     def count(self, features: TextFeatures, texts: list[str], classes: U8, n_threads: int) -> tuple[I64, I32, F32]: ...
 
 def weigh_counts(indptr: I64, indices: I32, values: F32, idf: F32, n_threads: int) -> None: ...
+
+# --- held_out: what is fitted on held-out rows ---
+def logistic_weights(
+    features: F64, right: U8, counts: F64, start: F64, lower: F64, shrinkage: float, tol: float, threads: int
+) -> F64: ...
+def order_weights(
+    features: F64, side: NDArray[np.int8], usual: F64, lower: F64, pull: float, tol: float, threads: int
+) -> F64: ...
+def mix_hits(
+    margin: F32,
+    rarity: F32,
+    centroid: F32,
+    block: F32,
+    neighbors: F32,
+    right: U8,
+    mixes: F32,
+    out: F64,
+    threads: int,
+) -> None: ...
+def best_first(scores: F32, out: I64, threads: int) -> None: ...

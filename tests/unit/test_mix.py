@@ -13,7 +13,7 @@ from blockxmc import BlockwiseClassifier, metrics
 from blockxmc.serving.reranker import Reranker
 from blockxmc.training.shared import mix as mixing
 from blockxmc.training.shared import settings
-from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, Terms
+from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, Terms, best_first
 from blockxmc.training.shared.fit import Training
 from blockxmc.training.shared.held_out import held_out_rows
 from blockxmc.training.shared.labels import LabelTrainer
@@ -128,6 +128,18 @@ def test_precision_of_a_mix_is_that_of_its_ranking():
     order = np.argsort(-scores, axis=1)
     expected = [metrics.precision_at_k(sparse.csr_array(seen.right), order, k) for k in (1, 3, 5)]
     np.testing.assert_allclose(seen.hits(mix).mean(axis=0), expected)
+    mixes = np.array([[0.4, 1.2, 0.6, 0.8], [0.0, 0.0, 0.0, 0.0], [0.8, 0.5, 1.0, 0.0]], np.float32)
+    for threads in (1, 2, 3, 7):
+        each = [seen.hits(Mix(*weights.tolist())).mean(axis=1) for weights in mixes]
+        np.testing.assert_allclose(seen.hits_of(mixes, threads), each)
+        np.testing.assert_array_equal(seen.hits_of(mixes, threads), seen.hits_of(mixes))
+
+
+def test_the_best_come_first_and_equal_ones_stay_in_order():
+    scores = np.random.default_rng(0).integers(0, 9, (50, 40)).astype(np.float32)
+    scores[::3, 5:9] = -np.inf
+    for threads in (1, 2, 3, 7):
+        np.testing.assert_array_equal(best_first(scores, threads), np.argsort(-scores, axis=1, kind="stable"))
 
 
 def test_hits_after_a_reranker_are_those_of_its_order():
@@ -162,7 +174,7 @@ def test_neighbors_count_unless_they_mislead(monkeypatch, lost, expected):
     seen = random_candidates(np.random.default_rng(0), n=400)
     # Every second row gains as much as the next one loses, and a little is lost on top.
     swing = np.where(np.arange(400) % 2, 0.2, -0.2)[:, None]
-    hits = lambda self, mix, reranker=None: np.full((400, 3), 0.5) + (swing - lost) * (mix.neighbors > 0)  # noqa: E731
+    hits = lambda self, mix, *others: np.full((400, 3), 0.5) + (swing - lost) * (mix.neighbors > 0)  # noqa: E731
     monkeypatch.setattr(Candidates, "hits", hits)
     assert mixing._neighbors_count(fitter(seen.terms, seen.right), SETTINGS) == expected
 

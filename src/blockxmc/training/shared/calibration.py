@@ -5,11 +5,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from blockxmc import _kernels
 from blockxmc.linear.weights import F32
@@ -25,8 +23,8 @@ UNCALIBRATED = Calibration.of_score(scale=2.0)
 SAMPLED = {0: 1, 32: 8, 256: 32}
 # Weight of the squares of the slopes, where features have unit spread: it only matters where rows say nothing.
 SHRINKAGE = 1e-7
-# Tighter than the usual tolerances: with few hits among many candidates these may stop early, and the time is the same.
-_TIGHTLY: Any = {"ftol": 1e-12, "gtol": 1e-6}
+# Newton's steps end where the next one promises less than this of the mean loss: far below what rows can tell.
+TOLERANCE = 1e-11
 # The curve rises with the score at least so much: where it were flat, labels in order would become equal.
 LEAST_SLOPE = 0.05
 # What is tried for the number of labels that a row is taken to have, where its label set is cut.
@@ -47,7 +45,7 @@ class Cut:
     f1_by_size: float = 0.0  # ... and of those that are cut by size
 
 
-def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None) -> Calibration:
+def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None, threads: int = 1) -> Calibration:
     """The curve from the score and the rank of a label to the chance that it is right, for new rows.
 
     ``scores`` are those of the best labels of each row, best first (-inf: none). The curve rises with the score and falls
@@ -72,7 +70,12 @@ def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None) -
     start = np.concatenate([[-2.0 if near is None else near.shift], start])
     slopes = len(SCORE_KNOTS) + 1
     least = LEAST_SLOPE * spread * (np.arange(spread.size) < slopes)
-    shift, *rest = _logistic(features / spread, targets.astype(np.float64), counts / counts.sum(), start, least)
+    lower = np.concatenate([[-np.inf], least])
+    how = SHRINKAGE, TOLERANCE, threads
+    found = _kernels.logistic_weights(
+        features / spread, targets.view(np.uint8), counts / counts.sum(), start, lower, *how
+    )
+    shift, *rest = found.tolist()
     weights = (np.array(rest) / spread).tolist()
     return Calibration(shift, tuple(weights[:slopes]), tuple(weights[slopes:]))
 
@@ -81,26 +84,6 @@ def _one_in(n_ranks: int) -> NDArray[np.intp]:
     """Of the wrong labels at each rank, one in how many is looked at."""
     starts = np.array(list(SAMPLED))
     return np.array(list(SAMPLED.values()))[np.searchsorted(starts, np.arange(n_ranks), side="right") - 1]
-
-
-def _logistic(features: F64, targets: F64, counts: F64, start: F64, least: F64) -> list[float]:
-    """A constant and the weights of the features, each at least so large."""
-    of_targets = np.concatenate([[counts @ targets], features.T @ (counts * targets)])
-
-    def loss(weights: F64) -> tuple[float, F64]:
-        z = weights[0] + features @ weights[1:]
-        e = np.exp(-abs(z))
-        chance = np.where(z > 0, 1.0, e) / (1 + e)
-        value = counts @ (np.maximum(z, 0) + np.log1p(e)) - weights @ of_targets + SHRINKAGE * (weights @ weights)
-        seen = counts * chance
-        slope = np.concatenate([[seen.sum()], features.T @ seen]) - of_targets + 2 * SHRINKAGE * weights
-        return float(value), slope
-
-    bounds = [(None, None), *((low, None) for low in least.tolist())]
-    return [
-        float(weight)
-        for weight in minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_TIGHTLY).x
-    ]
 
 
 def best_cut(

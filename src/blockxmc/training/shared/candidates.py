@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blockxmc import _kernels
 from blockxmc._core.matrix import flat_positions, renumbered
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import F32
@@ -53,6 +54,10 @@ class Terms:
     neighbors: F32
     log_positives: F32
 
+    def at(self, places: NDArray[np.int64]) -> Terms:
+        """Those of each row that stand at these places of it."""
+        return Terms(**{name: np.take_along_axis(part, places, axis=1) for name, part in vars(self).items()})
+
     def own(self, mix: Mix) -> F32:
         """What the weights that are served will say of the label."""
         out: F32 = (self.margin + 1) * (1 + np.float32(mix.stretch) * self.rarity) - 1
@@ -89,24 +94,31 @@ class Candidates:
         terms = Terms(**{name: part[rows] for name, part in vars(self.terms).items()})
         return Candidates(terms, self.right[rows], self.n_true[rows])
 
+    def hits_of(self, mixes: F32, threads: int = 1) -> NDArray[np.float64]:
+        """Mean of P@1, P@3 and P@5 of each row under each mix (slope, stretch, centroid, neighbors): mixes x rows."""
+        terms, out = self.terms, np.empty((mixes.shape[0], self.n_rows))
+        parts = terms.margin, terms.rarity, terms.centroid, terms.block, terms.neighbors, self.right.view(np.uint8)
+        _kernels.mix_hits(*map(np.ascontiguousarray, parts), mixes, out, threads)
+        return out
+
     def first(self, few: int) -> Candidates:
         """Only the first few of each row, by the score that found them."""
         terms = Terms(**{name: part[:, :few] for name, part in vars(self.terms).items()})
         return Candidates(terms, self.right[:, :few], self.n_true)
 
-    def ranked(self, mix: Mix, reranker: Reranker | None, k: int) -> tuple[F32, NDArray[np.bool_]]:
+    def ranked(self, mix: Mix, reranker: Reranker | None, k: int, threads: int = 1) -> tuple[F32, NDArray[np.bool_]]:
         """Scores of the best k of each row and whether they are right, best first."""
         scores = self.terms.scores(mix)
-        best = np.argsort(-scores, axis=1, kind="stable")
+        best = best_first(scores, threads)
         scores, right = np.take_along_axis(scores, best, axis=1), np.take_along_axis(self.right, best, axis=1)
         if reranker is not None:
-            terms = np.take_along_axis(self.terms.for_reranker(mix), best[:, : reranker.first, None], axis=1)
-            scores, right = _reranked(scores, right, reranker.gains(terms))
+            terms = self.terms.at(best[:, : reranker.first]).for_reranker(mix)
+            scores, right = _reranked(scores, right, reranker.gains(terms), threads)
         return scores[:, :k], right[:, :k] & (scores[:, :k] > -np.inf)
 
-    def hits(self, mix: Mix, reranker: Reranker | None = None) -> NDArray[np.float64]:
+    def hits(self, mix: Mix, reranker: Reranker | None = None, threads: int = 1) -> NDArray[np.float64]:
         """P@1, P@3 and P@5 of each row."""
-        right = self.ranked(mix, reranker, 5)[1]
+        right = self.ranked(mix, reranker, 5, threads)[1]
         return np.stack([right[:, :k].sum(axis=1) / k for k in (1, 3, 5)], axis=1)
 
 
@@ -213,7 +225,18 @@ class HeldOut:
         return out
 
 
-def _reranked(scores: F32, right: NDArray[np.bool_], gains: F32) -> tuple[F32, NDArray[np.bool_]]:
+def best_first(scores: F32, threads: int = 1) -> NDArray[np.int64]:
+    """The places of the scores of each row, the highest first; equal scores stay in their order.
+
+    >>> best_first(np.array([[1.0, 3.0, -np.inf, 3.0]], np.float32)).tolist()
+    [[1, 3, 0, 2]]
+    """
+    out = np.empty(scores.shape, np.int64)
+    _kernels.best_first(np.ascontiguousarray(scores), out, threads)
+    return out
+
+
+def _reranked(scores: F32, right: NDArray[np.bool_], gains: F32, threads: int) -> tuple[F32, NDArray[np.bool_]]:
     """Ranked candidates after the first have gained and are in order again; all others move along with the last of them."""
     first = gains.shape[1]
     there = scores[:, :first] > -np.inf
@@ -222,7 +245,7 @@ def _reranked(scores: F32, right: NDArray[np.bool_], gains: F32) -> tuple[F32, N
     least = np.where(there, gained, np.inf).min(axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
         shift = np.where(np.isfinite(last), least - last, 0)
-    order = np.argsort(-gained, axis=1, kind="stable")
+    order = best_first(gained, threads)
     front, back = np.take_along_axis(gained, order, axis=1), scores[:, first:] + shift
     again = np.take_along_axis(right[:, :first], order, axis=1)
     return np.concatenate([front, back], axis=1).astype(np.float32), np.concatenate([again, right[:, first:]], axis=1)
