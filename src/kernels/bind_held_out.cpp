@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cmath>
 
 #include "bindings.hpp"
+#include "candidate_terms.hpp"
 #include "held_out_fits.hpp"
 
 namespace blockxmc {
@@ -73,6 +75,34 @@ void best_first(In2<float> scores, Out2<int64_t> out, int threads) {
     order_of_scores(scores.data(), static_cast<int64_t>(scores.shape(0)), static_cast<int64_t>(scores.shape(1)), out.data(), threads);
 }
 
+void check_labels(const In2<int64_t> &labels, int64_t n_labels) {
+    const std::span<const int64_t> all{labels.data(), labels.size()};
+    require(std::ranges::all_of(all, [&](int64_t label) { return label >= -1 && label < n_labels; }), "labels must be label numbers, or -1");
+}
+
+void block_weights(I64 indptr, I32 blocks, int64_t n_blocks, In2<int32_t> visited, In2<float> weights, In2<int64_t> labels,
+                   Out2<float> out, int threads) {
+    WithoutGil release;
+    const CsrView blocks_of = checked_csr("blocks of labels", indptr, blocks, n_blocks);
+    check_labels(labels, blocks_of.n_rows);
+    require(visited.shape(0) == labels.shape(0) && weights.shape(0) == labels.shape(0) && weights.shape(1) == visited.shape(1),
+            "visited blocks and their weights must be (rows, blocks)");
+    require(out.shape(0) == labels.shape(0) && out.shape(1) == labels.shape(1), "out must have the shape of the labels");
+    const std::span<const int32_t> all{visited.data(), visited.size()};
+    require(std::ranges::all_of(all, [&](int32_t block) { return block >= -1 && block < n_blocks; }), "blocks must be block numbers, or -1");
+    listed_weights(blocks_of, static_cast<int64_t>(labels.shape(0)), visited.data(), weights.data(),
+                   static_cast<int64_t>(visited.shape(1)), labels.data(), static_cast<int64_t>(labels.shape(1)), out.data(), threads);
+}
+
+void right_labels(I64 indptr, I32 labels_of, int64_t n_labels, In2<int64_t> labels, Out2<uint8_t> out, int threads) {
+    WithoutGil release;
+    const CsrView of_rows = checked_csr("labels of rows", indptr, labels_of, n_labels, Order::ascending);
+    check_labels(labels, n_labels);
+    require(static_cast<int64_t>(labels.shape(0)) == of_rows.n_rows, "one row of labels per row is needed");
+    require(out.shape(0) == labels.shape(0) && out.shape(1) == labels.shape(1), "out must have the shape of the labels");
+    has_labels(of_rows, labels.data(), static_cast<int64_t>(labels.shape(1)), out.data(), threads);
+}
+
 } // namespace
 
 void bind_held_out(nb::module_ &m) {
@@ -83,6 +113,10 @@ void bind_held_out(nb::module_ &m) {
           nb::arg("tol"), nb::arg("threads"));
     m.def("mix_hits", &mix_hits, exact("margin"), exact("rarity"), exact("centroid"), exact("block"), exact("neighbors"),
           exact("right"), exact("mixes"), exact("out"), nb::arg("threads"));
+    m.def("block_weights", &block_weights, exact("indptr"), exact("blocks"), nb::arg("n_blocks"), exact("visited"), exact("weights"),
+          exact("labels"), exact("out"), nb::arg("threads"));
+    m.def("right_labels", &right_labels, exact("indptr"), exact("labels_of"), nb::arg("n_labels"), exact("labels"), exact("out"),
+          nb::arg("threads"));
     m.def("best_first", &best_first, exact("scores"), exact("out"), nb::arg("threads"));
 }
 

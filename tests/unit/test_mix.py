@@ -9,7 +9,8 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.preprocessing import normalize
 
-from blockxmc import BlockwiseClassifier, metrics
+from blockxmc import BlockwiseClassifier, _kernels, metrics
+from blockxmc._core.matrix import pattern_args
 from blockxmc.serving.reranker import Reranker
 from blockxmc.training.shared import mix as mixing
 from blockxmc.training.shared import settings
@@ -133,6 +134,27 @@ def test_precision_of_a_mix_is_that_of_its_ranking():
         each = [seen.hits(Mix(*weights.tolist())).mean(axis=1) for weights in mixes]
         np.testing.assert_allclose(seen.hits_of(mixes, threads), each)
         np.testing.assert_array_equal(seen.hits_of(mixes, threads), seen.hits_of(mixes))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_blocks_that_list_a_label_and_rows_that_have_it(threads):
+    rng = np.random.default_rng(0)
+    lists, Y = rng.random((30, 8)) < 0.3, rng.random((50, 30)) < 0.2
+    visited = np.array([rng.permutation(8)[:3] for _ in range(50)], np.int32)
+    visited[rng.random(visited.shape) < 0.2] = -1
+    weights, labels = rng.random(visited.shape).astype(np.float32), rng.integers(-1, 30, (50, 7))
+    total, right = np.empty(labels.shape, np.float32), np.empty(labels.shape, np.uint8)
+    pattern = pattern_args(sparse.csr_array(lists))
+    _kernels.block_weights(*pattern, 8, visited, weights, labels, total, threads)
+    _kernels.right_labels(*pattern_args(sparse.csr_array(Y)), 30, labels, right, threads)
+    for (i, j), label in np.ndenumerate(labels):
+        own = sum(w for block, w in zip(visited[i], weights[i], strict=True) if block >= 0 and lists[label, block])
+        assert total[i, j] == pytest.approx(0 if label < 0 else own)
+        assert right[i, j] == (label >= 0 and Y[i, label])
+    with pytest.raises(ValueError, match="label numbers"):
+        _kernels.right_labels(*pattern, 8, labels[:30], right[:30], threads)
+    with pytest.raises(ValueError, match="block numbers"):
+        _kernels.block_weights(*pattern, 8, visited + 5, weights, labels, total, threads)
 
 
 def test_the_best_come_first_and_equal_ones_stay_in_order():

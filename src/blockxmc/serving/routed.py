@@ -77,7 +77,7 @@ class RoutedModel:
             labels, scores = self._routed.topk(X, k, threads=threads, allowed=allowed)
         if self.offset is not None:
             scores = scores + self._offset_of(X, threads)[:, None]
-        return self._answers(labels, scores)
+        return self._answers(labels, scores, threads)
 
     def one(self, indices: ArrayLike, values: ArrayLike, k: int, allowed: Mask | None = None) -> TopK:
         """Best k allowed labels of one sparse row, without validation or threads."""
@@ -111,9 +111,9 @@ class RoutedModel:
         visited = self.visited(X, threads)
         return added[:, 0] if visited is None else np.take_along_axis(added, visited[:, :1], axis=1)[:, 0]
 
-    def _answers(self, labels: NDArray[np.int64], scores: F32) -> TopK:
+    def _answers(self, labels: NDArray[np.int64], scores: F32, threads: int = 1) -> TopK:
         if self.calibration is not None:
-            self.calibration.apply_topk((labels, scores))
+            self.calibration.apply_topk((labels, scores), threads)
         return labels, scores
 
     def visited(self, X: sparse.csr_array, threads: int) -> NDArray[np.int32] | None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blockxmc import _kernels
 from blockxmc.linear.weights import F32
-from blockxmc.serving.calibration import RANK_KNOTS, SCORE_KNOTS, Calibration, curve_features, f1_thresholds
+from blockxmc.serving.calibration import (
+    RANK_KNOTS,
+    SCORE_KNOTS,
+    Calibration,
+    curve_features,
+    sums_of_first,
+    thresholds_of_sums,
+)
 
 Mask = NDArray[np.bool_]
 F64 = NDArray[np.float64]
@@ -19,7 +24,7 @@ F64 = NDArray[np.float64]
 # Where nothing is held out, a margin of 0 means even odds.
 UNCALIBRATED = Calibration.of_score(scale=2.0)
 # From these ranks on, one wrong label in so many is looked at, and counts as many times: all others are like it. Right
-# labels, few as they are there, are all looked at.
+# labels, few as they are there, are all looked at. Powers of two, 256 at most.
 SAMPLED = {0: 1, 32: 8, 256: 32}
 # Weight of the squares of the slopes, where features have unit spread: it only matters where rows say nothing.
 SHRINKAGE = 1e-7
@@ -56,8 +61,9 @@ def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None, t
     if not right.any() or not (listed & ~right).any():
         return UNCALIBRATED
     one_in = _one_in(scores.shape[1])
-    turns = np.arange(scores.shape[0])[:, None] + np.arange(scores.shape[1])
-    looked_at = right | (listed & (turns % one_in == 0))  # at each rank, the wrong labels of other rows
+    # At each rank, the wrong labels of other rows. Remainders of powers of two, and small numbers: there are many labels.
+    row, column = (np.arange(size).astype(np.uint8) for size in scores.shape)
+    looked_at = right | (listed & ((row[:, None] + column) & (one_in - 1).astype(np.uint8) == 0))
     rows, columns = np.nonzero(looked_at)
     targets = right[rows, columns]
     features = curve_features(scores[rows, columns], columns + 1)
@@ -86,9 +92,7 @@ def _one_in(n_ranks: int) -> NDArray[np.intp]:
     return np.array(list(SAMPLED.values()))[np.searchsorted(starts, np.arange(n_ranks), side="right") - 1]
 
 
-def best_cut(
-    probabilities: F64, right: Mask, n_true: NDArray[np.integer], *, keep_first: bool = True, threads: int = 1
-) -> Cut:
+def best_cut(probabilities: F64, right: Mask, n_true: NDArray[np.integer], *, keep_first: bool = True) -> Cut:
     """Where the mean F1 of these rows is best, if all keep their first label or not; rows without labels are left out.
 
     ``probabilities`` of the best labels of each row come best first; ``n_true`` counts all labels of each row.
@@ -113,14 +117,14 @@ def best_cut(
     # Half-way to the next probability: new rows fall on either side of it.
     below = values[at + 1] if at + 1 < values.size else 0.0
     threshold = float(f"{(values[at] + below) / 2:.6g}")
-    with ThreadPoolExecutor(threads) as pool:
-        by_size = list(pool.map(partial(_mean_f1, probabilities[some], f1), SIZES))
+    given, sums = probabilities[some], sums_of_first(probabilities[some])
+    by_size = [_mean_f1(given, thresholds_of_sums(sums, size), f1) for size in SIZES]
     best = int(np.argmax(by_size))
     n_labels = int(f1[:, 1:].mean(axis=0).argmax()) + 1
     return Cut(threshold, n_labels, float(reached[at] / p.shape[0]), SIZES[best], by_size[best])
 
 
-def _mean_f1(probabilities: F64, f1: F64, size: float) -> float:
-    """Of rows that are cut by size; ``f1`` is theirs after no label, one, two, ..."""
-    n_given = np.maximum((probabilities > f1_thresholds(probabilities, size)).sum(axis=1), 1)
+def _mean_f1(probabilities: F64, thresholds: F64, f1: F64) -> float:
+    """Of rows that are cut at their thresholds; ``f1`` is theirs after no label, one, two, ..."""
+    n_given = np.maximum((probabilities > thresholds).sum(axis=1), 1)
     return float(np.take_along_axis(f1, n_given[:, None], axis=1).mean())

@@ -7,15 +7,15 @@ trial model is needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import flat_positions, renumbered
+from blockxmc._core.matrix import pattern_args, renumbered
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import F32
 from blockxmc.serving.reranker import Reranker
@@ -98,7 +98,8 @@ class Candidates:
         """Mean of P@1, P@3 and P@5 of each row under each mix (slope, stretch, centroid, neighbors): mixes x rows."""
         terms, out = self.terms, np.empty((mixes.shape[0], self.n_rows))
         parts = terms.margin, terms.rarity, terms.centroid, terms.block, terms.neighbors, self.right.view(np.uint8)
-        _kernels.mix_hits(*map(np.ascontiguousarray, parts), mixes, out, threads)
+        args: Any = *(np.ascontiguousarray(part) for part in parts), mixes, out, threads
+        _kernels.mix_hits(*args)
         return out
 
     def first(self, few: int) -> Candidates:
@@ -134,7 +135,7 @@ class HeldOut:
         settings: Settings,
     ) -> None:
         self.trial, self.settings = trial, settings
-        self._blocks_of = LabelVectors(sparse.csr_array(holds.T), np.zeros(holds.shape[1], np.float32))
+        self._blocks_of = sparse.csr_array(holds.T)
         self._centroids = centroids
         self._rarity = rarity_of(positives)
         self.log_positives = log_positives_of(positives, settings)
@@ -148,12 +149,7 @@ class HeldOut:
         labels, scores = widest.topk(X, few, threads)
         self.labels = labels
         there = labels >= 0
-        # Each top_p by a thread of its own, where there are several: most of it is NumPy's, which has one.
-        side_by_side, within = min(threads, len(top_ps)), 1 if len(top_ps) > 1 else threads
-        with ThreadPoolExecutor(side_by_side) as pool:
-            blocks = list(pool.map(lambda top_p: self._block_terms(X, labels, top_p, within), top_ps))
-            bonuses = pool.map(lambda block: self._neighbor_terms(X, labels, block[1], within), blocks)
-            neighbors = dict(zip(top_ps, bonuses, strict=True))
+        blocks = [self._block_terms(X, labels, top_p, threads) for top_p in top_ps]
         widest_block = blocks[top_ps.index(max(top_ps))][0]
         listed = there & (widest_block > -np.inf)
         with np.errstate(invalid="ignore"):
@@ -167,16 +163,16 @@ class HeldOut:
             neighbors=np.zeros(labels.shape, np.float32),
             log_positives=self.log_positives[known],
         )
-        rows = np.repeat(np.arange(X.shape[0]), few)
-        right = (np.asarray(Y[rows, known.ravel()]).reshape(labels.shape) > 0) & there
+        right = np.empty(labels.shape, bool)
+        _kernels.right_labels(*pattern_args(Y), Y.shape[1], labels, right.view(np.uint8), threads)
         out = {}
-        for top_p, (block, _) in zip(top_ps, blocks, strict=True):
+        for top_p, (block, visited) in zip(top_ps, blocks, strict=True):
             seen = block > -np.inf
             own = replace(
                 terms,
                 margin=np.where(seen, terms.margin, -np.inf).astype(np.float32),
                 block=np.where(seen, block, 0).astype(np.float32),
-                neighbors=neighbors[top_p],
+                neighbors=self._neighbor_terms(X, labels, visited, threads),
             )
             out[top_p] = Candidates(own, right, np.diff(Y.indptr))
         return out
@@ -199,11 +195,10 @@ class HeldOut:
         visited, weights = model.visits(X, threads)
         # The block of the frequent labels comes first where there is one: all rows visit it, and it lists nothing.
         own, p = visited[:, -model.route :], weights[:, -model.route :]
-        rows = np.repeat(np.arange(X.shape[0]), own.shape[1]).reshape(own.shape)
-        there = own >= 0
-        shape = (X.shape[0], self._blocks_of.vectors.shape[1])
-        probability = sparse.csr_array((p[there], (rows[there], own[there])), shape=shape)
-        total = self._blocks_of.few_scores(probability, labels, threads)
+        total = np.empty(labels.shape, np.float32)
+        lists = *pattern_args(self._blocks_of), self._blocks_of.shape[1]
+        visits = np.ascontiguousarray(own), np.ascontiguousarray(p)
+        _kernels.block_weights(*lists, *visits, labels, total, threads)
         with np.errstate(divide="ignore"):
             return np.log(total), visited
 
@@ -211,18 +206,9 @@ class HeldOut:
         self, X: sparse.csr_array, labels: NDArray[np.int64], visited: NDArray[np.int32] | None, threads: int
     ) -> F32:
         """What each label gains from the row's neighbors in the visited blocks."""
-        out = np.zeros(labels.shape, np.float32)
         if self.trial.neighbors is None or visited is None:
-            return out
-        gains = self.trial.neighbors.gains(X, visited, threads)
-        there = flat_positions(gains)
-        if not there.size:
-            return out
-        wanted = np.arange(X.shape[0])[:, None] * np.int64(gains.shape[1]) + labels
-        places = np.minimum(np.searchsorted(there, wanted), there.size - 1)
-        found = (there[places] == wanted) & (labels >= 0)
-        out[found] = gains.data[places[found]]
-        return out
+            return np.zeros(labels.shape, np.float32)
+        return self.trial.neighbors.few_gains(X, visited, labels, threads)
 
 
 def best_first(scores: F32, threads: int = 1) -> NDArray[np.int64]:

@@ -167,16 +167,14 @@ def expected(fitter: Fitter, many: Candidates, neighbors: float, whole: Calibrat
         hits[own] = fitter.candidates.of_rows(own).hits(mix, reranker)
         found[own], right[own] = calibration.probabilities(scores[own]), shown[own]
     values = {f"expected_P@{k}": float(value) for k, value in zip((1, 3, 5), hits.mean(axis=0), strict=True)}
-    return values | promises(found, right, many.n_true, fitter.threads)
+    return values | promises(found, right, many.n_true)
 
 
-def promises(
-    probabilities: F64, right: NDArray[np.bool_], n_true: NDArray[np.integer], threads: int = 1
-) -> dict[str, float]:
+def promises(probabilities: F64, right: NDArray[np.bool_], n_true: NDArray[np.integer]) -> dict[str, float]:
     """Calibration error of the first five labels of each row, and where label sets are cut for the best F1."""
     first = probabilities[:, :5] > 0
     error = metrics.calibration_error(right[:, :5][first], probabilities[:, :5][first])
-    cut = best_cut(probabilities, right, n_true, threads=threads)
+    cut = best_cut(probabilities, right, n_true)
     return {
         "expected_calibration_error": error,
         "expected_F1": cut.f1_by_size,
