@@ -31,8 +31,9 @@ build/cpp/kernel_tests: $(CPP_TESTS) $(wildcard tests/cpp/*.hpp src/kernels/*.hp
 test-cpp: build/cpp/kernel_tests
 	./$<
 
+# A test process for each core: most tests use one. PYTEST_ARGS="-n 0 -x --pdb" debugs one.
 test: $(VENV)/dev.stamp test-cpp
-	$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal --cov --cov-report=term $(PYTEST_ARGS)
 
 # The web page in a real browser: Debian's chromium, or CHROMIUM=/path/to/chromium. SCREENSHOTS=DIR keeps pictures.
 test-browser: $(VENV)/dev.stamp

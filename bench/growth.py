@@ -76,7 +76,7 @@ def peak_gib():
     raise RuntimeError("no peak of resident memory in /proc/self/status")
 
 
-def train(n_labels, n_rows, folder, labels_per_row=None, words_per_row=None):
+def train(n_labels, n_rows, folder, labels_per_row=None, words_per_row=None, threads=None):
     """Make the data of a rung, train on it, leave the model and the test rows in ``folder``."""
     n_features = round(SHAPES[FAMILY].n_features * min(1.0, n_rows / SHAPES[FAMILY].n_train) ** 0.5)
     sizes = {"n_train": n_rows, "n_test": TEST_ROWS, "n_features": n_features, "n_labels": n_labels}
@@ -85,7 +85,7 @@ def train(n_labels, n_rows, folder, labels_per_row=None, words_per_row=None):
     write_npz(folder / "test.npz", test_set)
     row = {"rows": n_rows, "labels": n_labels, "labels_per_row": train_set.Y.nnz / n_rows,
            "nnz_per_row": train_set.X.nnz / n_rows}  # fmt: skip
-    reporter, model = PhaseClock(), BlockwiseClassifier()
+    reporter, model = PhaseClock(), BlockwiseClassifier(n_jobs=threads)
     del test_set
     forget_peak()
     with patch("blockxmc.classifier.reporter_for", lambda verbose: reporter), clock() as spent:
@@ -231,6 +231,7 @@ def main():
     parser.add_argument("--top", action="store_true", help="add the rung like Amazon-3M")
     parser.add_argument("--labels-per-row", type=float, help="of the top rung; as in the others if not given")
     parser.add_argument("--words-per-row", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--threads", type=int, help="of the training; as many as there are cores if not given")
     parser.add_argument("--rows", type=int, default=SHAPES[FAMILY].n_train, help="training rows; fewer for a rehearsal")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--step", choices=("train", "serve"), help=argparse.SUPPRESS)
@@ -239,16 +240,17 @@ def main():
     if options.step:
         training = options.step == "train"
         how = options.rungs[0], options.rows, options.folder, options.labels_per_row, options.words_per_row
-        row = train(*how) if training else serve(options.folder)
+        row = train(*how, options.threads) if training else serve(options.folder)
         print(json.dumps(row))
         return
     options.out.mkdir(parents=True, exist_ok=True)
     store = options.out / "growth.json"
     cells = json.loads(store.read_text()) if store.exists() else {}
     about = {"blockxmc": blockxmc.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
-    rungs = [(f"{options.rows} rows, {n_labels} labels", n_labels, options.rows, []) for n_labels in options.rungs]
+    usual = ["--threads", str(options.threads)] if options.threads else []
+    rungs = [(f"{options.rows} rows, {n_labels} labels", n_labels, options.rows, usual) for n_labels in options.rungs]
     if options.top:
-        more = ["--words-per-row", str(TOP["words"])]
+        more = [*usual, "--words-per-row", str(TOP["words"])]
         more += ["--labels-per-row", str(options.labels_per_row)] if options.labels_per_row else []
         key = f"{TOP['rows']} rows, {TOP['labels']} labels, {options.labels_per_row or 'the usual'} per row"
         rungs.append((key, TOP["labels"], TOP["rows"], more))

@@ -1,7 +1,8 @@
 """Training and batch prediction by the number of threads: python bench/scaling.py DATA_DIR... [--threads 1,16].
 
 Wall time of each, its ratio to one thread, the phases that take more than 2 % of the run with the most threads, and whether
-the models are the same bit for bit. With --markdown FILE the page is written. Run it on an idle machine.
+the models are the same bit for bit. With --markdown FILE the page is written. Run it on an idle machine. What stands in
+the folder of --keep is not measured again: several calls, one number of threads each, make one page.
 """
 
 import argparse
@@ -53,20 +54,21 @@ def main():
     parser.add_argument("data", nargs="+", type=Path)
     parser.add_argument("--threads", default=f"1,{os.cpu_count()}")
     parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--keep", type=Path, help="a folder for what was measured")
     options = parser.parse_args()
     counts = sorted(map(int, options.threads.split(",")))
+    found = [[kept(folder, count, options.keep) for count in counts] for folder in options.data]
     lines = [
         "# Threads",
         "",
-        f"Made by `python bench/scaling.py`; {os.cpu_count()} cores. Wall seconds of training, and microseconds per row of"
-        " batch prediction over all test rows (best of three).",
+        f"Made by `python bench/scaling.py`; {found[0][-1]['cores']} cores. Wall seconds of training, and microseconds per"
+        " row of batch prediction over all test rows (best of three).",
         "",
         "| data | threads | training s | CPU s | times faster | batch µs | times faster | same bits |",
         "|---|---:|---:|---:|---:|---:|---:|---|",
     ]
     phases = []
-    for folder in options.data:
-        rows = [measured(folder, count) for count in counts]
+    for folder, rows in zip(options.data, found, strict=True):
         first = rows[0]
         for row in rows:
             same = "yes" if row["digest"] == first["digest"] else "NO"
@@ -87,6 +89,17 @@ def main():
         options.markdown.write_text(page)
 
 
+def kept(folder, threads, place):
+    """What an earlier call has measured, or what this one does."""
+    if place is None:
+        return measured(folder, threads)
+    file = place / f"{folder.name}-{threads}.json"
+    if not file.exists():
+        place.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(measured(folder, threads), indent=1))
+    return json.loads(file.read_text())
+
+
 def measured(folder, threads):
     train, test = read_data_dir(folder)
     clock = Clock()
@@ -103,6 +116,7 @@ def measured(folder, threads):
     digest = hashlib.sha256(labels.tobytes() + scores.tobytes() + state_digest(classifier)).hexdigest()[:16]
     return {
         "threads": threads,
+        "cores": os.cpu_count(),
         "wall": wall,
         "cpu": cpu,
         "batch": min(batch),

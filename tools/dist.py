@@ -128,7 +128,7 @@ def try_wheel(python, folder, tests):
         for name in filter(None, listed.split("\0")):
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, checkout / name)
-        run(inside, "-m", "pytest", "-q", "tests", cwd=checkout)
+        run(inside, "-m", "pytest", "-q", "-n", "logical", "--dist", "worksteal", "tests", cwd=checkout)
 
 
 if __name__ == "__main__":

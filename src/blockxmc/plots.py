@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc.errors import MissingExtraError
+from blockxmc.partition import Partitioner
 
 if TYPE_CHECKING:
+    from blockxmc.data import Dataset
     from blockxmc.tuning import TuningResult
 
 # Rows shown of each block: all of a large data set would be a grey area.
@@ -126,6 +128,28 @@ def typical_labels(
     inside = (rows @ Y).toarray()
     share = inside / np.maximum(inside.sum(axis=0), 1)
     return [np.argsort(-worth, kind="stable")[:count] for worth in inside * share**2]
+
+
+def draw_trade(train: Dataset, path: Path, n_blocks: int = 12, captured: float = 0.9) -> str:
+    """Blocks at the smallest lambda of a grid that captures no more than this share, where the trade is seen: few labels in
+    a block, and some missed. Returns the title of the figure.
+    """
+    for lam in np.geomspace(1e-4, 1, 33):
+        part = Partitioner(n_blocks=n_blocks, lam=float(lam), random_state=0).fit(train.X, train.Y)
+        if part.captured_ <= captured:
+            break
+    size = np.mean([len(ids) for ids in part.label_clusters_])
+    share = f"{size:.0f} of {train.Y.shape[1]:,} labels each on average"
+    title = f"{part.n_blocks_} blocks, {share}: {part.captured_:.0%} captured"
+    typical = typical_labels(train.Y, part.assignment_, part.n_blocks_, count=2)
+    names = train.label_names or [str(label) for label in range(train.Y.shape[1])]
+    captions = [", ".join(_shortened(names[label]) for label in ids) for ids in typical]
+    draw_blocks(train.Y, part.assignment_, part.label_clusters_, path, title=title, captions=captions, others=True)
+    return title
+
+
+def _shortened(name: str, most: int = 18) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def draw_lambda(result: TuningResult, path: Path, title: str = "") -> None:

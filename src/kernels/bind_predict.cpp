@@ -210,7 +210,12 @@ void bind_predict(nb::module_ &m) {
         .def("few_gains", &BoundNeighbors::few_gains, exact("indptr"), exact("indices"), exact("data"), exact("nearest"),
              exact("similarity"), exact("few"), exact("out"), "threads"_a);
     nb::class_<BoundReranker>(m, "Reranker", "A reranker of the best labels of a row.")
-        .def(nb::init<F32, F32, int64_t>(), exact("curve"), exact("frequency"), "first"_a);
+        .def(nb::init<F32, F32, int64_t, nb::object>(), exact("curve"), exact("frequency"), "first"_a,
+             "companions"_a.none() = nb::none());
+    nb::class_<BoundCompanions>(m, "Companions", "Pairs of labels that training rows carry.")
+        .def(nb::init<I64, I32, In1<uint8_t>, F32, float, float>(), exact("indptr"), exact("others"), exact("log_counts"),
+             exact("frequency"), "log_rows"_a, "weight"_a)
+        .def("sums", &BoundCompanions::sums, exact("labels"), exact("out"));
     m.attr("MAX_CHUNK_LABELS") = max_chunk_labels;
     m.attr("UNLISTED") = unlisted;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -165,9 +166,48 @@ class BoundNeighbors {
     Neighbors view_{};
 };
 
+// Pairs of labels that training rows carry.
+class BoundCompanions {
+  public:
+    BoundCompanions(I64 indptr, I32 others, In1<uint8_t> log_counts, F32 frequency, float log_rows, float weight)
+        : indptr_(indptr), others_(others), log_counts_(log_counts), frequency_(frequency) {
+        require_intact(indptr.size() == frequency.size() + 1 && are_pointers(span_of(indptr), others.size()) &&
+                           log_counts.size() == others.size(),
+                       "the companions of labels are missing or out of order");
+        require_intact(all_finite(span_of(frequency)) && std::isfinite(log_rows) && std::isfinite(weight),
+                       "the companions of labels have NaN or infinite numbers");
+        view_ = {indptr.data(), others.data(), log_counts.data(), frequency.data(), static_cast<int64_t>(frequency.size()), log_rows, weight};
+    }
+
+    const Companions &view() const { return view_; }
+
+    // What labels (rows x few, best first; -1: none, and none after it) say about each other: into out.
+    void sums(In2<int64_t> labels, Out2<float> out) const {
+        const size_t few = labels.shape(1);
+        require(out.shape(0) == labels.shape(0) && out.shape(1) == few, "out must have the shape of labels");
+        std::vector<Scored> items;
+        for (size_t i = 0; i < labels.shape(0); ++i) {
+            items.clear();
+            for (size_t j = 0; j < few && labels.data()[i * few + j] >= 0; ++j) {
+                require(labels.data()[i * few + j] < view_.n_labels, "a label is out of range");
+                items.push_back({0, static_cast<int32_t>(labels.data()[i * few + j])});
+            }
+            std::fill(out.data() + i * few, out.data() + (i + 1) * few, 0.0f);
+            view_.sums(items.data(), static_cast<int64_t>(items.size()), out.data() + i * few);
+        }
+    }
+
+  private:
+    I64 indptr_;
+    I32 others_;
+    In1<uint8_t> log_counts_;
+    F32 frequency_;
+    Companions view_{};
+};
+
 class BoundReranker {
   public:
-    BoundReranker(F32 curve, F32 frequency, int64_t first) : frequency_(frequency) {
+    BoundReranker(F32 curve, F32 frequency, int64_t first, nb::object companions) : frequency_(frequency), owner_(companions) {
         require_intact(curve.size() * sizeof(float) == sizeof(Reranker::Curve), "the reranker has the wrong number of terms");
         require_intact(all_finite(span_of(curve)) && all_finite(span_of(frequency)), "the reranker has NaN or infinite numbers");
         require_intact(first >= 1, "the reranker must reorder at least one label");
@@ -177,12 +217,16 @@ class BoundReranker {
         view_.frequency = frequency.data();
         view_.n_labels = static_cast<int64_t>(frequency.size());
         view_.first = first;
+        if (companions.is_none()) return;
+        view_.companions = &nb::cast<const BoundCompanions &>(companions).view();
+        require_intact(view_.companions->n_labels == view_.n_labels, "the reranker has companions of other labels");
     }
 
     const Reranker &view() const { return view_; }
 
   private:
     F32 frequency_;
+    nb::object owner_;
     Reranker view_{};
 };
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "companions.hpp"
+
 namespace blockxmc {
 
 // A label's score is a first guess at how likely it is. Each of the best labels gains
@@ -21,6 +23,7 @@ struct Reranker {
     const float *frequency; // of each label
     int64_t n_labels;
     int64_t first; // the best labels, so many, are reordered
+    const Companions *companions = nullptr; // ... and then told what the others say
 
     float gain(float own, float log_weight, float bonus, int32_t label) const {
         const float given[n_terms] = {own, log_weight, bonus, frequency[label]};

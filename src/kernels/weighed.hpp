@@ -194,9 +194,18 @@ class WeighedLabels {
         for (int64_t j = 0; j < first; ++j) {
             const Weighed &item = found(items[j].label);
             items[j].score += reranker_->gain(item.score, std::log(item.weight), item.bonus, item.label);
-            least = std::min(least, items[j].score);
         }
+        if (reranker_->companions) {
+            sort_scored(items, first);
+            int64_t listed = 0;
+            while (listed < first && items[listed].score > unlisted / 2) ++listed;
+            reranker_->companions->add(items, listed);
+        }
+        for (int64_t j = 0; j < first; ++j) least = std::min(least, items[j].score);
         for (int64_t j = first; j < n; ++j) items[j].score += least - last;
+        sort_scored(items, n);
+    }
+    static void sort_scored(Scored *items, int64_t n) {
         for (int64_t j = 0; j < n; ++j) // NaN has no place in an order: std::sort would leave its range
             if (std::isnan(items[j].score)) items[j].score = -infinity;
         std::sort(items, items + n, better);

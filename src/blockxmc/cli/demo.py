@@ -63,7 +63,7 @@ def demo(
     assert train.vectorizer is not None
     best = TextClassifier.from_parts(systems["BP, default"], train.vectorizer)
     sentences = [[text, ", ".join(s.label for s in best.suggest(text))] for text in SENTENCES]
-    figure = _draw(systems["BP, as in the paper"], train, out)
+    figure = _draw(train, out)
     if json:
         print_json({"systems": results, "sentences": sentences, "figure": figure})
         return
@@ -82,7 +82,7 @@ def demo(
         print(f"{text}\n    -> {labels}")
     print(f"\nWhy the first one?\n{best.explain(SENTENCES[0], k=1)[0]}")
     missing = "No figure: install the extra `plots` to draw the blocks"
-    print(f"\nFigure of the blocks (BP as in the paper): {figure}" if figure else missing)
+    print(f"\nFigure of what blocks capture and miss where they are small: {figure}" if figure else missing)
     print(YOUR_OWN_DATA.format(program=_program()))
 
 
@@ -112,15 +112,13 @@ def _program() -> str:
     return sys.argv[0] if name == "blockxmc" else "python -m blockxmc"
 
 
-def _draw(model: Any, train: Dataset, out: Path) -> str | None:
+def _draw(train: Dataset, out: Path) -> str | None:
     from blockxmc.errors import MissingExtraError
-    from blockxmc.plots import draw_blocks
+    from blockxmc.plots import draw_trade
 
     path = out / "blocks.png"
-    part = model.partition_
-    title = f"{part.n_blocks_} blocks hold {part.captured_:.0%} of the training labels"
     try:
-        draw_blocks(train.Y, part.assignment_, part.label_clusters_, path, title=title)
+        draw_trade(train, path)
     except MissingExtraError:
         return None
     return str(path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from importlib.resources import as_file, files
+from pathlib import Path
 
 from blockxmc.data.corpus import Corpus, read_corpus
 from blockxmc.data.dataset import Dataset
@@ -16,10 +18,10 @@ def load_demo(*, verbose: int = 0) -> tuple[Dataset, Dataset]:
     >>> train.n_rows, test.n_rows, train.n_labels
     (15711, 3635, 6563)
     """
-    with as_file(files("blockxmc.data") / "demo") as folder:
-        train = read_text(folder / "train.jsonl.xz", verbose=verbose)
-        test = read_text(folder / "test.jsonl.xz", train.vectorizer, train.label_names, verbose=verbose)
-    return train, test
+    with _rows("train") as path:
+        train = read_text(path, verbose=verbose)
+    with _rows("test") as path:
+        return train, read_text(path, train.vectorizer, train.label_names, verbose=verbose)
 
 
 def load_demo_texts() -> tuple[Corpus, Corpus]:
@@ -29,5 +31,9 @@ def load_demo_texts() -> tuple[Corpus, Corpus]:
     >>> train.texts[0][:34], train.labels[0][:2]
     ('python3-netaddr: manipulation of v', ['ieee-data', 'python3'])
     """
-    with as_file(files("blockxmc.data") / "demo") as folder:
-        return read_corpus(folder / "train.jsonl.xz"), read_corpus(folder / "test.jsonl.xz")
+    with _rows("train") as train, _rows("test") as test:
+        return read_corpus(train), read_corpus(test)
+
+
+def _rows(part: str) -> AbstractContextManager[Path]:
+    return as_file(files("blockxmc.data") / "demo" / f"{part}.jsonl.xz")

@@ -3,7 +3,7 @@
 A score adds up what speaks for a label, each term at one weight for all labels. That finds the likely labels among
 thousands, but does not order them well: a rare label's margin says less the higher it is, and neighbors say more where the
 router is unsure. So the first few labels of a row are put in order by a curve of the second degree through these terms. It
-is fitted on held-out rows (training/shared/reranker.py).
+is fitted on held-out rows (training/shared/reranker.py). Then they hear of each other (companions.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from blockxmc import _kernels
 from blockxmc._core import stored
 from blockxmc.errors import ModelFormatError
+from blockxmc.serving.companions import Companions
 
 F32 = NDArray[np.float32]
 
@@ -36,6 +37,7 @@ class Reranker:
     curve: F32
     log_positives: F32  # of each label
     first: int
+    companions: Companions | None = None
 
     def gains(self, terms: F32) -> F32:
         """What labels with these ``terms`` (... x N_TERMS) gain; for models that are served, the kernel says it."""
@@ -46,7 +48,8 @@ class Reranker:
     @cached_property
     def kernel(self) -> _kernels.Reranker:
         """What the compiled model takes beside the router."""
-        return _kernels.Reranker(self.curve, self.log_positives, self.first)
+        companions = None if self.companions is None else self.companions.kernel(self.log_positives)
+        return _kernels.Reranker(self.curve, self.log_positives, self.first, companions)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is copied and sent to other processes: all but the compiled view, which is made anew."""
@@ -55,11 +58,14 @@ class Reranker:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return self.curve.nbytes + self.log_positives.nbytes
+        of_pairs = 0 if self.companions is None else self.companions.nbytes
+        return self.curve.nbytes + self.log_positives.nbytes + of_pairs
 
     def state(self) -> dict[str, Any]:
         """Nested dict of arrays and JSON values for the model directory."""
-        return {"curve": self.curve, "log_positives": self.log_positives, "first": self.first}
+        companions = None if self.companions is None else self.companions.state()
+        own = {"curve": self.curve, "log_positives": self.log_positives, "first": self.first}
+        return own | {"companions": companions}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
@@ -67,6 +73,8 @@ class Reranker:
         try:
             curve = stored.array(state["curve"], "curve of the reranker", np.float32, (3 * N_TERMS + PRODUCTS[0].size,))
             log_positives = stored.array(state["log_positives"], "log_positives", np.float32, (None,))
-            return cls(curve, log_positives, stored.whole(state["first"], "first of the reranker", 1))
+            first, pairs = stored.whole(state["first"], "first of the reranker", 1), state.get("companions")
+            companions = None if pairs is None else Companions.from_state(pairs, log_positives.size)
+            return cls(curve, log_positives, first, companions)
         except (KeyError, TypeError) as error:
             raise ModelFormatError(f"the model's reranker is incomplete: {error}") from None

@@ -18,6 +18,7 @@ from blockxmc import _kernels
 from blockxmc._core.matrix import pattern_args, renumbered
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import F32
+from blockxmc.serving.companions import Companions
 from blockxmc.serving.reranker import Reranker
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.shared.settings import Settings
@@ -83,6 +84,8 @@ class Candidates:
     terms: Terms
     right: NDArray[np.bool_]  # rows x few
     n_true: NDArray[np.integer]  # labels of each row, candidates or not
+    labels: NDArray[np.int64] | None = None  # which they are; only companions ask
+    companions: Companions | None = None  # what is known of pairs of them
 
     @property
     def n_rows(self) -> int:
@@ -92,7 +95,8 @@ class Candidates:
     def of_rows(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Candidates:
         """Only these rows."""
         terms = Terms(**{name: part[rows] for name, part in vars(self.terms).items()})
-        return Candidates(terms, self.right[rows], self.n_true[rows])
+        labels = None if self.labels is None else self.labels[rows]
+        return Candidates(terms, self.right[rows], self.n_true[rows], labels, self.companions)
 
     def hits_of(self, mixes: F32, threads: int = 1) -> NDArray[np.float64]:
         """Mean of P@1, P@3 and P@5 of each row under each mix (slope, stretch, centroid, neighbors): mixes x rows."""
@@ -105,7 +109,8 @@ class Candidates:
     def first(self, few: int) -> Candidates:
         """Only the first few of each row, by the score that found them."""
         terms = Terms(**{name: part[:, :few] for name, part in vars(self.terms).items()})
-        return Candidates(terms, self.right[:, :few], self.n_true)
+        labels = None if self.labels is None else self.labels[:, :few]
+        return Candidates(terms, self.right[:, :few], self.n_true, labels, self.companions)
 
     def ranked(self, mix: Mix, reranker: Reranker | None, k: int, threads: int = 1) -> tuple[F32, NDArray[np.bool_]]:
         """Scores of the best k of each row and whether they are right, best first."""
@@ -113,9 +118,33 @@ class Candidates:
         best = best_first(scores, threads)
         scores, right = np.take_along_axis(scores, best, axis=1), np.take_along_axis(self.right, best, axis=1)
         if reranker is not None:
-            terms = self.terms.at(best[:, : reranker.first]).for_reranker(mix)
-            scores, right = _reranked(scores, right, reranker.gains(terms), threads)
+            labels, front, hits = self.reranked(mix, reranker, best, threads)
+            if reranker.companions is not None and labels is not None:
+                front = reranker.companions.told(labels, front, reranker.log_positives)
+            order = best_first(front, threads)
+            front, hits = np.take_along_axis(front, order, axis=1), np.take_along_axis(hits, order, axis=1)
+            back = scores[:, reranker.first :] + _shift(scores[:, : reranker.first], front)
+            scores = np.concatenate([front, back], axis=1).astype(np.float32)
+            right = np.concatenate([hits, right[:, reranker.first :]], axis=1)
         return scores[:, :k], right[:, :k] & (scores[:, :k] > -np.inf)
+
+    def reranked(
+        self, mix: Mix, reranker: Reranker, best: NDArray[np.int64] | None = None, threads: int = 1
+    ) -> tuple[NDArray[np.int64] | None, F32, NDArray[np.bool_]]:
+        """The first labels as the reranker's curve orders them: which, their scores, whether they are right.
+
+        ``best`` has the places of all candidates, best first, where that is known.
+        """
+        scores = self.terms.scores(mix)
+        best = best_first(scores, threads) if best is None else best
+        first = best[:, : reranker.first]
+        terms = self.terms.at(first).for_reranker(mix)
+        scores = np.take_along_axis(scores, first, axis=1)
+        gained = np.where(scores > -np.inf, scores + reranker.gains(terms), -np.inf).astype(np.float32)
+        order = best_first(gained, threads)
+        first = np.take_along_axis(first, order, axis=1)
+        labels = None if self.labels is None else np.take_along_axis(self.labels, first, axis=1)
+        return labels, np.take_along_axis(gained, order, axis=1), np.take_along_axis(self.right, first, axis=1)
 
     def hits(self, mix: Mix, reranker: Reranker | None = None, threads: int = 1) -> NDArray[np.float64]:
         """P@1, P@3 and P@5 of each row."""
@@ -133,8 +162,9 @@ class HeldOut:
         centroids: Callable[[NDArray[np.intp]], sparse.csr_array],  # of some labels x features
         positives: NDArray[np.integer],  # of each label
         settings: Settings,
+        companions: Companions | None = None,
     ) -> None:
-        self.trial, self.settings = trial, settings
+        self.trial, self.settings, self.companions = trial, settings, companions
         self._blocks_of = sparse.csr_array(holds.T)
         self._centroids = centroids
         self._rarity = rarity_of(positives)
@@ -174,7 +204,7 @@ class HeldOut:
                 block=np.where(seen, block, 0).astype(np.float32),
                 neighbors=self._neighbor_terms(X, labels, visited, threads),
             )
-            out[top_p] = Candidates(own, right, np.diff(Y.indptr))
+            out[top_p] = Candidates(own, right, np.diff(Y.indptr), labels, self.companions)
         return out
 
     def _centroid_terms(self, X: sparse.csr_array, labels: NDArray[np.int64], threads: int) -> F32:
@@ -222,19 +252,11 @@ def best_first(scores: F32, threads: int = 1) -> NDArray[np.int64]:
     return out
 
 
-def _reranked(scores: F32, right: NDArray[np.bool_], gains: F32, threads: int) -> tuple[F32, NDArray[np.bool_]]:
-    """Ranked candidates after the first have gained and are in order again; all others move along with the last of them."""
-    first = gains.shape[1]
-    there = scores[:, :first] > -np.inf
-    gained = np.where(there, scores[:, :first] + gains, -np.inf).astype(np.float32)
-    last = np.where(there, scores[:, :first], np.inf).min(axis=1, keepdims=True)
-    least = np.where(there, gained, np.inf).min(axis=1, keepdims=True)
+def _shift(before: F32, after: F32) -> F32:
+    """How far the last of the first labels of each row has moved: all others move along with it."""
+    last, least = (np.where(scores > -np.inf, scores, np.inf).min(axis=1, keepdims=True) for scores in (before, after))
     with np.errstate(invalid="ignore"):
-        shift = np.where(np.isfinite(last), least - last, 0)
-    order = best_first(gained, threads)
-    front, back = np.take_along_axis(gained, order, axis=1), scores[:, first:] + shift
-    again = np.take_along_axis(right[:, :first], order, axis=1)
-    return np.concatenate([front, back], axis=1).astype(np.float32), np.concatenate([again, right[:, first:]], axis=1)
+        return np.where(np.isfinite(last), least - last, 0).astype(np.float32)
 
 
 def rarity_of(positives: NDArray[np.integer]) -> F32:

@@ -26,6 +26,7 @@ from blockxmc.linear.weights import LinearWeights
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router, assess_routing, only_block
 from blockxmc.serving.neighbors import Neighbors
+from blockxmc.serving.reranker import Reranker
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.forms import router_form
 from blockxmc.training.job import Form, Job
@@ -42,6 +43,7 @@ from blockxmc.training.shared.blocks import (
 from blockxmc.training.shared.calibration import UNCALIBRATED, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
 from blockxmc.training.shared.centroids import Remembered, label_centroids
+from blockxmc.training.shared.companions import companions_of
 from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows
 from blockxmc.training.shared.hints import NO_HINTS, Hints
 from blockxmc.training.shared.kept import Kept, Part, kept_copy
@@ -243,11 +245,19 @@ class Training:
             slope=mix.slope,
             top_p=fitted.top_p,
             calibration=fitted.calibration,
-            reranker=fitted.reranker,
+            reranker=self._knowing_all(fitted.reranker),
         )
         if not (self.asked and mix.neighbors):
             return model
         return replace(model, neighbors=replace(self._neighbors(model, self.teaching), weight=mix.neighbors))
+
+    def _knowing_all(self, reranker: Reranker | None) -> Reranker | None:
+        """The reranker with the pairs of labels of all rows, the held-out ones included."""
+        if reranker is None or reranker.companions is None:
+            return reranker
+        with self.reporter.phase("pairs of labels"):
+            companions = companions_of(self.Y, self.settings)
+        return replace(reranker, companions=replace(companions, weight=reranker.companions.weight))
 
     def _teaching(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Those of the rows that count."""
@@ -328,8 +338,9 @@ class Training:
         routed, auto = trial.router is not None, self.request.route == "auto"
         vectors = weights.vectors
         centroids = Remembered(lambda labels: self._centroids(self.shown, take_rows(vectors, labels), labels))
+        companions = companions_of(self.shown, self.settings)
         rows, as_new = (
-            HeldOut(trial, holds(known, self.Y.shape[1]), centroids, self.positives, self.settings)
+            HeldOut(trial, holds(known, self.Y.shape[1]), centroids, self.positives, self.settings, companions)
             for known in (self.clusters, clusters)
         )
         top_ps = sorted({*self.settings.top_ps, trial.top_p}) if routed and auto else [trial.top_p]

@@ -17,6 +17,7 @@ from blockxmc.serving.reranker import Reranker
 from blockxmc.training.job import Form, Job
 from blockxmc.training.shared.calibration import F64, best_cut, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, Mix
+from blockxmc.training.shared.companions import fit_companions
 from blockxmc.training.shared.reranker import fit_reranker
 from blockxmc.training.shared.settings import Settings
 
@@ -87,6 +88,10 @@ class Fitter:
             settings = replace(settings, reranker_least_rows=int(least))
         terms, scores = seen.terms.for_reranker(mix), seen.terms.scores(mix)
         found = fit_reranker(terms, scores, seen.right, self.log_positives, settings, self.threads)
+        if found is not None and seen.companions is not None:
+            labels, scores, right = seen.reranked(mix, found, threads=self.threads)
+            assert labels is not None
+            found = fit_companions(found, seen.companions, labels, scores, right, settings)
         if rows is None:
             self._rerankers[mix] = found
         return found

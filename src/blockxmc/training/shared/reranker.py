@@ -28,7 +28,7 @@ def fit_reranker(
     scores, right = np.take_along_axis(scores, best, 1), np.take_along_axis(right, best, 1)
     seen = np.take_along_axis(terms, best[..., None], 1).astype(np.float64)
     there = scores > -np.inf
-    telling = (right & there).any(axis=1) & (~right & there).any(axis=1)
+    telling = telling_rows(right, there)
     if telling.sum() < settings.reranker_least_rows:
         return None
     seen, scores, right, there = seen[telling], scores[telling], right[telling], there[telling]
@@ -48,6 +48,11 @@ def fit_reranker(
     np.subtract.at(linear, PRODUCTS[1], squares * centre[PRODUCTS[0]])
     curve = np.concatenate([low, high, linear, squares]).astype(np.float32)
     return Reranker(curve, log_positives, settings.reranked)
+
+
+def telling_rows(right: NDArray[np.bool_], there: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Rows that have both a right and a wrong candidate."""
+    return np.asarray((right & there).any(axis=1) & (~right & there).any(axis=1))
 
 
 def _spread(values: F64) -> F64:

@@ -1,0 +1,73 @@
+"""Counts pairs of labels, and fits on held-out rows how much they say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blockxmc._core.matrix import take_rows
+from blockxmc.serving.companions import Companions
+from blockxmc.serving.reranker import Reranker
+from blockxmc.training.shared.reranker import _order, telling_rows
+from blockxmc.training.shared.settings import Settings
+
+F32 = NDArray[np.float32]
+
+
+def companions_of(Y: sparse.csr_array, settings: Settings) -> Companions:
+    """The pairs of labels that enough rows carry, each with its count.
+
+    Of very many rows, some are counted: every so manieth, without those that carry most labels.
+
+    >>> from blockxmc.training.shared.settings import SETTINGS
+    >>> Y = sparse.csr_array(np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], np.float32))
+    >>> pairs = companions_of(Y, SETTINGS)
+    >>> pairs.indptr.tolist(), pairs.others.tolist()  # labels 0 and 1, in two rows
+    ([0, 1, 1, 1], [1])
+    """
+    counted = np.flatnonzero(np.diff(Y.indptr) <= settings.companion_labels)
+    step = -(-int((np.diff(Y.indptr)[counted].astype(np.int64) ** 2).sum()) // settings.companion_pairs)
+    counted = counted[:: max(step, 1)]
+    some = take_rows(Y, counted)
+    carried = sparse.csr_array((np.ones(some.nnz, np.int32), some.indices, some.indptr), shape=some.shape)
+    both = sparse.csr_array(carried.T @ carried)
+    labels = np.repeat(np.arange(Y.shape[1]), np.diff(both.indptr))
+    listed = (both.indices > labels) & (both.data >= settings.companion_rows)
+    found = sparse.csr_array((both.data[listed], (labels[listed], both.indices[listed])), shape=both.shape)
+    found.sort_indices()
+    log_counts = np.minimum(np.rint(16 * np.log(found.data + 0.5)), 255).astype(np.uint8)
+    # Positives are those of all rows.
+    log_rows = 2 * np.log(max(Y.shape[0], 1)) - np.log(max(counted.size, 1))
+    return Companions(found.indptr.astype(np.int64), found.indices.astype(np.int32), log_counts, float(log_rows))
+
+
+def fit_companions(
+    reranker: Reranker,
+    companions: Companions,
+    labels: NDArray[np.int64],
+    scores: F32,
+    right: NDArray[np.bool_],
+    settings: Settings,
+) -> Reranker:
+    """The reranker with companions that count as much as puts right labels best before wrong ones.
+
+    ``labels`` (rows x few) are in the order that the reranker gave them, with their ``scores``. The first one is left out:
+    where it was moved, too, precision of the first label fell.
+    """
+    there = (scores > -np.inf)[:, 1:]
+    sums = companions.sums(np.where(scores > -np.inf, labels, -1), reranker.log_positives)[:, 1:].astype(np.float64)
+    scores, right = scores[:, 1:], right[:, 1:] & there
+    telling = telling_rows(right, there)
+    if telling.sum() < settings.companion_least_rows:
+        return reranker
+    spread = sums[there].std()
+    if not spread > 0:
+        return reranker
+    features = np.where(there[..., None], np.stack([sums / spread, scores], axis=-1), 0.0)
+    of_sums, of_score = _order(features[telling], right[telling], there[telling], settings)
+    if of_sums <= 0:
+        return reranker
+    return replace(reranker, companions=replace(companions, weight=float(of_sums / spread / of_score)))
