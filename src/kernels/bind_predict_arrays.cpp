@@ -104,11 +104,11 @@ void dense_topk(In2<float> scores, I32 label_ids, Out2<int64_t> labels, Out2<flo
 }
 
 Calibration checked_curve(const In1<double> &numbers) {
-    require(numbers.size() * sizeof(double) == sizeof(Calibration), "a calibration has nine numbers");
+    require(numbers.size() * sizeof(double) == sizeof(Calibration), "a calibration has eleven numbers");
     Calibration curve;
     std::memcpy(&curve, numbers.data(), sizeof curve);
-    for (int i = 0; i < Calibration::n_slopes; ++i)
-        require(curve.slopes[i] >= 0 && curve.falls[i] >= 0, "a calibration must rise with the score and fall with the rank");
+    for (int i = 1; i <= Calibration::n_slopes + Calibration::n_falls; ++i)
+        require(numbers.data()[i] >= 0, "a calibration must rise with the score and fall with the rank");
     return curve;
 }
 

@@ -1,5 +1,7 @@
 """Probabilities: the kernel against NumPy, the fit against planted curves, and what they are worth on new rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers import blocky
@@ -19,12 +21,12 @@ from blockxmc.serving.calibration import RANK_KNOTS, Calibration
 from blockxmc.training.shared.calibration import SIZES, UNCALIBRATED, best_cut, fit_calibration
 
 
-def twin(curve, score, rank):
-    """The formula, for one label."""
+def twin(curve, score, rank, eighth):
+    """The formula, for one label of a row whose eighth label has this score."""
     if score < _kernels.UNLISTED / 2:
         return 0.0
-    z, low = curve.shift + curve.slopes[0] * (min(score, -1) + 1), -1.0
-    for slope, high in zip(curve.slopes[1:], (-0.5, 0.0, np.inf), strict=True):
+    z, low = curve.shift + curve.slopes[0] * (min(score, -1) + 1) + curve.others * min(max(eighth, -1), 1), -1.0
+    for slope, high in zip(curve.slopes[1:], (-0.5, 0.0, 1.0, np.inf), strict=True):
         z += slope * max(min(score, high) - low, 0)
         low = high
     for fall, start, end in zip(curve.falls, RANK_KNOTS, (*RANK_KNOTS[1:], np.inf), strict=True):
@@ -33,7 +35,7 @@ def twin(curve, score, rank):
 
 
 def random_curve(rng):
-    return Calibration(rng.normal(), tuple(rng.random(4) * 3), tuple(rng.random(4)))
+    return Calibration(rng.normal(), tuple(rng.random(5) * 3), tuple(rng.random(4)), rng.normal())
 
 
 @given(st.integers(0, 10_000), st.integers(1, 3))
@@ -42,7 +44,7 @@ def test_kernel_and_table_say_what_the_formula_says(seed, threads):
     curve = random_curve(rng)
     scores = -np.sort(-rng.normal(scale=2, size=(4, 60)).round(1).astype(np.float32), axis=1)
     scores[0, 55:], scores[1, 50:] = _kernels.UNLISTED, -np.inf
-    expected = np.array([[twin(curve, s, r) for r, s in enumerate(row, 1)] for row in scores])
+    expected = np.array([[twin(curve, s, r, row[7]) for r, s in enumerate(row, 1)] for row in scores])
     assert_allclose(curve.probabilities(scores), expected, atol=1e-9)
     labels = np.tile(np.arange(60), (4, 1))
     best = (labels.copy(), scores.copy())
@@ -66,21 +68,46 @@ def test_equal_probabilities_put_the_lower_label_first_and_padding_stays():
     assert scores[0, 1] == scores[0, 2] == 1
     assert np.isneginf(scores[1, 1:]).all()
     with pytest.raises(ValueError, match="rows, k"):
-        _kernels.calibrate_topk(labels, scores[:1], np.ones(9))
-    for bad in (np.ones(8), -np.ones(9), np.full(9, np.nan)):
+        _kernels.calibrate_topk(labels, scores[:1], np.ones(11))
+    for bad in (np.ones(9), -np.ones(11), np.full(11, np.nan)):
         with pytest.raises(ValueError, match="calibration"):
             _kernels.calibrate_topk(labels, scores, bad)
 
 
 def test_the_fit_finds_a_planted_curve():
     rng = np.random.default_rng(0)
-    planted = Calibration(-1.0, (3.0, 1.0, 2.0, 0.5), (1.0, 0.2, 0.7, 0.4))
-    scores = -np.sort(-rng.normal(scale=1.2, size=(12_000, 60)).astype(np.float32), axis=1)
+    planted = Calibration(-1.0, (3.0, 1.0, 2.0, 0.5, 1.5), (1.0, 0.2, 0.7, 0.4), -0.8)
+    scores = rng.normal(scale=1.2, size=(12_000, 60)) + rng.normal(-1.5, 1, size=(12_000, 1))  # rows differ
+    scores = -np.sort(-scores.astype(np.float32), axis=1)
     scores[:, 58:] = -np.inf
     right = rng.random(scores.shape) < planted.probabilities(scores)
     found = fit_calibration(scores, right)
     assert_allclose(found.probabilities(scores), planted.probabilities(scores), atol=0.03)
+    assert abs(found.others - planted.others) < 0.2
     assert fit_calibration(scores, np.zeros_like(right)) == UNCALIBRATED
+
+
+def test_a_calibration_of_version_0_2_says_what_it_said():
+    old = [-1.0, 3.0, 1.0, 2.0, 0.5, 1.0, 0.2, 0.7, 0.4]
+    curve = Calibration.from_state(old)
+    assert (curve.shift, curve.slopes[3:], curve.falls, curve.others) == (-1.0, (0.5, 0.5), (1.0, 0.2, 0.7, 0.4), 0.0)
+    assert Calibration.from_state(curve.state()) == curve
+    assert curve.least_asked(5, 100) == 5
+
+
+def test_few_answers_are_the_first_of_many():
+    X, Y = blocky(n=600, n_labels=20)
+    clf = BlockwiseClassifier(n_blocks=3).fit(X, Y)
+    assert clf.model_.calibration.others
+    labels, p = clf.predict_topk(X, 12)
+    for k in (1, 5):
+        found = clf.predict_topk(X, k)
+        assert_array_equal(found[0], labels[:, :k])
+        assert_array_equal(found[1], p[:, :k])
+    one = clf.predict_one(X[[0]].indices, X[[0]].data, 3)
+    assert_array_equal(one[1], p[0, :3])
+    rows = np.repeat(np.arange(X.shape[0])[:, None], 5, 1)
+    assert_array_equal(clf.predict_proba(X).toarray()[rows, labels[:, :5]], p[:, :5])
 
 
 def test_labels_in_order_never_become_equal():
@@ -175,6 +202,7 @@ def test_predict_cuts_where_the_mean_f1_is_best(tmp_path, monkeypatch):
 def test_models_of_version_0_2_keep_the_first_label_of_rows_below_the_threshold(tmp_path, dense):
     X, Y = blocky(n=600, n_labels=20)
     clf = BlockwiseClassifier(n_blocks=3).fit(X, Y.toarray().astype(int) if dense else Y)
+    clf.model_ = replace(clf.model_, calibration=UNCALIBRATED)  # what is fitted is sure of every row
     scores = np.asarray(clf.predict_proba(X) if dense else clf.predict_proba(X).toarray())
     clf.f1_threshold_ = float(np.median(scores.max(axis=1)))
     clf.save(tmp_path / "old")

@@ -71,24 +71,26 @@ class RoutedModel:
 
         So the reranker looks at the best allowed labels only; blocks and neighbors are found as ever.
         """
+        asked = self._asked(k)
         if self._routed is None:
-            labels, scores = self.scorer.topk(X, None, k, threads=threads, allowed=allowed)
+            labels, scores = self.scorer.topk(X, None, asked, threads=threads, allowed=allowed)
         else:
-            labels, scores = self._routed.topk(X, k, threads=threads, allowed=allowed)
+            labels, scores = self._routed.topk(X, asked, threads=threads, allowed=allowed)
         if self.offset is not None:
             scores = scores + self._offset_of(X, threads)[:, None]
-        return self._answers(labels, scores)
+        return self._answers(labels, scores, k)
 
     def one(self, indices: ArrayLike, values: ArrayLike, k: int, allowed: Mask | None = None) -> TopK:
         """Best k allowed labels of one sparse row, without validation or threads."""
+        asked = self._asked(k)
         if self._routed is None:
-            labels, scores = self.scorer.one(indices, values, None, k, allowed)
+            labels, scores = self.scorer.one(indices, values, None, asked, allowed)
         else:
-            labels, scores = self._routed.one(indices, values, k, allowed)
+            labels, scores = self._routed.one(indices, values, asked, allowed)
         if self.offset is not None:
             row = np.asarray(values, np.float32), np.asarray(indices, np.int32), np.array([0, len(np.asarray(indices))])
             scores = scores + self._offset_of(sparse.csr_array(row, shape=(1, self.scorer.n_features)), 1)
-        return self._answers(labels, scores)
+        return self._answers(labels, scores, k)
 
     def scores(self, X: sparse.csr_array, threads: int) -> sparse.csr_array:
         """Scores of all candidates of each row."""
@@ -111,9 +113,15 @@ class RoutedModel:
         visited = self.visited(X, threads)
         return added[:, 0] if visited is None else np.take_along_axis(added, visited[:, :1], axis=1)[:, 0]
 
-    def _answers(self, labels: NDArray[np.int64], scores: F32) -> TopK:
+    def _asked(self, k: int) -> int:
+        """As many labels of a row as it takes to answer the first k."""
+        return k if self.calibration is None else self.calibration.least_asked(k, self.n_labels)
+
+    def _answers(self, labels: NDArray[np.int64], scores: F32, k: int) -> TopK:
         if self.calibration is not None:
             self.calibration.apply_topk((labels, scores))
+        if labels.shape[-1] > k:
+            labels, scores = labels[..., :k].copy(), scores[..., :k].copy()
         return labels, scores
 
     def visited(self, X: sparse.csr_array, threads: int) -> NDArray[np.int32] | None:

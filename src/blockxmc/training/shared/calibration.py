@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from blockxmc import _kernels
 from blockxmc.linear.weights import F32
-from blockxmc.serving.calibration import RANK_KNOTS, SCORE_KNOTS, Calibration, curve_features, f1_thresholds
+from blockxmc.serving.calibration import N_FALLS, N_SLOPES, Calibration, curve_features, f1_thresholds, of_others
 
 Mask = NDArray[np.bool_]
 F64 = NDArray[np.float64]
@@ -23,6 +23,8 @@ UNCALIBRATED = Calibration.of_score(scale=2.0)
 # From these ranks on, one wrong label in so many is looked at, and counts as many times: all others are like it. Right
 # labels, few as they are there, are all looked at.
 SAMPLED = {0: 1, 32: 8, 256: 32}
+# From this rank on labels count a tenth: there are many of them, and what rows differ in counts most among the first.
+LATER, LATER_COUNT = 10, 0.1
 # Weight of the squares of the slopes, where features have unit spread: it only matters where rows say nothing.
 SHRINKAGE = 1e-7
 # Tighter than the usual tolerances: with few hits among many candidates these may stop early, and the time is the same.
@@ -62,19 +64,19 @@ def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None) -
     looked_at = right | (listed & (turns % one_in == 0))  # at each rank, the wrong labels of other rows
     rows, columns = np.nonzero(looked_at)
     targets = right[rows, columns]
-    features = curve_features(scores[rows, columns], columns + 1)
-    counts = np.where(targets, 1.0, one_in[columns])
+    features = curve_features(scores[rows, columns], of_others(scores)[rows], columns + 1)
+    counts = np.where(targets, 1.0, one_in[columns]) * np.where(columns < LATER, 1.0, LATER_COUNT)
     spread = features.std(axis=0)
     spread[spread == 0] = 1.0
-    start = np.array([1.0] * (len(SCORE_KNOTS) + 1) + [0.0] * len(RANK_KNOTS))
+    start = np.array([1.0] * N_SLOPES + [0.0] * (N_FALLS + 1))
     if near is not None:
-        start = np.array([*near.slopes, *near.falls]) * spread
+        start = np.array([*near.slopes, *near.falls, near.others]) * spread
     start = np.concatenate([[-2.0 if near is None else near.shift], start])
-    slopes = len(SCORE_KNOTS) + 1
-    least = LEAST_SLOPE * spread * (np.arange(spread.size) < slopes)
+    least = LEAST_SLOPE * spread * (np.arange(spread.size) < N_SLOPES)
+    least[-1] = -np.inf  # what others say may count either way
     shift, *rest = _logistic(features / spread, targets.astype(np.float64), counts / counts.sum(), start, least)
     weights = (np.array(rest) / spread).tolist()
-    return Calibration(shift, tuple(weights[:slopes]), tuple(weights[slopes:]))
+    return Calibration(shift, tuple(weights[:N_SLOPES]), tuple(weights[N_SLOPES:-1]), weights[-1])
 
 
 def _one_in(n_ranks: int) -> NDArray[np.intp]:
