@@ -152,15 +152,23 @@ def table(kept):
     lines += [
         "Measured by `bench/label_sets.py` on test rows (at most 6,000 of a set), or, where it says so, on random rows of",
         "the training file that were not trained on. Calibration error: of the first five suggestions of each row, sorted",
-        "by probability and cut into ten parts of equal numbers. Floor by chance: the error that the same probabilities would",
-        "show on as many rows if every one of them were true (mean of 20 draws). Sums:",
+        "by probability and cut into ten parts of equal numbers. Floor by chance: the error that the same probabilities",
+        "would show on as many rows if every one of them were true (mean of 20 draws). Sums:",
         "probabilities over hits, of the first five and of all candidates. Labels per row: of rows that are trained on,",
         "and of rows that judge. Test rows are not quite like training rows: they have no label that these lack, and those",
         "of debian-small are of other source packages, without the near-duplicates of most training rows. Held-out",
         "rows, on which probabilities are fitted, are like training rows.",
         "",
     ]
-    titles = ["data", "training rows", "labels per row", "calibration error", "floor by chance", "sum of 5", "sum of all"]
+    titles = [
+        "data",
+        "training rows",
+        "labels per row",
+        "calibration error",
+        "floor by chance",
+        "sum of 5",
+        "sum of all",
+    ]
     lines += [f"| {' | '.join([*titles, 'F1', 'F1 promised'])} |"]
     lines += ["|---|---:|---|---:|---:|---:|---:|---:|---:|"]
     sets = {name: row for name, row in kept.items() if "calibration_error" in row}
