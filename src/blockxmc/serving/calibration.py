@@ -3,7 +3,7 @@
 The same score means more in the first place than in the tenth: there it was the best that a row had to offer, here it was
 beaten nine times. And the hundreds of candidates behind the first ones are hardly ever right, however their scores look. A
 curve of the score alone, fitted to the first labels of rows, gives the first too little and all others too much. Rows
-differ, too: where the eighth label scores nearly as well as the first, a score means less than where it does not.
+differ, too: where the eighth label scores nearly as well as the first, a score means something else than elsewhere.
 """
 
 from __future__ import annotations
