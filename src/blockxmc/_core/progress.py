@@ -127,6 +127,8 @@ class _RichPhase:
 
 def reporter_for(verbose: int) -> Reporter:
     """The reporter an estimator with this ``verbose`` uses."""
+    if not isinstance(verbose, int | np.integer):  # a bool is one
+        raise BlockXMCError(f"verbose must be 0 or 1, got {verbose!r:.60}")
     return RichReporter() if verbose > 0 else Reporter()
 
 

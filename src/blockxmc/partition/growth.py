@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from blockxmc import _kernels
+from blockxmc._core import stored
 from blockxmc.partition.alternation import Blocks, Rules
 from blockxmc.partition.choice import lam_at_floor
 from blockxmc.partition.partitioner import Partitioner
@@ -25,6 +26,10 @@ def place_rows(partition: Partitioner, Y: sparse.csr_array, start: I32, threads:
     """
     rules = Rules(partition.lam_, partition.objective, small=False)
     clusters = partition.ranking_.clusters(partition.lam_, partition.objective)[0]
+    listed = np.repeat(np.arange(clusters.indptr.size - 1), np.diff(clusters.indptr)) * np.int64(Y.shape[1])
+    stored.require(
+        np.unique(listed + clusters.labels).size == listed.size, "a block of the partition has a label twice"
+    )
     labels = np.ascontiguousarray(Y.indptr, np.int64), np.ascontiguousarray(Y.indices, np.int32)
     given = np.ascontiguousarray(start, np.int32)
     lists = clusters.indptr, clusters.labels

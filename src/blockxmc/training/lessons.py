@@ -87,6 +87,58 @@ class Told:
         return Told(*(np.concatenate([getattr(told, f.name) for told in (self, other)]) for f in fields(Told)))
 
 
+def newly_met(
+    weights: LabelVectors,
+    rows: tuple[sparse.csr_array, sparse.csr_array],
+    visits: sparse.csr_array,
+    clusters: tuple[Any, Any],
+    bound: float,
+    threads: int,
+) -> Told:
+    """What known rows tell labels that the blocks they visit did not list before: negatives which these have never met.
+
+    ``clusters`` are the lists before and now. Served in a block none of whose rows it knows, a label would come up there.
+
+    >>> weights = LabelVectors(sparse.csr_array(np.eye(2, dtype=np.float32)), np.zeros(2, np.float32))
+    >>> rows = sparse.csr_array(np.eye(2, dtype=np.float32)), sparse.csr_array(np.eye(2, dtype=np.float32)[:, [1, 0]])
+    >>> visits = sparse.csr_array(np.eye(2, dtype=np.float32))
+    >>> told = newly_met(weights, rows, visits, ([np.array([0]), np.array([0])], [np.arange(2)] * 2), -0.5, 1)
+    >>> told.rows.tolist(), told.labels.tolist()
+    ([1], [1])
+    """
+    X, Y = rows
+    before, now = (holds(lists, Y.shape[1]) for lists in clusters)
+    added = sparse.csr_array(now - before.multiply(now))
+    added.eliminate_zeros()
+    labels = np.unique(added.indices)
+    labels = labels[labels < weights.n_labels]  # the others are new
+    # Far above what blocks add up to, to tell the pairs that are known: the row's own labels, and those met before.
+    blocks = sparse.csr_array(added[:, labels] + before[:, labels] * np.float32(_OWN))
+    found = []
+    for first in range(0, X.shape[0], _AT_A_TIME):
+        some = slice(first, first + _AT_A_TIME)
+        pairs = sparse.csr_array(visits[some] @ blocks + Y[some][:, labels] * np.float32(_OWN))
+        pairs.data[pairs.data >= _OWN] = 0
+        pairs.eliminate_zeros()
+        pairs.sort_indices()
+        columns = labels[pairs.indices].astype(np.int32)
+        margins = weights.pair_scores(sparse.csr_array(X[some]), pairs.indptr, columns, threads)
+        told = np.flatnonzero(margins > bound)
+        number = np.repeat(np.arange(first, first + pairs.shape[0], dtype=np.int32), np.diff(pairs.indptr))
+        found.append((number[told], columns[told], np.zeros(told.size, bool), margins[told]))
+    return Told(*(np.concatenate(part) for part in zip(*found, strict=True)))
+
+
+def rows_of(visits: sparse.csr_array, clusters: Sequence[Any], n_labels: int) -> NDArray[np.int64]:
+    """How many rows visit the blocks of each label; a row that visits several of them counts for each.
+
+    >>> rows_of(sparse.csr_array(np.array([[1, 0], [1, 1]], np.float32)), [np.array([0]), np.arange(2)], 2).tolist()
+    [3, 1]
+    """
+    of_block = np.bincount(visits.indices, minlength=len(clusters)).astype(np.float64)
+    return np.asarray(holds(clusters, n_labels).T @ of_block).astype(np.int64)
+
+
 @dataclass(frozen=True)
 class KnownRows:
     """Rows, of which labels know some: their labels and visits, what blocks list, and what rows count."""

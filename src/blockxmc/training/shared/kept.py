@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc._core import stored
-from blockxmc._core.matrix import as_csr, csr_of, has_usable_values
+from blockxmc._core.matrix import as_csr, csr_of, has_usable_values, without_rows
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.training.shared.candidates import Mix
 
@@ -48,6 +48,7 @@ class Kept:
     unseen: I32  # rows that were held out of the fit ...
     complete: NDArray[np.bool_]  # ... and the labels that have learnt from them since
     shifted: NDArray[np.bool_]  # labels that new rows have changed since they were last solved on all rows
+    placed: bool = False  # whether they have blocks by their labels, and blocks list these
     history: tuple[dict[str, Any], ...] = ()
 
     @property
@@ -71,6 +72,10 @@ class Kept:
         self.check()
         X = stacked([widened(part.X, n_features) for part in self.parts])
         return X, stacked([widened(part.Y, n_labels) for part in self.parts])
+
+    def shown(self, Y: sparse.csr_array) -> sparse.csr_array:
+        """The labels of all rows, less those that blocks know nothing of."""
+        return Y if self.placed else without_rows(Y, np.isin(np.arange(Y.shape[0]), self.unseen))
 
     def with_labels(self, labels: LabelVectors) -> Self:
         """With these weights, which may be of more labels; the new ones have been told nothing yet."""
@@ -113,6 +118,7 @@ class Kept:
             "unseen": self.unseen,
             "complete": self.complete,
             "shifted": self.shifted,
+            "placed": self.placed,
             "history": list(self.history),
         }
 
@@ -132,6 +138,10 @@ class Kept:
         stored.require(all(part.X.shape[0] == part.Y.shape[0] for part in parts), "kept rows and labels differ")
         history = state["history"]
         stored.require(isinstance(history, list), "the history is no list")
+        events = tuple(_event(event) for event in history)
+        # Before there was this, blocks learnt of these rows with the first update.
+        placed = state.get("placed", len(events) > 1)
+        stored.require(isinstance(placed, bool), "whether held-out rows have blocks is neither yes nor no")
         return cls(
             parts,
             LabelVectors(vectors, bias, mass),
@@ -149,7 +159,8 @@ class Kept:
             stored.array(
                 state.get("shifted", np.zeros(bias.size, bool)), "labels that were shifted", np.bool_, bias.shape
             ),
-            tuple(_event(event) for event in history),
+            placed,
+            events,
         )
 
     def check_fits(self, n_rows: int, n_labels: int, n_features: int) -> None:

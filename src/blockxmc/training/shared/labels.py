@@ -245,7 +245,8 @@ def nearest_rows(
     likeness[np.searchsorted(flat_positions(found), flat_positions(own))] = np.inf
     kept = np.ones(rows.nnz, bool)
     for label, (begin, end) in zip(cut, pairwise(found.indptr), strict=True):
-        kept[rows.indptr[label] + np.argpartition(-likeness[begin:end], most)[most:]] = False
+        # Of rows that are as like, the first: sorting by parts would take others on another machine.
+        kept[rows.indptr[label] + np.argsort(-likeness[begin:end], kind="stable")[most:]] = False
     indptr = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
     return as_pattern(indptr, rows.indices[kept], rows.shape)
 
