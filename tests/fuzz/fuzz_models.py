@@ -27,6 +27,7 @@ import time
 import traceback
 import warnings
 from pathlib import Path
+from unittest.mock import patch
 
 TESTS = Path(__file__).parent.parent
 sys.path.insert(0, str(TESTS))
@@ -50,6 +51,7 @@ from blockxmc import (  # noqa: E402
 from blockxmc.baselines import CBMLC, LPSR, FastXML, LabelFilters  # noqa: E402
 from blockxmc.errors import BlockXMCError, ModelFormatError  # noqa: E402
 from blockxmc.learners.sklearn_adapter import OneVsRest  # noqa: E402
+from blockxmc.serving.companions import Companions  # noqa: E402
 from blockxmc.serving.reranker import Reranker  # noqa: E402
 from blockxmc.storage import model as storage_model  # noqa: E402
 from blockxmc.storage import splices  # noqa: E402
@@ -97,7 +99,11 @@ def with_reranker(clf):
     """Small data teach no reranker; this one is made up."""
     curve = np.linspace(-1, 1, 22, dtype=np.float32)
     curve[:4], curve[4:8] = -2, 2
-    reranker = Reranker(curve, np.log1p(clf.label_counts_).astype(np.float32), 20)
+    pairs = np.triu_indices(clf.label_counts_.size, 1)  # of all labels
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(pairs[0], minlength=clf.label_counts_.size))])
+    counts = np.arange(pairs[0].size, dtype=np.uint8)
+    companions = Companions(indptr, pairs[1].astype(np.int32), counts, math.log(300), 0.1)
+    reranker = Reranker(curve, np.log1p(clf.label_counts_).astype(np.float32), 20, companions)
     clf.model_ = dataclasses.replace(clf.model_, reranker=reranker)
     return clf
 
@@ -391,10 +397,10 @@ class Run:
                 path = folder / name.replace(" ", "-")
                 make().save(path)
                 if name == "updated":  # once more, so that arrays are spliced
-                    splices.LEAST_BYTES = 64
                     clf = blockxmc.load(path)
                     X, Y = clf.kept_.rows(clf.n_features_in_, clf.targets_.n_labels)
-                    clf.update(X[:1], Y[:1]).save(path)
+                    with patch.object(splices, "LEAST_BYTES", 64):
+                        clf.update(X[:1], Y[:1]).save(path)
             self.saved[name] = path
             assert use(path) == "answers", name
         parts = " ".join(file.name for path in self.saved.values() for file in path.iterdir())
@@ -402,6 +408,7 @@ class Run:
             wanted = (
                 "neighbors.rows",
                 "reranker.curve",
+                "companions.others",
                 "scorer.scale",
                 "offset.indptr",
                 "weights.W",
