@@ -185,6 +185,7 @@ class BoundCompanions {
     void sums(In2<int64_t> labels, Out2<float> out) const {
         const size_t few = labels.shape(1);
         require(out.shape(0) == labels.shape(0) && out.shape(1) == few, "out must have the shape of labels");
+        WithoutGil release;
         std::vector<Scored> items;
         for (size_t i = 0; i < labels.shape(0); ++i) {
             items.clear();

@@ -46,8 +46,8 @@ struct Calibration {
     }
 };
 
-// The k best of a row, eight or more if it has them; padding (label -1) stays as it is. Two scores may give the same float as probability: then the lower
-// label comes first.
+// The k best of a row, eight or more if it has them; padding (label -1) stays as it is. Two scores may give the same float as
+// probability: then the lower label comes first.
 inline void calibrate_best(const Calibration &curve, int64_t k, const double *falls, int64_t *labels, float *scores) {
     constexpr int64_t at_row_rank = Calibration::row_rank - 1;
     const bool enough = k > at_row_rank && labels[at_row_rank] >= 0;

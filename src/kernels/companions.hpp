@@ -17,7 +17,8 @@ namespace blockxmc {
 // The lift of a pair is log((count + 1/2) / (expected + 1/2)), where so many rows are expected to carry both if labels knew
 // nothing of each other. A pair that is not listed has a count of 0.
 struct Companions {
-    static constexpr int64_t most = 64; // labels of a row that are compared with each other
+    static constexpr int64_t most = 64;  // labels of a row that are compared with each other
+    static constexpr float lead = 1e-3f; // by which the first label stays first: its probability must be higher, too
     const int64_t *indptr;              // of each label
     const int32_t *others;              // rising
     const uint8_t *log_counts;          // sixteenths of log(count + 1/2)
@@ -58,7 +59,7 @@ struct Companions {
             items[j].score += weight * told[j];
             highest = std::max(highest, items[j].score);
         }
-        if (items[0].score <= highest) items[0].score = std::nextafter(highest, std::numeric_limits<float>::infinity());
+        items[0].score = std::max(items[0].score, highest + lead);
     }
 };
 

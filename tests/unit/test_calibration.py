@@ -19,7 +19,7 @@ from blockxmc._core import base
 from blockxmc.errors import BlockXMCError
 from blockxmc.serving import weighed
 from blockxmc.serving.calibration import RANK_KNOTS, Calibration
-from blockxmc.training.shared.calibration import SIZES, UNCALIBRATED, best_cut, fit_calibration
+from blockxmc.training.shared.calibration import MOST_OTHERS, SIZES, UNCALIBRATED, best_cut, fit_calibration
 
 
 def twin(curve, score, rank, eighth):
@@ -73,6 +73,16 @@ def test_equal_probabilities_put_the_lower_label_first_and_padding_stays():
     for bad in (np.ones(9), -np.ones(11), np.full(11, np.nan)):
         with pytest.raises(ValueError, match="calibration"):
             _kernels.calibrate_topk(labels, scores, bad)
+
+
+def test_an_eighth_label_that_hardly_varies_counts_nothing():
+    rng = np.random.default_rng(0)
+    scores = -np.sort(-rng.normal(size=(300, 12)).astype(np.float32), axis=1)
+    right = rng.random(scores.shape) < expit(2 * scores - 1)
+    scores[:, 7:] = -5  # below the bounds
+    assert fit_calibration(scores, right).others == 0
+    scores[0, 7], right[0] = -0.999, True
+    assert abs(fit_calibration(scores, right).others) <= MOST_OTHERS
 
 
 def test_logistic_weights_are_where_the_loss_is_least():

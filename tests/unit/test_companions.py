@@ -13,7 +13,7 @@ from unit.test_reranker import fitted_once, random_look
 
 from blockxmc import BlockwiseClassifier
 from blockxmc.errors import ModelFormatError
-from blockxmc.serving.companions import Companions
+from blockxmc.serving.companions import LEAD, Companions
 from blockxmc.serving.reranker import Reranker
 from blockxmc.training.shared.companions import companions_of, fit_companions
 from blockxmc.training.shared.settings import SETTINGS
@@ -46,11 +46,21 @@ def test_pairs_are_counted_and_add_up(seed, n_rows, n_labels):
     assert_array_equal(pairs.others, np.concatenate(expected))
     assert_array_equal(np.diff(pairs.indptr), [len(own) for own in expected])
     labels = np.stack([rng.permutation(n_labels) for _ in range(5)])
-    lift = lifts(Y, n_rows, log_positives)
+    lift = lifts(Y, max(np.count_nonzero(Y.any(axis=1)), 1), log_positives)
     found = pairs.sums(labels, log_positives)
     np.testing.assert_allclose(found, [sums_of(lift, row) for row in labels], atol=1e-3)
     labels[:, 1:] = -1  # nobody to hear of
     assert not pairs.sums(labels, log_positives).any()
+
+
+def test_rows_that_are_not_shown_leave_lifts_as_they_are():
+    Y = np.tile([[1, 1, 0], [0, 1, 1], [0, 0, 0]], (400, 1)).astype(np.float32)
+    log_positives = np.log(Y.sum(axis=0)).astype(np.float32)
+    shown = Y.copy()
+    shown[:600] = 0
+    pairs = companions_of(sparse.csr_array(Y), SETTINGS), companions_of(sparse.csr_array(shown), SETTINGS, n_rows=800)
+    both, half = (found.sums(np.array([[0, 1]]), log_positives) for found in pairs)
+    np.testing.assert_allclose(both, half, atol=0.05)
 
 
 def test_of_many_pairs_some_rows_are_counted():
@@ -77,7 +87,7 @@ def test_served_labels_hear_of_each_other_and_the_first_stays(seed, first, slope
     blocks = replace(clf.model_, slope=slope, calibration=None, reranker=look)
     told = replace(blocks, reranker=replace(look, companions=pairs))
     labels, scores = blocks.topk(rows, 40, 1)
-    lift = lifts(Y.toarray(), Y.shape[0], look.log_positives)
+    lift = lifts(Y.toarray(), np.count_nonzero(np.diff(Y.indptr)), look.log_positives)
     before = replace(blocks, reranker=None).topk(rows, first, 1)[0]
     found = told.topk(rows, 40, 2)
     for i in range(10):
@@ -89,7 +99,7 @@ def test_served_labels_hear_of_each_other_and_the_first_stays(seed, first, slope
         for label, gained in zip(front, weight * sums_of(lift, front), strict=True):
             expected[label] += gained
         highest = max((expected[label] for label in front[1:]), default=-np.inf)
-        expected[front[0]] = max(expected[front[0]], highest)
+        expected[front[0]] = max(expected[front[0]], highest + LEAD)
         moved = min(expected[label] for label in front) - least
         for label in expected.keys() - set(front):
             expected[label] += moved

@@ -20,6 +20,9 @@ from blockxmc.errors import ModelFormatError
 
 F32 = NDArray[np.float32]
 
+# The first label stays first by at least so much (companions.hpp has it too): its probability must be higher, too.
+LEAD = 1e-3
+
 
 @dataclass(frozen=True)
 class Companions:
@@ -50,8 +53,7 @@ class Companions:
         there = scores > -np.inf
         out = scores + np.float32(self.weight) * self.sums(np.where(there, labels, -1), log_positives)
         highest = out[:, 1:].max(axis=1, initial=-np.inf)
-        above = np.nextafter(highest, np.float32(np.inf), dtype=np.float32)
-        out[:, 0] = np.where(out[:, 0] <= highest, above, out[:, 0])
+        out[:, 0] = np.maximum(out[:, 0], highest + np.float32(LEAD))
         return np.where(there, out, -np.inf).astype(np.float32)
 
     @property

@@ -35,6 +35,8 @@ SHRINKAGE = 1e-7
 TOLERANCE = 1e-11
 # The curve rises with the score at least so much: where it were flat, labels in order would become equal.
 LEAST_SLOPE = 0.05
+# What the eighth label counts, at most: where rows ask for more, it hardly differs between them and tells nothing.
+MOST_OTHERS = 2.0
 # What is tried for the number of labels that a row is taken to have, where its label set is cut.
 SIZES = tuple(2.0 ** (step / 2) for step in range(-4, 13))
 
@@ -71,7 +73,18 @@ def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None, t
     targets = right[rows, columns]
     features = curve_features(scores[rows, columns], of_others(scores)[rows], columns + 1)
     counts = np.where(targets, 1.0, one_in[columns]) * np.where(columns < LATER, 1.0, LATER_COUNT)
+    found = _fit_curve(features, targets, counts, near, threads)
+    if abs(found.others) <= MOST_OTHERS:
+        return found
+    features[:, -1] = 0.0
+    return _fit_curve(features, targets, counts, near, threads)
+
+
+def _fit_curve(features: F64, targets: Mask, counts: F64, near: Calibration | None, threads: int) -> Calibration:
+    """The curve through these features (of ``curve_features``) that gives the targets their likeliest chances."""
     spread = features.std(axis=0)
+    if spread[-1] == 0:  # what is the same for all rows is the shift's part
+        features[:, -1] = 0.0
     spread[spread == 0] = 1.0
     start = np.array([1.0] * N_SLOPES + [0.0] * (N_FALLS + 1))
     if near is not None:

@@ -17,10 +17,11 @@ from blockxmc.training.shared.settings import Settings
 F32 = NDArray[np.float32]
 
 
-def companions_of(Y: sparse.csr_array, settings: Settings) -> Companions:
+def companions_of(Y: sparse.csr_array, settings: Settings, n_rows: int | None = None) -> Companions:
     """The pairs of labels that enough rows carry, each with its count.
 
-    Of very many rows, some are counted: every so manieth, without those that carry most labels.
+    Of very many rows, some are counted: every so manieth, without those that carry most labels. Positives of labels are
+    those of ``n_rows`` rows with labels (None: of these).
 
     >>> from blockxmc.training.shared.settings import SETTINGS
     >>> Y = sparse.csr_array(np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], np.float32))
@@ -28,8 +29,9 @@ def companions_of(Y: sparse.csr_array, settings: Settings) -> Companions:
     >>> pairs.indptr.tolist(), pairs.others.tolist()  # labels 0 and 1, in two rows
     ([0, 1, 1, 1], [1])
     """
-    counted = np.flatnonzero(np.diff(Y.indptr) <= settings.companion_labels)
-    step = -(-int((np.diff(Y.indptr)[counted].astype(np.int64) ** 2).sum()) // settings.companion_pairs)
+    sizes = np.diff(Y.indptr).astype(np.int64)
+    counted = np.flatnonzero((sizes > 0) & (sizes <= settings.companion_labels))
+    step = -(-int((sizes[counted] ** 2).sum()) // settings.companion_pairs)
     counted = counted[:: max(step, 1)]
     some = take_rows(Y, counted)
     carried = sparse.csr_array((np.ones(some.nnz, np.int32), some.indices, some.indptr), shape=some.shape)
@@ -39,8 +41,8 @@ def companions_of(Y: sparse.csr_array, settings: Settings) -> Companions:
     found = sparse.csr_array((both.data[listed], (labels[listed], both.indices[listed])), shape=both.shape)
     found.sort_indices()
     log_counts = np.minimum(np.rint(16 * np.log(found.data + 0.5)), 255).astype(np.uint8)
-    # Positives are those of all rows.
-    log_rows = 2 * np.log(max(Y.shape[0], 1)) - np.log(max(counted.size, 1))
+    among = int(np.count_nonzero(sizes)) if n_rows is None else n_rows
+    log_rows = 2 * np.log(max(among, 1)) - np.log(max(counted.size, 1))
     return Companions(found.indptr.astype(np.int64), found.indices.astype(np.int32), log_counts, float(log_rows))
 
 

@@ -338,7 +338,8 @@ class Training:
         routed, auto = trial.router is not None, self.request.route == "auto"
         vectors = weights.vectors
         centroids = Remembered(lambda labels: self._centroids(self.shown, take_rows(vectors, labels), labels))
-        companions = companions_of(self.shown, self.settings)
+        labelled = int(np.count_nonzero(np.diff(self.Y.indptr)))
+        companions = companions_of(self.shown, self.settings, labelled)
         rows, as_new = (
             HeldOut(trial, holds(known, self.Y.shape[1]), centroids, self.positives, self.settings, companions)
             for known in (self.clusters, clusters)

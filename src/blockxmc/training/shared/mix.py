@@ -84,8 +84,11 @@ class Fitter:
         seen, settings = self.candidates, self.settings
         if rows is not None:  # a part of the rows needs its part of the least number, to be like the whole
             seen = seen.of_rows(rows)
-            least = settings.reranker_least_rows * rows.mean()
-            settings = replace(settings, reranker_least_rows=int(least))
+            settings = replace(
+                settings,
+                reranker_least_rows=int(settings.reranker_least_rows * rows.mean()),
+                companion_least_rows=int(settings.companion_least_rows * rows.mean()),
+            )
         terms, scores = seen.terms.for_reranker(mix), seen.terms.scores(mix)
         found = fit_reranker(terms, scores, seen.right, self.log_positives, settings, self.threads)
         if found is not None and seen.companions is not None:
