@@ -54,6 +54,12 @@ def part(data, rows):
     return sparse.csr_array(normalize(take_rows(data.X, rows))), take_rows(data.Y, rows)
 
 
+def floor_by_chance(p, n_draws=20):
+    """The calibration error that these probabilities would show by chance if each were true: the mean of so many draws."""
+    rng = np.random.default_rng(0)
+    return float(np.mean([metrics.calibration_error(rng.random(p.size) < p, p) for _ in range(n_draws)]))
+
+
 def measure(X, Y, new_X, new_Y):
     start = time.process_time()
     clf = BlockwiseClassifier(n_jobs=1).fit(X, Y)
@@ -67,6 +73,7 @@ def measure(X, Y, new_X, new_Y):
         "labels_per_row": [Y.nnz / Y.shape[0], new_Y.nnz / new_Y.shape[0]],
         "cpu_seconds": seconds,
         "calibration_error": metrics.calibration_error(right, p),
+        "calibration_floor": floor_by_chance(p),
         "sum_of_5": float(p.sum() / max(right.sum(), 1)),
         "sum_of_all": float(chances.sum() / max(new_Y.multiply(chances > 0).sum(), 1)),
         "f1": metrics.f1_samples(new_Y, clf.predict(new_X)),
@@ -144,21 +151,32 @@ def table(kept):
     lines = ["# Probabilities, label sets and rankings by propensity", ""]
     lines += [
         "Measured by `bench/label_sets.py` on test rows (at most 6,000 of a set), or, where it says so, on random rows of",
-        "the training file that were not trained on. Calibration error: of the first five suggestions of each row. Sums:",
+        "the training file that were not trained on. Calibration error: of the first five suggestions of each row, sorted",
+        "by probability and cut into ten parts of equal numbers. Floor by chance: the error that the same probabilities",
+        "would show on as many rows if every one of them were true (mean of 20 draws). Sums:",
         "probabilities over hits, of the first five and of all candidates. Labels per row: of rows that are trained on,",
         "and of rows that judge. Test rows are not quite like training rows: they have no label that these lack, and those",
         "of debian-small are of other source packages, without the near-duplicates of most training rows. Held-out",
         "rows, on which probabilities are fitted, are like training rows.",
         "",
     ]
-    lines += [
-        "| data | training rows | labels per row | calibration error | sum of 5 | sum of all | F1 | F1 promised |"
+    titles = [
+        "data",
+        "training rows",
+        "labels per row",
+        "calibration error",
+        "floor by chance",
+        "sum of 5",
+        "sum of all",
     ]
-    lines += ["|---|---:|---|---:|---:|---:|---:|---:|"]
+    lines += [f"| {' | '.join([*titles, 'F1', 'F1 promised'])} |"]
+    lines += ["|---|---:|---|---:|---:|---:|---:|---:|---:|"]
     sets = {name: row for name, row in kept.items() if "calibration_error" in row}
     for name, row in sets.items():
         numbers = [" / ".join(f"{value:.2f}" for value in row["labels_per_row"])]
-        numbers += [f"{row['calibration_error']:.3f}", *(f"{row[key]:.2f}" for key in ("sum_of_5", "sum_of_all"))]
+        numbers += [f"{row['calibration_error']:.3f}"]
+        numbers += [f"{row['calibration_floor']:.3f}" if "calibration_floor" in row else ""]
+        numbers += [*(f"{row[key]:.2f}" for key in ("sum_of_5", "sum_of_all"))]
         numbers += [f"{100 * row[key]:.1f}" if key in row else "" for key in ("f1", "f1_promised")]
         judged = ", random rows" if name.endswith("random") else ""
         lines.append(f"| {name.split()[0]}{judged} | {row['rows']:,} | {' | '.join(numbers)} |")

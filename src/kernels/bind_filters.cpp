@@ -126,8 +126,8 @@ class BoundFilterIndex {
 // Label-major weights, checked once, so that scoring may trust them.
 class LabelWeights {
   public:
-    LabelWeights(In1<int64_t> ptr, In1<int32_t> idx, In1<float> val, int64_t n_features)
-        : ptr_(ptr), idx_(idx), val_(val), scores_(intact(ptr, idx, val, n_features)) {}
+    LabelWeights(In1<int64_t> ptr, In1<int32_t> idx, In1<float> val, int64_t n_features, int threads)
+        : ptr_(ptr), idx_(idx), val_(val), scores_(without_gil(intact(ptr, idx, val, n_features), threads)) {}
 
     // out: one score per (row, candidate) pair.
     void score(In1<int64_t> x_ptr, In1<int32_t> x_idx, In1<float> x_val, In1<int64_t> cand_ptr, In1<int32_t> cand,
@@ -150,6 +150,10 @@ class LabelWeights {
     }
 
   private:
+    static CandidateScores without_gil(const CsrView &weights, int threads) {
+        WithoutGil unlocked;
+        return CandidateScores(weights, threads);
+    }
     static CsrView intact(const I64 &ptr, const I32 &idx, const F32 &val, int64_t n_features) {
         require_intact(are_pointers(span_of(ptr), idx.size()) && val.size() == idx.size(), "the weights of labels are incomplete");
         require_intact(n_features >= 0 && in_range(span_of(idx), n_features), "a feature number is out of range");
@@ -200,8 +204,8 @@ void bind_filters(nb::module_ &m) {
         .def(nb::init<In2<float>, In2<float>>(), arg("lower").noconvert(), arg("upper").noconvert())
         .def("candidates", &BoundFilterIndex::candidates, arg("projections").noconvert(), arg("threads"));
     nb::class_<LabelWeights>(m, "LabelWeights")
-        .def(nb::init<In1<int64_t>, In1<int32_t>, In1<float>, int64_t>(), arg("indptr").noconvert(),
-             arg("indices").noconvert(), arg("values").noconvert(), arg("n_features"))
+        .def(nb::init<In1<int64_t>, In1<int32_t>, In1<float>, int64_t, int>(), arg("indptr").noconvert(),
+             arg("indices").noconvert(), arg("values").noconvert(), arg("n_features"), arg("threads") = 1)
         .def("score", &LabelWeights::score, arg("x_ptr").noconvert(), arg("x_idx").noconvert(),
              arg("x_val").noconvert(), arg("cand_ptr").noconvert(), arg("cand").noconvert(), arg("out").noconvert(),
              arg("threads"));

@@ -120,14 +120,18 @@ void calibrate_scores(I64 indptr, I32 labels, Out1<float> scores, In1<double> cu
     calibrate_rows(checked, indptr.data(), static_cast<int64_t>(indptr.size()) - 1, labels.data(), scores.data(), threads);
 }
 
-void calibrate_topk(Out2<int64_t> labels, Out2<float> scores, In1<double> curve) {
+void calibrate_topk(Out2<int64_t> labels, Out2<float> scores, In1<double> curve, int threads) {
     require(labels.shape(0) == scores.shape(0) && labels.shape(1) == scores.shape(1), "labels and scores must be (rows, k)");
     const Calibration checked = checked_curve(curve);
     WithoutGil release;
     const auto k = static_cast<int64_t>(labels.shape(1));
     const std::vector<double> falls = falls_of(checked, k);
-    for (int64_t i = 0; i < static_cast<int64_t>(labels.shape(0)); ++i)
-        calibrate_best(checked, k, falls.data(), labels.data() + i * k, scores.data() + i * k);
+    const auto n_rows = static_cast<int64_t>(labels.shape(0));
+    constexpr int64_t rows_per_item = 256;
+    parallel_for((n_rows + rows_per_item - 1) / rows_per_item, threads, [&](int64_t t, int) {
+        for (int64_t i = t * rows_per_item; i < std::min((t + 1) * rows_per_item, n_rows); ++i)
+            calibrate_best(checked, k, falls.data(), labels.data() + i * k, scores.data() + i * k);
+    });
 }
 
 void low_rank_scores(I64 indptr, I32 indices, F32 data, In2<float> W, In2<float> H, Out2<float> out) {
@@ -153,7 +157,7 @@ void bind_predict_arrays(nb::module_ &m) {
     m.def("take_columns", &columns_of, exact("indptr"), exact("indices"), exact("data"), exact("columns"), "n_rows"_a);
     m.def("calibrate_scores", &calibrate_scores, exact("indptr"), exact("labels"), exact("scores"), exact("curve"),
           "threads"_a);
-    m.def("calibrate_topk", &calibrate_topk, exact("labels"), exact("scores"), exact("curve"));
+    m.def("calibrate_topk", &calibrate_topk, exact("labels"), exact("scores"), exact("curve"), "threads"_a = 1);
     m.def("dense_topk", &dense_topk, exact("scores"), exact("label_ids"), exact("labels"), exact("best"));
     m.def("low_rank_scores", &low_rank_scores, exact("indptr"), exact("indices"), exact("data"), exact("W"), exact("H"),
           exact("out"));

@@ -112,12 +112,7 @@ class BoundNeighbors {
     // What labels gain in each row, given its neighbors: (indptr, labels, values), in the order they are met.
     auto gains(I64 of_rows, I32 indices, F32 data, In2<int64_t> nearest, In2<float> similarity) const {
         const CsrView X = checked_rows(of_rows, indices, data, view_.rows->n_features);
-        require(static_cast<int64_t>(nearest.shape(0)) == X.n_rows && similarity.shape(0) == nearest.shape(0) &&
-                    similarity.shape(1) == nearest.shape(1),
-                "nearest and similarity must be (rows, neighbors)");
-        for (size_t i = 0; i < nearest.size(); ++i)
-            require(nearest.data()[i] >= -1 && nearest.data()[i] < view_.rows->n_labels, "a training row is out of range");
-        const Nearest all{&view_, nearest.data(), similarity.data(), static_cast<int64_t>(nearest.shape(1))};
+        const Nearest all = checked_nearest(X, nearest, similarity);
         std::vector<int64_t> indptr{0};
         std::vector<int32_t> labels;
         std::vector<float> values;
@@ -133,7 +128,38 @@ class BoundNeighbors {
         return std::make_tuple(to_numpy(std::move(indptr)), to_numpy(std::move(labels)), to_numpy(std::move(values)));
     }
 
+    // The same for some labels of each row (rows x few, -1: none): 0 where neighbors lack the label.
+    void few_gains(I64 of_rows, I32 indices, F32 data, In2<int64_t> nearest, In2<float> similarity, In2<int64_t> few, Out2<float> out,
+                   int threads) const {
+        WithoutGil release;
+        const CsrView X = checked_rows(of_rows, indices, data, view_.rows->n_features);
+        const Nearest all = checked_nearest(X, nearest, similarity);
+        const auto width = static_cast<int64_t>(few.shape(1));
+        require(static_cast<int64_t>(few.shape(0)) == X.n_rows && out.shape(0) == few.shape(0) && out.shape(1) == few.shape(1),
+                "labels and gains must be (rows, few)");
+        for (size_t i = 0; i < few.size(); ++i)
+            require(few.data()[i] >= -1 && few.data()[i] < view_.n_labels, "a label is out of range");
+        constexpr int64_t rows_per_item = 16;
+        parallel_for((X.n_rows + rows_per_item - 1) / rows_per_item, threads, [&](int64_t t, int) {
+            Bonuses &bonuses = Scratch::of_this_thread().bonuses;
+            for (int64_t i = t * rows_per_item; i < std::min((t + 1) * rows_per_item, X.n_rows); ++i) {
+                all.collect(i, row_of(X, i), bonuses);
+                for (int64_t j = i * width; j < (i + 1) * width; ++j)
+                    out.data()[j] = few.data()[j] < 0 ? 0.0f : bonuses.of(static_cast<int32_t>(few.data()[j]));
+            }
+        });
+    }
+
   private:
+    Nearest checked_nearest(const CsrView &X, const In2<int64_t> &nearest, const In2<float> &similarity) const {
+        require(static_cast<int64_t>(nearest.shape(0)) == X.n_rows && similarity.shape(0) == nearest.shape(0) &&
+                    similarity.shape(1) == nearest.shape(1),
+                "nearest and similarity must be (rows, neighbors)");
+        for (size_t i = 0; i < nearest.size(); ++i)
+            require(nearest.data()[i] >= -1 && nearest.data()[i] < view_.rows->n_labels, "a training row is out of range");
+        return {&view_, nearest.data(), similarity.data(), static_cast<int64_t>(nearest.shape(1))};
+    }
+
     nb::object owner_;
     I64 indptr_;
     I32 labels_;

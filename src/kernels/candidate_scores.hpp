@@ -7,10 +7,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "csr.hpp"
+#include "threads.hpp"
 
 namespace blockxmc {
 
@@ -21,18 +22,32 @@ class CandidateScores {
         std::vector<double> sums;   // per label
     };
 
-    explicit CandidateScores(const CsrView &by_label) : by_label_(by_label), ptr_(by_label.n_cols + 1, 0) {
-        for (int64_t e = 0; e < by_label.nnz(); ++e) ++ptr_[by_label.indices[e] + 1];
-        std::partial_sum(ptr_.begin(), ptr_.end(), ptr_.begin());
+    explicit CandidateScores(const CsrView &by_label, int threads = 1) : by_label_(by_label), ptr_(by_label.n_cols + 1, 0) {
         labels_.resize(by_label.nnz());
         weights_.resize(by_label.nnz());
-        std::vector<int64_t> place(ptr_.begin(), ptr_.end() - 1);
-        for (int64_t j = 0; j < by_label.n_rows; ++j)
-            for (int64_t e = by_label.indptr[j]; e < by_label.indptr[j + 1]; ++e) {
-                const int64_t at = place[by_label.indices[e]]++;
+        // Labels in a few parts, each of which counts its own weights of every feature, and knows then where they go.
+        const int64_t n_parts = std::clamp<int64_t>(by_label.nnz() / (4 * std::max<int64_t>(by_label.n_cols, 1)), 1, 16);
+        std::vector<std::vector<int64_t>> place(n_parts, std::vector<int64_t>(by_label.n_cols, 0));
+        const auto weights_of = [&](int64_t part, auto &&use) {
+            const int64_t n = by_label.n_rows;
+            for (int64_t j = part * n / n_parts; j < (part + 1) * n / n_parts; ++j)
+                for (int64_t e = by_label.indptr[j]; e < by_label.indptr[j + 1]; ++e) use(j, e);
+        };
+        parallel_for(n_parts, threads, [&](int64_t part, int) {
+            weights_of(part, [&](int64_t, int64_t e) { ++place[part][by_label.indices[e]]; });
+        });
+        int64_t total = 0;
+        for (int64_t f = 0; f < by_label.n_cols; ++f) {
+            for (std::vector<int64_t> &each : place) total += std::exchange(each[f], total);
+            ptr_[f + 1] = total;
+        }
+        parallel_for(n_parts, threads, [&](int64_t part, int) {
+            weights_of(part, [&](int64_t j, int64_t e) {
+                const int64_t at = place[part][by_label.indices[e]]++;
                 labels_[at] = static_cast<int32_t>(j);
                 weights_[at] = by_label.data[e];
-            }
+            });
+        });
     }
 
     int64_t n_labels() const { return by_label_.n_rows; }

@@ -28,6 +28,7 @@ NB_MODULE(_kernels, m) {
     blockxmc::bind_dual_cd(m);
     blockxmc::bind_fastxml(m);
     blockxmc::bind_filters(m);
+    blockxmc::bind_held_out(m);
     blockxmc::bind_scratch(m);
     blockxmc::bind_words(m);
     // A kernel that a daemon thread still runs at exit must not hold up the end of the process for long.

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.metrics import f1_score
 from storage_models import tamper
@@ -72,6 +73,33 @@ def test_equal_probabilities_put_the_lower_label_first_and_padding_stays():
     for bad in (np.ones(9), -np.ones(11), np.full(11, np.nan)):
         with pytest.raises(ValueError, match="calibration"):
             _kernels.calibrate_topk(labels, scores, bad)
+
+
+def test_logistic_weights_are_where_the_loss_is_least():
+    rng = np.random.default_rng(0)
+    features, right = rng.normal(size=(20_000, 4)), rng.random(20_000)
+    right = right < expit(features @ [1.0, -0.5, 0.02, 2.0] - 1)
+    counts, start = rng.random(20_000), np.zeros(5)
+    counts /= counts.sum()
+    lower = np.array([-np.inf, 0.0, 0.1, 0.1, -np.inf])  # two of which hold
+
+    def loss(w):
+        z = w[0] + features @ w[1:]
+        slope = counts * (expit(z) - right)
+        value = counts @ (np.logaddexp(0, z) - right * z) + 1e-7 * w @ w
+        return value, np.concatenate([[slope.sum()], features.T @ slope]) + 2e-7 * w
+
+    args = features, right.view(np.uint8), counts, start, lower, 1e-7, 1e-11
+    found = _kernels.logistic_weights(*args, 1)
+    bounds = [(low, None) for low in lower]
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-15, "gtol": 1e-9})
+    assert_allclose(found, best.x, atol=1e-4)
+    assert (found[2:4] == 0.1).all()
+    assert loss(found)[0] <= best.fun + 1e-10
+    for threads in (2, 3, 7):
+        assert_array_equal(_kernels.logistic_weights(*args, threads), found)
+    with pytest.raises(ValueError, match="one number per weight"):
+        _kernels.logistic_weights(*args[:3], start[1:], *args[4:], 1)
 
 
 def test_the_fit_finds_a_planted_curve():

@@ -9,11 +9,12 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.preprocessing import normalize
 
-from blockxmc import BlockwiseClassifier, metrics
+from blockxmc import BlockwiseClassifier, _kernels, metrics
+from blockxmc._core.matrix import pattern_args
 from blockxmc.serving.reranker import Reranker
 from blockxmc.training.shared import mix as mixing
 from blockxmc.training.shared import settings
-from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, Terms
+from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, Terms, best_first
 from blockxmc.training.shared.fit import Training
 from blockxmc.training.shared.held_out import held_out_rows
 from blockxmc.training.shared.labels import LabelTrainer
@@ -128,6 +129,39 @@ def test_precision_of_a_mix_is_that_of_its_ranking():
     order = np.argsort(-scores, axis=1)
     expected = [metrics.precision_at_k(sparse.csr_array(seen.right), order, k) for k in (1, 3, 5)]
     np.testing.assert_allclose(seen.hits(mix).mean(axis=0), expected)
+    mixes = np.array([[0.4, 1.2, 0.6, 0.8], [0.0, 0.0, 0.0, 0.0], [0.8, 0.5, 1.0, 0.0]], np.float32)
+    for threads in (1, 2, 3, 7):
+        each = [seen.hits(Mix(*weights.tolist())).mean(axis=1) for weights in mixes]
+        np.testing.assert_allclose(seen.hits_of(mixes, threads), each)
+        np.testing.assert_array_equal(seen.hits_of(mixes, threads), seen.hits_of(mixes))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_blocks_that_list_a_label_and_rows_that_have_it(threads):
+    rng = np.random.default_rng(0)
+    lists, Y = rng.random((30, 8)) < 0.3, rng.random((50, 30)) < 0.2
+    visited = np.array([rng.permutation(8)[:3] for _ in range(50)], np.int32)
+    visited[rng.random(visited.shape) < 0.2] = -1
+    weights, labels = rng.random(visited.shape).astype(np.float32), rng.integers(-1, 30, (50, 7))
+    total, right = np.empty(labels.shape, np.float32), np.empty(labels.shape, np.uint8)
+    pattern = pattern_args(sparse.csr_array(lists))
+    _kernels.block_weights(*pattern, 8, visited, weights, labels, total, threads)
+    _kernels.right_labels(*pattern_args(sparse.csr_array(Y)), 30, labels, right, threads)
+    for (i, j), label in np.ndenumerate(labels):
+        own = sum(w for block, w in zip(visited[i], weights[i], strict=True) if block >= 0 and lists[label, block])
+        assert total[i, j] == pytest.approx(0 if label < 0 else own)
+        assert right[i, j] == (label >= 0 and Y[i, label])
+    with pytest.raises(ValueError, match="label numbers"):
+        _kernels.right_labels(*pattern, 8, labels[:30], right[:30], threads)
+    with pytest.raises(ValueError, match="block numbers"):
+        _kernels.block_weights(*pattern, 8, visited + 5, weights, labels, total, threads)
+
+
+def test_the_best_come_first_and_equal_ones_stay_in_order():
+    scores = np.random.default_rng(0).integers(0, 9, (50, 40)).astype(np.float32)
+    scores[::3, 5:9] = -np.inf
+    for threads in (1, 2, 3, 7):
+        np.testing.assert_array_equal(best_first(scores, threads), np.argsort(-scores, axis=1, kind="stable"))
 
 
 def test_hits_after_a_reranker_are_those_of_its_order():
@@ -162,7 +196,7 @@ def test_neighbors_count_unless_they_mislead(monkeypatch, lost, expected):
     seen = random_candidates(np.random.default_rng(0), n=400)
     # Every second row gains as much as the next one loses, and a little is lost on top.
     swing = np.where(np.arange(400) % 2, 0.2, -0.2)[:, None]
-    hits = lambda self, mix, reranker=None: np.full((400, 3), 0.5) + (swing - lost) * (mix.neighbors > 0)  # noqa: E731
+    hits = lambda self, mix, *others: np.full((400, 3), 0.5) + (swing - lost) * (mix.neighbors > 0)  # noqa: E731
     monkeypatch.setattr(Candidates, "hits", hits)
     assert mixing._neighbors_count(fitter(seen.terms, seen.right), SETTINGS) == expected
 

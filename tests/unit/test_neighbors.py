@@ -45,6 +45,9 @@ def test_labels_of_the_nearest_rows_of_visited_blocks_gain(seed, count, length):
     neighbors = Neighbors.pack(X, Y, assignment, 4, count=count, bits=32)
     expected = asked_by_hand(X, Y, assignment, new, visited, count)
     np.testing.assert_allclose(neighbors.gains(new, visited, 2).toarray(), expected, atol=1e-5)
+    few = rng.integers(-1, 9, (15, 6))
+    wanted = np.where(few < 0, 0, np.take_along_axis(expected, np.maximum(few, 0), axis=1))
+    np.testing.assert_allclose(neighbors.few_gains(new, visited, few, 3), wanted, atol=1e-5)
 
 
 def test_only_some_rows_may_be_neighbors():

@@ -11,6 +11,8 @@ from scipy import sparse
 from blockxmc import BlockwiseClassifier, DiSMEC, _kernels
 from blockxmc._core import memory
 from blockxmc._core.matrix import copy_rows
+from blockxmc.data import Dataset, write_npz
+from blockxmc.distributed.worker import Training
 from blockxmc.errors import BlockXMCError
 
 MEBI = 2**20
@@ -88,6 +90,28 @@ def test_max_memory_bounds_what_is_held(data, tmp_path, monkeypatch):
     del asked[:]
     BlockwiseClassifier(n_blocks=4).fit(X, Y, max_memory_gb=100)
     assert asked == []  # there is room for all
+
+
+def test_workers_of_a_cluster_keep_to_the_limit_too(data, tmp_path, monkeypatch):
+    X, Y = data
+    write_npz(tmp_path / "train.npz", Dataset(X, Y))
+    estimator, work = BlockwiseClassifier(n_blocks=4, random_state=0), tmp_path / "work"
+    estimator.fit(X, Y, work=work)
+    monkeypatch.setattr(memory, "used_memory", lambda: 0)
+    most = (memory.expected_bytes(*X.shape, Y.shape[1], X.nnz, Y.nnz, memory.BESIDE_FILES) + 3 * MEBI) / 1e9
+    found = []
+    for limit in (None, most):
+        parts = Training(estimator, tmp_path / "train.npz", work, limit).checked()("labels")
+        asked, real = [], _kernels.limit_scratch
+        with monkeypatch.context() as patch:
+            patch.setattr(_kernels, "limit_scratch", lambda *args, a=asked, r=real: (a.append(args), r(*args)))
+            done = parts.keep((3, 9), "one")
+        assert asked == ([] if limit is None else [(str(work), pytest.approx(3 * MEBI, abs=1)), ("", 0)])
+        found.append(done.digest)
+        parts.job.kept.path(done.name).unlink()
+    assert found[0] == found[1]
+    with pytest.raises(BlockXMCError, match="more than the"):
+        Training(estimator, tmp_path / "train.npz", work, most / 100).checked()
 
 
 def test_scratch_files_lie_in_the_work_folder_whatever_holds_it(data, tmp_path, monkeypatch):

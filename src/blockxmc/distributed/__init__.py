@@ -41,6 +41,7 @@ def fit(
     ``data`` (shards, npz or XC text) and the folder ``work`` must have the same names here and for all workers. After a
     kill of the driver the same call goes on from what the folder holds. The model is that of ``clf.fit(X, Y)``, bit by
     bit. Other stages (partition, router, scores on held-out rows, packing) are done here, on ``clf.n_jobs`` threads.
+    ``max_memory_gb`` is for each process: the driver, and every worker with all its threads.
 
     A :class:`~blockxmc.TextClassifier` takes texts (JSONL, JSON, TSV, CSV; ``fields`` says where they stand), whose rows
     are written as shards to ``work`` + ``.rows`` first, or shards that were made of texts.
@@ -80,7 +81,7 @@ def fit(
         if dataset.vectorizer is None:
             raise BlockXMCError(f"{data}: holds features, not texts; give a BlockwiseClassifier")
         model.vectorizer_ = dataset.vectorizer
-    place = Cluster(client, folder, Training(clone(trained), path, folder))
+    place = Cluster(client, folder, Training(clone(trained), path, folder, max_memory_gb))
     fit_dataset(trained, dataset, work=place, max_memory_gb=max_memory_gb)
     if model is not None:
         model.classifier_ = trained

@@ -10,7 +10,7 @@ import hashlib
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from sklearn.base import clone
 
 from blockxmc._core.kept import Kept
+from blockxmc._core.memory import within_memory
 from blockxmc._core.progress import Phase, Reporter
 from blockxmc.data import Dataset, read_dataset
 from blockxmc.errors import BlockXMCError
@@ -50,10 +51,12 @@ class Parts(NamedTuple):
     name: str
     compute: Callable[[int, int], Any]
     form: Form[Any]
+    limited: Callable[[], AbstractContextManager[None]] = nullcontext  # memory, while a part is computed
 
     def keep(self, part: Range, worker: str) -> Done:
         """Compute a part and keep it; when this returns, it is on the disk."""
-        Job.stage(self.job, self.name, partial(self.compute, *part), self.form, part)
+        with self.limited():
+            Job.stage(self.job, self.name, partial(self.compute, *part), self.form, part)
         assert self.job.kept is not None
         place = self.job.place(self.name, part)
         path = self.job.kept.path(place)
@@ -141,6 +144,7 @@ class Training:
     estimator: Any
     data: Path
     folder: Path
+    max_memory_gb: float | None = None  # of each process
 
     def checked(self) -> Callable[[str], Parts]:
         """Read the data, and see that they are the job's."""
@@ -158,10 +162,13 @@ class Training:
     def _replay(self, data: Dataset, stage: str | None) -> Parts | None:
         # As many tasks as the worker has threads run side by side: each takes one.
         estimator = clone(self.estimator).set_params(n_jobs=1, verbose=0)
+        place, most = Reading(self.folder, stage), self.max_memory_gb
         try:
-            estimator.fit(data.X, data.Y, work=Reading(self.folder, stage))
+            estimator.fit(data.X, data.Y, work=place, max_memory_gb=most)
         except Reached as reached:
-            return reached.parts
+            if reached.parts is None or most is None or not estimator._uses_files:
+                return reached.parts
+            return reached.parts._replace(limited=lambda: within_memory(data.X, data.Y, most, place))
         return None
 
 

@@ -96,7 +96,8 @@ class LabelVectors:
         # Only the vectors that are asked for: the kernel prepares all that it is given.
         asked, position = renumbered(labels, self.n_labels)
         found = np.empty(position.size, np.float32)
-        kernel = _kernels.LabelWeights(*csr_args(take_rows(self.vectors, asked)), self.vectors.shape[1])
+        some = self.vectors if asked.size == self.n_labels else take_rows(self.vectors, asked)
+        kernel = _kernels.LabelWeights(*csr_args(some), self.vectors.shape[1], threads)
         kernel.score(*csr_args(X), indptr.astype(np.int64), position.astype(np.int32), found, threads)
         found += self.bias[labels]
         if self.mass is not None:

@@ -3,7 +3,7 @@
 The same score means more in the first place than in the tenth: there it was the best that a row had to offer, here it was
 beaten nine times. And the hundreds of candidates behind the first ones are hardly ever right, however their scores look. A
 curve of the score alone, fitted to the first labels of rows, gives the first too little and all others too much. Rows
-differ, too: where the eighth label scores nearly as well as the first, a score means less than where it does not.
+differ, too: where the eighth label scores nearly as well as the first, a score means something else than elsewhere.
 """
 
 from __future__ import annotations
@@ -73,13 +73,14 @@ class Calibration:
         """How many labels of a row must be known to give the first k their probabilities."""
         return max(k, min(ROW_RANK, n_labels)) if self.others else k
 
-    def apply_topk(self, answers: TopK) -> None:
+    def apply_topk(self, answers: TopK, threads: int = 1) -> None:
         """Turn the scores of the best labels of rows (2-d), or of one row (1-d), into probabilities, in place.
 
         There must be ``least_asked`` of them.
         """
         width = answers[0].shape[-1]
-        _kernels.calibrate_topk(answers[0].reshape(-1, width), answers[1].reshape(-1, width), self._numbers)
+        best = answers[0].reshape(-1, width), answers[1].reshape(-1, width)
+        _kernels.calibrate_topk(*best, self._numbers, threads)
 
     def apply(self, scores: sparse.csr_array, threads: int) -> None:
         """Turn the scores of all candidates of rows into probabilities, in place."""
@@ -117,8 +118,17 @@ def f1_thresholds(probabilities: NDArray[Any], size: float) -> F64:
     >>> f1_thresholds(np.array([[0.9, 0.8, 0.1], [0.4, 0.3, 0.2]]), size=2.0).round(3).tolist()
     [[0.425], [0.18]]
     """
-    p = np.where(probabilities > 0, probabilities, 0.0).astype(np.float64)
-    expected = np.cumsum(p, axis=-1) / (np.arange(1, p.shape[-1] + 1) + size)
+    return thresholds_of_sums(sums_of_first(probabilities), size)
+
+
+def sums_of_first(probabilities: NDArray[Any]) -> F64:
+    """Of the first label, the first two, ... of each row (-inf: no label)."""
+    return np.cumsum(np.where(probabilities > 0, probabilities, 0.0).astype(np.float64), axis=-1)
+
+
+def thresholds_of_sums(sums: F64, size: float) -> F64:
+    """``f1_thresholds`` of rows whose ``sums_of_first`` are known."""
+    expected = sums / (np.arange(1, sums.shape[-1] + 1) + size)
     return np.asarray(expected.max(axis=-1, keepdims=True, initial=0.0))
 
 

@@ -96,6 +96,15 @@ class Neighbors:
         out.sort_indices()
         return out
 
+    def few_gains(
+        self, X: sparse.csr_array, visited: NDArray[np.int32], labels: NDArray[np.int64], threads: int
+    ) -> NDArray[np.float32]:
+        """What some labels of each row gain (rows x few; -1: none), as ``gains`` has it."""
+        nearest = self.rows.topk(self.compared(X, threads), visited, self.count, threads=threads)
+        out = np.empty(labels.shape, np.float32)
+        self.kernel.few_gains(*csr_args(X), *nearest, labels, out, threads)
+        return out
+
     def compared(self, X: sparse.csr_array, threads: int) -> sparse.csr_array:
         """What of the rows of X is compared with training rows: their largest features."""
         indptr, indices, data = _kernels.largest_values(*csr_args(X), self.features, threads)

@@ -78,7 +78,7 @@ class RoutedModel:
             labels, scores = self._routed.topk(X, asked, threads=threads, allowed=allowed)
         if self.offset is not None:
             scores = scores + self._offset_of(X, threads)[:, None]
-        return self._answers(labels, scores, k)
+        return self._answers(labels, scores, k, threads)
 
     def one(self, indices: ArrayLike, values: ArrayLike, k: int, allowed: Mask | None = None) -> TopK:
         """Best k allowed labels of one sparse row, without validation or threads."""
@@ -117,9 +117,9 @@ class RoutedModel:
         """As many labels of a row as it takes to answer the first k."""
         return k if self.calibration is None else self.calibration.least_asked(k, self.n_labels)
 
-    def _answers(self, labels: NDArray[np.int64], scores: F32, k: int) -> TopK:
+    def _answers(self, labels: NDArray[np.int64], scores: F32, k: int, threads: int = 1) -> TopK:
         if self.calibration is not None:
-            self.calibration.apply_topk((labels, scores))
+            self.calibration.apply_topk((labels, scores), threads)
         if labels.shape[-1] > k:
             labels, scores = labels[..., :k].copy(), scores[..., :k].copy()
         return labels, scores

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from blockxmc import _kernels
 from blockxmc.linear.weights import F32
-from blockxmc.serving.calibration import N_FALLS, N_SLOPES, Calibration, curve_features, f1_thresholds, of_others
+from blockxmc.serving.calibration import (
+    N_FALLS,
+    N_SLOPES,
+    Calibration,
+    curve_features,
+    of_others,
+    sums_of_first,
+    thresholds_of_sums,
+)
 
 Mask = NDArray[np.bool_]
 F64 = NDArray[np.float64]
@@ -21,14 +25,14 @@ F64 = NDArray[np.float64]
 # Where nothing is held out, a margin of 0 means even odds.
 UNCALIBRATED = Calibration.of_score(scale=2.0)
 # From these ranks on, one wrong label in so many is looked at, and counts as many times: all others are like it. Right
-# labels, few as they are there, are all looked at.
+# labels, few as they are there, are all looked at. Powers of two, 256 at most.
 SAMPLED = {0: 1, 32: 8, 256: 32}
 # From this rank on labels count a tenth: there are many of them, and what rows differ in counts most among the first.
 LATER, LATER_COUNT = 10, 0.1
 # Weight of the squares of the slopes, where features have unit spread: it only matters where rows say nothing.
 SHRINKAGE = 1e-7
-# Tighter than the usual tolerances: with few hits among many candidates these may stop early, and the time is the same.
-_TIGHTLY: Any = {"ftol": 1e-12, "gtol": 1e-6}
+# Newton's steps end where the next one promises less than this of the mean loss: far below what rows can tell.
+TOLERANCE = 1e-11
 # The curve rises with the score at least so much: where it were flat, labels in order would become equal.
 LEAST_SLOPE = 0.05
 # What is tried for the number of labels that a row is taken to have, where its label set is cut.
@@ -49,7 +53,7 @@ class Cut:
     f1_by_size: float = 0.0  # ... and of those that are cut by size
 
 
-def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None) -> Calibration:
+def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None, threads: int = 1) -> Calibration:
     """The curve from the score and the rank of a label to the chance that it is right, for new rows.
 
     ``scores`` are those of the best labels of each row, best first (-inf: none). The curve rises with the score and falls
@@ -60,8 +64,9 @@ def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None) -
     if not right.any() or not (listed & ~right).any():
         return UNCALIBRATED
     one_in = _one_in(scores.shape[1])
-    turns = np.arange(scores.shape[0])[:, None] + np.arange(scores.shape[1])
-    looked_at = right | (listed & (turns % one_in == 0))  # at each rank, the wrong labels of other rows
+    # At each rank, the wrong labels of other rows. Remainders of powers of two, and small numbers: there are many labels.
+    row, column = (np.arange(size).astype(np.uint8) for size in scores.shape)
+    looked_at = right | (listed & ((row[:, None] + column) & (one_in - 1).astype(np.uint8) == 0))
     rows, columns = np.nonzero(looked_at)
     targets = right[rows, columns]
     features = curve_features(scores[rows, columns], of_others(scores)[rows], columns + 1)
@@ -74,7 +79,12 @@ def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None) -
     start = np.concatenate([[-2.0 if near is None else near.shift], start])
     least = LEAST_SLOPE * spread * (np.arange(spread.size) < N_SLOPES)
     least[-1] = -np.inf  # what others say may count either way
-    shift, *rest = _logistic(features / spread, targets.astype(np.float64), counts / counts.sum(), start, least)
+    lower = np.concatenate([[-np.inf], least])
+    how = SHRINKAGE, TOLERANCE, threads
+    found = _kernels.logistic_weights(
+        features / spread, targets.view(np.uint8), counts / counts.sum(), start, lower, *how
+    )
+    shift, *rest = found.tolist()
     weights = (np.array(rest) / spread).tolist()
     return Calibration(shift, tuple(weights[:N_SLOPES]), tuple(weights[N_SLOPES:-1]), weights[-1])
 
@@ -85,29 +95,7 @@ def _one_in(n_ranks: int) -> NDArray[np.intp]:
     return np.array(list(SAMPLED.values()))[np.searchsorted(starts, np.arange(n_ranks), side="right") - 1]
 
 
-def _logistic(features: F64, targets: F64, counts: F64, start: F64, least: F64) -> list[float]:
-    """A constant and the weights of the features, each at least so large."""
-    of_targets = np.concatenate([[counts @ targets], features.T @ (counts * targets)])
-
-    def loss(weights: F64) -> tuple[float, F64]:
-        z = weights[0] + features @ weights[1:]
-        e = np.exp(-abs(z))
-        chance = np.where(z > 0, 1.0, e) / (1 + e)
-        value = counts @ (np.maximum(z, 0) + np.log1p(e)) - weights @ of_targets + SHRINKAGE * (weights @ weights)
-        seen = counts * chance
-        slope = np.concatenate([[seen.sum()], features.T @ seen]) - of_targets + 2 * SHRINKAGE * weights
-        return float(value), slope
-
-    bounds = [(None, None), *((low, None) for low in least.tolist())]
-    return [
-        float(weight)
-        for weight in minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_TIGHTLY).x
-    ]
-
-
-def best_cut(
-    probabilities: F64, right: Mask, n_true: NDArray[np.integer], *, keep_first: bool = True, threads: int = 1
-) -> Cut:
+def best_cut(probabilities: F64, right: Mask, n_true: NDArray[np.integer], *, keep_first: bool = True) -> Cut:
     """Where the mean F1 of these rows is best, if all keep their first label or not; rows without labels are left out.
 
     ``probabilities`` of the best labels of each row come best first; ``n_true`` counts all labels of each row.
@@ -132,14 +120,14 @@ def best_cut(
     # Half-way to the next probability: new rows fall on either side of it.
     below = values[at + 1] if at + 1 < values.size else 0.0
     threshold = float(f"{(values[at] + below) / 2:.6g}")
-    with ThreadPoolExecutor(threads) as pool:
-        by_size = list(pool.map(partial(_mean_f1, probabilities[some], f1), SIZES))
+    given, sums = probabilities[some], sums_of_first(probabilities[some])
+    by_size = [_mean_f1(given, thresholds_of_sums(sums, size), f1) for size in SIZES]
     best = int(np.argmax(by_size))
     n_labels = int(f1[:, 1:].mean(axis=0).argmax()) + 1
     return Cut(threshold, n_labels, float(reached[at] / p.shape[0]), SIZES[best], by_size[best])
 
 
-def _mean_f1(probabilities: F64, f1: F64, size: float) -> float:
-    """Of rows that are cut by size; ``f1`` is theirs after no label, one, two, ..."""
-    n_given = np.maximum((probabilities > f1_thresholds(probabilities, size)).sum(axis=1), 1)
+def _mean_f1(probabilities: F64, thresholds: F64, f1: F64) -> float:
+    """Of rows that are cut at their thresholds; ``f1`` is theirs after no label, one, two, ..."""
+    n_given = np.maximum((probabilities > thresholds).sum(axis=1), 1)
     return float(np.take_along_axis(f1, n_given[:, None], axis=1).mean())

@@ -7,14 +7,15 @@ trial model is needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._core.matrix import flat_positions, renumbered
+from blockxmc import _kernels
+from blockxmc._core.matrix import pattern_args, renumbered
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import F32
 from blockxmc.serving.companions import Companions
@@ -53,6 +54,10 @@ class Terms:
     block: F32
     neighbors: F32
     log_positives: F32
+
+    def at(self, places: NDArray[np.int64]) -> Terms:
+        """Those of each row that stand at these places of it."""
+        return Terms(**{name: np.take_along_axis(part, places, axis=1) for name, part in vars(self).items()})
 
     def own(self, mix: Mix) -> F32:
         """What the weights that are served will say of the label."""
@@ -93,22 +98,30 @@ class Candidates:
         labels = None if self.labels is None else self.labels[rows]
         return Candidates(terms, self.right[rows], self.n_true[rows], labels, self.companions)
 
+    def hits_of(self, mixes: F32, threads: int = 1) -> NDArray[np.float64]:
+        """Mean of P@1, P@3 and P@5 of each row under each mix (slope, stretch, centroid, neighbors): mixes x rows."""
+        terms, out = self.terms, np.empty((mixes.shape[0], self.n_rows))
+        parts = terms.margin, terms.rarity, terms.centroid, terms.block, terms.neighbors, self.right.view(np.uint8)
+        args: Any = *(np.ascontiguousarray(part) for part in parts), mixes, out, threads
+        _kernels.mix_hits(*args)
+        return out
+
     def first(self, few: int) -> Candidates:
         """Only the first few of each row, by the score that found them."""
         terms = Terms(**{name: part[:, :few] for name, part in vars(self.terms).items()})
         labels = None if self.labels is None else self.labels[:, :few]
         return Candidates(terms, self.right[:, :few], self.n_true, labels, self.companions)
 
-    def ranked(self, mix: Mix, reranker: Reranker | None, k: int) -> tuple[F32, NDArray[np.bool_]]:
+    def ranked(self, mix: Mix, reranker: Reranker | None, k: int, threads: int = 1) -> tuple[F32, NDArray[np.bool_]]:
         """Scores of the best k of each row and whether they are right, best first."""
         scores = self.terms.scores(mix)
-        best = np.argsort(-scores, axis=1, kind="stable")
+        best = best_first(scores, threads)
         scores, right = np.take_along_axis(scores, best, axis=1), np.take_along_axis(self.right, best, axis=1)
         if reranker is not None:
-            labels, front, hits = self.reranked(mix, reranker, best)
+            labels, front, hits = self.reranked(mix, reranker, best, threads)
             if reranker.companions is not None and labels is not None:
                 front = reranker.companions.told(labels, front, reranker.log_positives)
-            order = np.argsort(-front, axis=1, kind="stable")
+            order = best_first(front, threads)
             front, hits = np.take_along_axis(front, order, axis=1), np.take_along_axis(hits, order, axis=1)
             back = scores[:, reranker.first :] + _shift(scores[:, : reranker.first], front)
             scores = np.concatenate([front, back], axis=1).astype(np.float32)
@@ -116,26 +129,26 @@ class Candidates:
         return scores[:, :k], right[:, :k] & (scores[:, :k] > -np.inf)
 
     def reranked(
-        self, mix: Mix, reranker: Reranker, best: NDArray[np.intp] | None = None
+        self, mix: Mix, reranker: Reranker, best: NDArray[np.int64] | None = None, threads: int = 1
     ) -> tuple[NDArray[np.int64] | None, F32, NDArray[np.bool_]]:
         """The first labels as the reranker's curve orders them: which, their scores, whether they are right.
 
         ``best`` has the places of all candidates, best first, where that is known.
         """
         scores = self.terms.scores(mix)
-        best = np.argsort(-scores, axis=1, kind="stable") if best is None else best
+        best = best_first(scores, threads) if best is None else best
         first = best[:, : reranker.first]
-        terms = np.take_along_axis(self.terms.for_reranker(mix), first[..., None], axis=1)
+        terms = self.terms.at(first).for_reranker(mix)
         scores = np.take_along_axis(scores, first, axis=1)
         gained = np.where(scores > -np.inf, scores + reranker.gains(terms), -np.inf).astype(np.float32)
-        order = np.argsort(-gained, axis=1, kind="stable")
+        order = best_first(gained, threads)
         first = np.take_along_axis(first, order, axis=1)
         labels = None if self.labels is None else np.take_along_axis(self.labels, first, axis=1)
         return labels, np.take_along_axis(gained, order, axis=1), np.take_along_axis(self.right, first, axis=1)
 
-    def hits(self, mix: Mix, reranker: Reranker | None = None) -> NDArray[np.float64]:
+    def hits(self, mix: Mix, reranker: Reranker | None = None, threads: int = 1) -> NDArray[np.float64]:
         """P@1, P@3 and P@5 of each row."""
-        right = self.ranked(mix, reranker, 5)[1]
+        right = self.ranked(mix, reranker, 5, threads)[1]
         return np.stack([right[:, :k].sum(axis=1) / k for k in (1, 3, 5)], axis=1)
 
 
@@ -152,7 +165,7 @@ class HeldOut:
         companions: Companions | None = None,
     ) -> None:
         self.trial, self.settings, self.companions = trial, settings, companions
-        self._blocks_of = LabelVectors(sparse.csr_array(holds.T), np.zeros(holds.shape[1], np.float32))
+        self._blocks_of = sparse.csr_array(holds.T)
         self._centroids = centroids
         self._rarity = rarity_of(positives)
         self.log_positives = log_positives_of(positives, settings)
@@ -166,12 +179,7 @@ class HeldOut:
         labels, scores = widest.topk(X, few, threads)
         self.labels = labels
         there = labels >= 0
-        # Each top_p by a thread of its own, where there are several: most of it is NumPy's, which has one.
-        side_by_side, within = min(threads, len(top_ps)), 1 if len(top_ps) > 1 else threads
-        with ThreadPoolExecutor(side_by_side) as pool:
-            blocks = list(pool.map(lambda top_p: self._block_terms(X, labels, top_p, within), top_ps))
-            bonuses = pool.map(lambda block: self._neighbor_terms(X, labels, block[1], within), blocks)
-            neighbors = dict(zip(top_ps, bonuses, strict=True))
+        blocks = [self._block_terms(X, labels, top_p, threads) for top_p in top_ps]
         widest_block = blocks[top_ps.index(max(top_ps))][0]
         listed = there & (widest_block > -np.inf)
         with np.errstate(invalid="ignore"):
@@ -185,16 +193,16 @@ class HeldOut:
             neighbors=np.zeros(labels.shape, np.float32),
             log_positives=self.log_positives[known],
         )
-        rows = np.repeat(np.arange(X.shape[0]), few)
-        right = (np.asarray(Y[rows, known.ravel()]).reshape(labels.shape) > 0) & there
+        right = np.empty(labels.shape, bool)
+        _kernels.right_labels(*pattern_args(Y), Y.shape[1], labels, right.view(np.uint8), threads)
         out = {}
-        for top_p, (block, _) in zip(top_ps, blocks, strict=True):
+        for top_p, (block, visited) in zip(top_ps, blocks, strict=True):
             seen = block > -np.inf
             own = replace(
                 terms,
                 margin=np.where(seen, terms.margin, -np.inf).astype(np.float32),
                 block=np.where(seen, block, 0).astype(np.float32),
-                neighbors=neighbors[top_p],
+                neighbors=self._neighbor_terms(X, labels, visited, threads),
             )
             out[top_p] = Candidates(own, right, np.diff(Y.indptr), labels, self.companions)
         return out
@@ -217,11 +225,10 @@ class HeldOut:
         visited, weights = model.visits(X, threads)
         # The block of the frequent labels comes first where there is one: all rows visit it, and it lists nothing.
         own, p = visited[:, -model.route :], weights[:, -model.route :]
-        rows = np.repeat(np.arange(X.shape[0]), own.shape[1]).reshape(own.shape)
-        there = own >= 0
-        shape = (X.shape[0], self._blocks_of.vectors.shape[1])
-        probability = sparse.csr_array((p[there], (rows[there], own[there])), shape=shape)
-        total = self._blocks_of.few_scores(probability, labels, threads)
+        total = np.empty(labels.shape, np.float32)
+        lists = *pattern_args(self._blocks_of), self._blocks_of.shape[1]
+        visits = np.ascontiguousarray(own), np.ascontiguousarray(p)
+        _kernels.block_weights(*lists, *visits, labels, total, threads)
         with np.errstate(divide="ignore"):
             return np.log(total), visited
 
@@ -229,18 +236,20 @@ class HeldOut:
         self, X: sparse.csr_array, labels: NDArray[np.int64], visited: NDArray[np.int32] | None, threads: int
     ) -> F32:
         """What each label gains from the row's neighbors in the visited blocks."""
-        out = np.zeros(labels.shape, np.float32)
         if self.trial.neighbors is None or visited is None:
-            return out
-        gains = self.trial.neighbors.gains(X, visited, threads)
-        there = flat_positions(gains)
-        if not there.size:
-            return out
-        wanted = np.arange(X.shape[0])[:, None] * np.int64(gains.shape[1]) + labels
-        places = np.minimum(np.searchsorted(there, wanted), there.size - 1)
-        found = (there[places] == wanted) & (labels >= 0)
-        out[found] = gains.data[places[found]]
-        return out
+            return np.zeros(labels.shape, np.float32)
+        return self.trial.neighbors.few_gains(X, visited, labels, threads)
+
+
+def best_first(scores: F32, threads: int = 1) -> NDArray[np.int64]:
+    """The places of the scores of each row, the highest first; equal scores stay in their order.
+
+    >>> best_first(np.array([[1.0, 3.0, -np.inf, 3.0]], np.float32)).tolist()
+    [[1, 3, 0, 2]]
+    """
+    out = np.empty(scores.shape, np.int64)
+    _kernels.best_first(np.ascontiguousarray(scores), out, threads)
+    return out
 
 
 def _shift(before: F32, after: F32) -> F32:

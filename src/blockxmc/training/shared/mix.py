@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Self
@@ -88,9 +87,9 @@ class Fitter:
             least = settings.reranker_least_rows * rows.mean()
             settings = replace(settings, reranker_least_rows=int(least))
         terms, scores = seen.terms.for_reranker(mix), seen.terms.scores(mix)
-        found = fit_reranker(terms, scores, seen.right, self.log_positives, settings)
+        found = fit_reranker(terms, scores, seen.right, self.log_positives, settings, self.threads)
         if found is not None and seen.companions is not None:
-            labels, scores, right = seen.reranked(mix, found)
+            labels, scores, right = seen.reranked(mix, found, threads=self.threads)
             assert labels is not None
             found = fit_companions(found, seen.companions, labels, scores, right, settings)
         if rows is None:
@@ -100,10 +99,8 @@ class Fitter:
     def _hits_of_all(self, neighbors: float) -> NDArray[np.float64]:
         """Mean of P@1, P@3 and P@5 of each row under each mix tried, mixes x rows."""
         if neighbors not in self._hits:
-            mixes = [Mix(slope, stretch, centroid, neighbors) for slope, stretch, centroid in self._tried.tolist()]
-            with ThreadPoolExecutor(self.threads) as pool:  # sorting, most of the work, needs no lock
-                hits = pool.map(lambda mix: self.candidates.hits(mix).mean(axis=1), mixes)
-            self._hits[neighbors] = np.stack(list(hits))
+            mixes = np.column_stack([self._tried, np.full(len(self._tried), neighbors)])
+            self._hits[neighbors] = self.candidates.hits_of(mixes.astype(np.float32), self.threads)
         return self._hits[neighbors]
 
 
@@ -125,10 +122,10 @@ def fit_held_out(
     """
     fitter = Fitter(seen[top_p], log_positives, settings, rerank=routed, threads=threads)
     mix, reranker = job.stage("score mix", lambda: fitter.fit(_neighbors_count(fitter, settings)), _SCORES)
-    best = job.stage("top_p", lambda: _best_top_p(seen, mix, reranker, top_p, settings))
+    best = job.stage("top_p", lambda: _best_top_p(seen, mix, reranker, top_p, settings, threads))
     all_of_them = many(best)
-    ranked = all_of_them.ranked(mix, reranker, settings.calibrated)
-    calibration = job.stage("calibration", lambda: fit_calibration(*ranked), _CALIBRATION)
+    ranked = all_of_them.ranked(mix, reranker, settings.calibrated, threads)
+    calibration = job.stage("calibration", lambda: fit_calibration(*ranked, threads=threads), _CALIBRATION)
     fitted = Fitted(mix, reranker, best, calibration)
     return fitted, expected(replace_candidates(fitter, seen[best]), all_of_them, mix.neighbors, calibration)
 
@@ -167,29 +164,22 @@ def expected(fitter: Fitter, many: Candidates, neighbors: float, whole: Calibrat
     parts = np.arange(n_rows) % FOLDS
     hits, found = np.zeros((n_rows, 3)), np.zeros((n_rows, min(few, many.right.shape[1])))
     right = np.zeros(found.shape, bool)
-    fitter.mix(neighbors)  # what all parts look up is worked out before they begin
-
-    def judge(part: int) -> None:
+    for part in range(FOLDS):
         others, own = parts != part, parts == part
         mix, reranker = fitter.fit(neighbors, others)
-        calibration = fit_calibration(*many.of_rows(others).ranked(mix, reranker, few), near=whole)
+        scores, shown = many.ranked(mix, reranker, few, fitter.threads)
+        calibration = fit_calibration(scores[others], shown[others], near=whole, threads=fitter.threads)
         hits[own] = fitter.candidates.of_rows(own).hits(mix, reranker)
-        scores, right[own] = many.of_rows(own).ranked(mix, reranker, few)
-        found[own] = calibration.probabilities(scores)
-
-    with ThreadPoolExecutor(min(fitter.threads, FOLDS)) as pool:
-        list(pool.map(judge, range(FOLDS)))
+        found[own], right[own] = calibration.probabilities(scores[own]), shown[own]
     values = {f"expected_P@{k}": float(value) for k, value in zip((1, 3, 5), hits.mean(axis=0), strict=True)}
-    return values | promises(found, right, many.n_true, fitter.threads)
+    return values | promises(found, right, many.n_true)
 
 
-def promises(
-    probabilities: F64, right: NDArray[np.bool_], n_true: NDArray[np.integer], threads: int = 1
-) -> dict[str, float]:
+def promises(probabilities: F64, right: NDArray[np.bool_], n_true: NDArray[np.integer]) -> dict[str, float]:
     """Calibration error of the first five labels of each row, and where label sets are cut for the best F1."""
     first = probabilities[:, :5] > 0
     error = metrics.calibration_error(right[:, :5][first], probabilities[:, :5][first])
-    cut = best_cut(probabilities, right, n_true, threads=threads)
+    cut = best_cut(probabilities, right, n_true)
     return {
         "expected_calibration_error": error,
         "expected_F1": cut.f1_by_size,
@@ -205,16 +195,20 @@ def _neighbors_count(fitter: Fitter, settings: Settings) -> float:
         return 0.0
     mix = fitter.mix(1.0)
     both = mix, replace(mix, neighbors=0.0)
-    with ThreadPoolExecutor(min(fitter.threads, 2)) as pool:
-        with_them, without = pool.map(lambda each: fitter.candidates.hits(each, fitter.reranker(each)), both)
+    with_them, without = (fitter.candidates.hits(each, fitter.reranker(each), fitter.threads) for each in both)
     return 0.0 if clearly_better(without, with_them, settings) else 1.0
 
 
 def _best_top_p(
-    seen: dict[float, Candidates], mix: Mix, reranker: Reranker | None, usual: float, settings: Settings
+    seen: dict[float, Candidates],
+    mix: Mix,
+    reranker: Reranker | None,
+    usual: float,
+    settings: Settings,
+    threads: int = 1,
 ) -> float:
     """The top_p that ranks the labels of new rows best; the usual one if no other is clearly better."""
-    hits = {top_p: candidates.hits(mix, reranker) for top_p, candidates in sorted(seen.items())}
+    hits = {top_p: candidates.hits(mix, reranker, threads) for top_p, candidates in sorted(seen.items())}
     best = max(hits, key=lambda top_p: hits[top_p].mean())
     return best if clearly_better(hits[best], hits[usual], settings) else usual
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
+from blockxmc import _kernels
 from blockxmc.serving.reranker import N_TERMS, PRODUCTS, Reranker
 from blockxmc.training.shared.settings import Settings
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
+# Newton's steps end where the next one promises less than this of the mean loss: far below what rows can tell.
+TOLERANCE = 1e-11
+
 
 def fit_reranker(
-    terms: F32, scores: F32, right: NDArray[np.bool_], log_positives: F32, settings: Settings
+    terms: F32, scores: F32, right: NDArray[np.bool_], log_positives: F32, settings: Settings, threads: int = 1
 ) -> Reranker | None:
     """What puts the labels of these rows in the best order; None where there are too few rows to tell.
 
@@ -37,7 +40,7 @@ def fit_reranker(
     products = unit[..., PRODUCTS[0]] * unit[..., PRODUCTS[1]]
     of_products = _spread(products[there])
     features = np.concatenate([unit, products / of_products, scores[..., None]], axis=-1)
-    weights = _order(np.where(there[..., None], features, 0.0), right, there, settings)
+    weights = _order(np.where(there[..., None], features, 0.0), right, there, settings, threads)
     linear, squares = np.split(weights[:-1] / weights[-1], [N_TERMS])
     # In the terms as they come, not centred and scaled.
     linear, squares = linear / spread, squares / of_products / (spread[PRODUCTS[0]] * spread[PRODUCTS[1]])
@@ -58,29 +61,17 @@ def _spread(values: F64) -> F64:
     return np.where(spread > 0, spread, 1.0)
 
 
-def _order(features: F64, right: NDArray[np.bool_], there: NDArray[np.bool_], settings: Settings) -> F64:
+def _order(
+    features: F64, right: NDArray[np.bool_], there: NDArray[np.bool_], settings: Settings, threads: int = 1
+) -> F64:
     """Weights of the features, the last of which is the score so far, that put right candidates before wrong ones.
 
     Each right candidate of a row competes with all its wrong ones: ``log(1 + sum of exp(wrong - right))``, and a row with
     n right ones counts by the root of n.
     """
-    n_rows, n_candidates, n_features = features.shape
-    right, wrong = right & there, ~right & there
-    share = right / np.sqrt(right.sum(axis=1, keepdims=True)) / n_rows
-    flat = features.reshape(-1, n_features)
-    usual = np.zeros(n_features)
-    usual[-1] = settings.reranker_score_weight
-    shrinkage = settings.reranker_pull
-
-    def loss(weights: F64) -> tuple[float, F64]:
-        scores = (flat @ weights).reshape(n_rows, n_candidates)
-        against = np.logaddexp.reduce(np.where(wrong, scores, -np.inf), axis=1, keepdims=True)
-        behind = np.where(right, against - scores, -np.inf)
-        pull = share / (1 + np.exp(-np.maximum(behind, -500)))
-        push = pull.sum(axis=1, keepdims=True) * np.exp(np.where(wrong, scores, -np.inf) - against)
-        away = weights - usual
-        value = (share * np.logaddexp(0, behind)).sum() + shrinkage * (away @ away)
-        return float(value), flat.T @ (push - pull).ravel() + 2 * shrinkage * away
-
-    bounds = [(None, None)] * (n_features - 1) + [(1.0, None)]
-    return np.asarray(minimize(loss, usual, jac=True, method="L-BFGS-B", bounds=bounds).x)
+    n_features = features.shape[-1]
+    usual, lower = np.zeros(n_features), np.full(n_features, -np.inf)
+    usual[-1], lower[-1] = settings.reranker_score_weight, 1.0
+    side = np.where(there, np.where(right, 1, -1), 0).astype(np.int8)
+    how = settings.reranker_pull, TOLERANCE, threads
+    return _kernels.order_weights(features.reshape(-1, n_features), side, usual, lower, *how)
