@@ -51,7 +51,7 @@ class PhaseClock(Reporter):
         with super().phase(title, total) as phase, clock() as spent:
             yield phase
         self.phases.append({"phase": title, **spent})
-        print(f"  {title}: {spent['cpu']:.1f} CPU s", file=sys.stderr, flush=True)
+        print(f"  {title}: {spent['cpu']:.1f} CPU s, {spent['wall']:.1f} s", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -81,7 +81,9 @@ def train(n_labels, n_rows, folder, labels_per_row=None, words_per_row=None, thr
     n_features = round(SHAPES[FAMILY].n_features * min(1.0, n_rows / SHAPES[FAMILY].n_train) ** 0.5)
     sizes = {"n_train": n_rows, "n_test": TEST_ROWS, "n_features": n_features, "n_labels": n_labels}
     sizes |= {"labels_per_row": labels_per_row, "nnz_per_row": words_per_row}
-    train_set, test_set = make_synthetic(like=FAMILY, **sizes, decoys=DECOYS)
+    with clock() as making:
+        train_set, test_set = make_synthetic(like=FAMILY, **sizes, decoys=DECOYS)
+    print(f"  data made: {making['cpu']:.1f} CPU s, {making['wall']:.1f} s", file=sys.stderr, flush=True)
     write_npz(folder / "test.npz", test_set)
     row = {"rows": n_rows, "labels": n_labels, "labels_per_row": train_set.Y.nnz / n_rows,
            "nnz_per_row": train_set.X.nnz / n_rows}  # fmt: skip

@@ -78,12 +78,8 @@ def main():
                 f" | {row['batch']:.2f} | {faster[1]} | {same} |"
             )
             print(json.dumps({"data": folder.name} | row), flush=True)
-        last = rows[-1]
-        large = {name: s for name, s in last["phases"].items() if s > SHARE * last["wall"]}
-        told = ", ".join(f"{name} {s:.2f} s" for name, s in sorted(large.items(), key=lambda item: -item[1]))
-        rest = last["wall"] - sum(last["phases"].values())
-        phases.append(f"- {folder.name}, {last['threads']} threads: {told}; outside phases {rest:.2f} s.")
-    page = "\n".join([*lines, "", "Phases of more than 2 % of the run with the most threads:", "", *phases, ""])
+        phases += phase_table(folder.name, first, rows[-1])
+    page = "\n".join([*lines, "", "Phases of more than 2 % of the run with the most threads.", *phases, ""])
     print(page)
     if options.markdown:
         options.markdown.write_text(page)
@@ -98,6 +94,25 @@ def kept(folder, threads, place):
         place.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(measured(folder, threads), indent=1))
     return json.loads(file.read_text())
+
+
+def phase_table(name, first, last):
+    """Lines of Markdown: the long phases of the last run, the longest first, beside the same in the first."""
+    few, many = (row["phases"] | {"outside phases": row["wall"] - sum(row["phases"].values())} for row in (first, last))
+    long = {phase: s for phase, s in many.items() if s > SHARE * last["wall"]}
+    short = [sum(s for phase, s in row.items() if phase not in long) for row in (few, many)]
+    rows = [(phase, few.get(phase, 0.0), s) for phase, s in sorted(long.items(), key=lambda item: -item[1])]
+    return [
+        "",
+        f"{name}:",
+        "",
+        f"| phase | s, {first['threads']} threads | s, {last['threads']} threads | times faster | share |",
+        "|---|---:|---:|---:|---:|",
+        *(
+            f"| {phase} | {before:.3f} | {after:.3f} | {before / max(after, 1e-9):.1f} | {after / last['wall']:.1%} |"
+            for phase, before, after in [*rows, ("all others", *short)]
+        ),
+    ]
 
 
 def measured(folder, threads):

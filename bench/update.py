@@ -54,10 +54,20 @@ class Rows:
 
     def recall(self, clf, labels):
         """Share of the test rows' positives of these labels that are among the first."""
+        return float(self._found(clf, labels).mean())
+
+    def recalls(self, updated, fresh, labels):
+        """The recall of both, the standard error of its difference, and of how many positives."""
+        ours, theirs = self._found(updated, labels), self._found(fresh, labels)
+        error = (ours - theirs).std() / np.sqrt(ours.size)
+        return float(ours.mean()), float(theirs.mean()), float(error), ours.size
+
+    def _found(self, clf, labels):
+        """For each positive of these labels in the test rows, 1 if it is among the first, else 0."""
         found = clf.predict_topk(self.test_X, RECALL_AT)[0]
         wanted = sparse.csr_array(self.test_Y[:, labels])
-        hits = sum(np.isin(labels[wanted.indices[a:b]], row).sum() for a, b, row in _rows(wanted, found))
-        return hits / max(wanted.nnz, 1)
+        hits = [np.isin(labels[wanted.indices[a:b]], row) for a, b, row in _rows(wanted, found)]
+        return np.concatenate(hits).astype(float) if wanted.nnz else np.zeros(1)
 
 
 def _rows(matrix, found):
@@ -87,7 +97,7 @@ def measured(folder, threads, place, seed, only_one):
         "one": np.subtract(rows.precision(updated), rows.precision(fresh)).tolist(),
         "cpu": updating / training,
         "training_cpu": training,
-        "recall": (rows.recall(updated, came), rows.recall(fresh, came)),
+        "recall": rows.recalls(updated, fresh, came),
         "new_labels": int(came.size),
         "history": updated.history_[-1],
     }
@@ -111,7 +121,7 @@ def _twenty(rows, place, new, start):
         "twenty": np.subtract(rows.precision(clf), rows.precision(fresh)).tolist(),
         "size": size_of(place / "twenty") / size_of(place / "whole"),
         "batch": float(np.min(seconds[0]) / np.min(seconds[1])),
-        "recall_twenty": (rows.recall(clf, came), rows.recall(fresh, came)),
+        "recall_twenty": rows.recalls(clf, fresh, came),
         "advice": clf.advice_,
     }
 
@@ -135,16 +145,10 @@ def _ten_rows(rows, place, start):
 
 def bars(found):
     """What was found beside what was asked for."""
-    gained, whole = found["recall"]
-    points = " / ".join
     out = [
-        (
-            "10 % at once, P@1/3/5 beside training, -0.3",
-            points(f"{d:+.2f}" for d in found["one"]),
-            min(found["one"]) >= -0.3,
-        ),
+        ("10 % at once, P@1/3/5 beside training, -0.3", _points(found, "one"), min(found["one"]) >= -0.3),
         ("its CPU, share of training, 0.2", f"{found['cpu']:.2f}", found["cpu"] <= 0.2),
-        (f"R@{RECALL_AT} of its new labels, 95 %", f"{gained:.3f} of {whole:.3f}", gained >= 0.95 * whole),
+        (f"R@{RECALL_AT} of its new labels, 95 %", *_recall(found["recall"])),
         (
             "ten rows and saving: seconds (CPU), below 1",
             f"{found['ten_wall']:.2f} ({found['ten_cpu']:.2f})",
@@ -158,17 +162,28 @@ def bars(found):
     ]
     if "twenty" not in found:
         return out
-    gained, whole = found["recall_twenty"]
     return [
         *out,
-        ("20 times 1 %, P@1/3/5, -0.5", points(f"{d:+.2f}" for d in found["twenty"]), min(found["twenty"]) >= -0.5),
-        (f"R@{RECALL_AT} of their new labels, 95 %", f"{gained:.3f} of {whole:.3f}", gained >= 0.95 * whole),
+        ("20 times 1 %, P@1/3/5, -0.5", _points(found, "twenty"), min(found["twenty"]) >= -0.5),
+        (f"R@{RECALL_AT} of their new labels, 95 %", *_recall(found["recall_twenty"])),
         (
             "their size, batch time, 1.1",
             f"{found['size']:.2f}, {found['batch']:.2f}",
             max(found["size"], found["batch"]) <= 1.1,
         ),
     ]
+
+
+def _points(found, key):
+    """Differences in points, with the largest of their standard errors over seeds where there are several."""
+    error = found.get(f"{key}_error")
+    return " / ".join(f"{d:+.2f}" for d in found[key]) + ("" if error is None else f" (± {max(error):.2f})")
+
+
+def _recall(found):
+    """Recall beside that of a training, with the standard error of the difference, and whether it is 95 % of it."""
+    gained, whole, error, positives = found
+    return f"{gained:.3f} of {whole:.3f} (± {error:.3f}, {positives:.0f} positives)", gained >= 0.95 * whole
 
 
 def table(results):
@@ -196,7 +211,11 @@ def mean(results):
     """The numbers of all seeds as one; what is no number is the last seed's."""
     numbers = {key for key, value in results[0].items() if isinstance(value, (int, float, list, tuple))}
     means = {key: np.mean([result[key] for result in results], axis=0).tolist() for key in numbers}
-    return results[-1] | means | {"seeds": len(results)}
+    out = results[-1] | means | {"seeds": len(results)}
+    for key in ("one", "twenty"):
+        if len(results) > 1 and key in out:
+            out[f"{key}_error"] = (np.std([run[key] for run in results], axis=0) / np.sqrt(len(results) - 1)).tolist()
+    return out
 
 
 def folders_of(given, sets):
@@ -223,7 +242,7 @@ def main():
         found = results[Path(folder).name] = mean(runs)
         print(f"{Path(folder).name} ({found['new_labels']:.0f} new labels, advice: {found.get('advice')})")
         for what, value, holds in bars(found):
-            print(f"  {what:58}{value:>28}   holds: {'yes' if holds else 'no'}", flush=True)
+            print(f"  {what:58}{value:>42}   holds: {'yes' if holds else 'no'}", flush=True)
             missed += not holds
         if args.json is not None:
             args.json.write_text(json.dumps(results, indent=1))
