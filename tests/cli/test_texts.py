@@ -12,6 +12,7 @@ from cli_parts import run
 from blockxmc import TextClassifier, load
 from blockxmc._core.base import XMCEstimator
 from blockxmc.cli import main
+from blockxmc.cli._text_options import note_on_uncut
 
 ROWS = [("cats purr and sleep", ["cat"]), ("dogs bark and run", ["dog"]), ("cats and dogs play", ["cat", "dog"])] * 6
 
@@ -252,3 +253,27 @@ def test_label_texts_of_a_file(capsys, folder, tmp_path):
     code, _, err = run(capsys, *args)
     assert code == 2
     assert "--label-texts is for texts" in err
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([["a|b"], ["b|c"], ["c"], []], '"|" cuts'),
+        ([["a, b"], ["c, d"]], '"," cuts'),
+        ([['["a", "b"]'], ['["c"]']], "look like lists"),
+        ([["a,b"], ["c"], ["d"]], None),
+        ([["a,b", "c"], ["c,d", "a"]], None),
+        ([[], []], None),
+    ],
+)
+def test_labels_that_look_like_several_are_told(rows, said):
+    note = note_on_uncut(rows)
+    assert note is None if said is None else said in note
+
+
+def test_training_tells_of_labels_that_are_not_cut(capsys, tmp_path):
+    (tmp_path / "a.csv").write_text("text,labels\n" + "red apple,a|b\ngreen pear,b|c\n" * 5)
+    code, _, err = run(capsys, "train", tmp_path / "a.csv", "--model", tmp_path / "model")
+    assert (code, err.count("note:")) == (0, 1)
+    code, _, err = run(capsys, "train", tmp_path / "a.csv", "--model", tmp_path / "cut", "--label-separator", "|")
+    assert (code, err) == (0, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -112,3 +113,26 @@ class TextSettings:
             if getattr(self, field.name) not in (None, ()):
                 option = "--" + field.name.replace("_", "-")
                 raise BlockXMCError(f"{option} is for texts; {source} holds features")
+
+
+def note_on_uncut(labels: Sequence[Sequence[str]]) -> str | None:
+    """What to say where rows have one label each, and half of these look like several: a separator is missing.
+
+    >>> note_on_uncut([["a|b"], ["b|c"], ["c"]])
+    'labels like "a|b" look like several in one: --label-separator "|" cuts them'
+    """
+    alone = [row[0] for row in labels if len(row) == 1]
+    if 20 * len(alone) < 19 * sum(map(bool, labels)):  # some rows have several: labels are cut as they should be
+        return None
+    lists = [name for name in alone if name[0] == "[" and name[-1] == "]"]
+    if 2 * len(lists) > len(alone):
+        return f'labels like "{_short(lists[0])}" look like lists: write JSONL, where labels are a list, instead of CSV'
+    for sign in "|;,":
+        several = [name for name in alone if sign in name]
+        if 2 * len(several) > len(alone):
+            return f'labels like "{_short(several[0])}" look like several in one: --label-separator "{sign}" cuts them'
+    return None
+
+
+def _short(name: str, most: int = 40) -> str:
+    return name if len(name) <= most else f"{name[: most - 3]}..."

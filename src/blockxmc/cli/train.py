@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from blockxmc.cli._text_options import (
     StopWords,
     TextField,
     TextSettings,
+    note_on_uncut,
 )
 from blockxmc.cli.systems import SystemOptions, make_system
 from blockxmc.errors import BlockXMCError
@@ -155,6 +157,8 @@ class _Plan:
         model = TextClassifier(classifier, **self.text.parameters())
         more = self.text.of_labels()
         corpus = read_corpus(source, verbose=verbosity(), fields=self.text.fields())
+        if (note := note_on_uncut(corpus.labels)) is not None:
+            print(f"note: {note}", file=sys.stderr)
         return partial(model.fit, corpus.texts, corpus.labels, **self._fit_options(), **more)
 
     def _fit_features(self, source: PathLike, classifier: Any) -> Callable[[], Any]:
