@@ -129,6 +129,9 @@ VARIANTS = {
     "reranker pull towards a score weight of 2": ({}, {"reranker_score_weight": 2.0}),
     "reranker counts positives from 1": ({}, {"reranker_few_positives": 1}),
     "reranker bounds at 0.02": ({}, {"reranker_outermost": 0.02}),
+    # companions
+    "no companions": ({}, {"companion_least_rows": NEVER}),
+    "companions: pairs that one row carries": ({}, {"companion_rows": 1}),
     # calibration
     "calibrated on 32 labels": ({}, {"calibrated": 32}),
     "calibrated on 256 labels": ({}, {"calibrated": 256}),
