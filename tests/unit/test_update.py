@@ -16,12 +16,13 @@ from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError, ModelFormatError, UpdateError
 from blockxmc.linear.one_vs_all import OneVsAll, train_one_vs_all, typical_length
 from blockxmc.training.lessons import Told
+from blockxmc.training.listings import lists
 from blockxmc.training.shared.blocks import cover_all_labels
 from blockxmc.training.shared.held_out import held_out_rows
 from blockxmc.training.shared.kept import Kept
 from blockxmc.training.shared.labels import shared_costs
 from blockxmc.training.shared.settings import SETTINGS
-from blockxmc.training.update import _changed_blocks, lists
+from blockxmc.training.update import _changed_blocks
 
 OLD = 500
 
@@ -319,8 +320,11 @@ def test_forgetting_a_row_solves_blocks_where_few_rows_have_its_label():
     assignment = np.repeat(np.int32([0, 1, 2]), [99, 2, 5])
     Y = sparse.csr_array(np.array([assignment < 2, assignment == 1, assignment == 2], np.float32).T)
     partition = SimpleNamespace(n_blocks_=3, assignment_=assignment)
-    changed = _changed_blocks(SimpleNamespace(settings=SETTINGS, threads=1), partition, Y, np.arange(3), np.array([7]))
-    assert changed.tolist() == [0, 1]  # though only 2 in 101 rows of the label are in block 1
+    kept = SimpleNamespace(unseen=np.array([8]), negative_blocks=np.full((106, 1), 2))
+    old, request = SimpleNamespace(partition=partition, kept=kept), SimpleNamespace(settings=SETTINGS, threads=1)
+    changed = [_changed_blocks(request, old, Y, np.arange(3), np.array([row])).tolist() for row in (7, 8)]
+    # Though only 2 in 101 rows of the label are in block 1; a row that was held out may have been in those it visits.
+    assert changed == [[0, 1], [0, 1, 2]]
 
 
 def test_forgotten_rows_are_gone_from_the_files(data, fitted, tmp_path):

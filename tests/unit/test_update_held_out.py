@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +11,14 @@ from helpers import blocky
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from blockxmc import BlockwiseClassifier
+from blockxmc import BlockwiseClassifier, DiSMEC
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.linear.vectors import LabelVectors
-from blockxmc.training.lessons import newly_met, rows_of
+from blockxmc.training.lessons import KnownRows, Told, newly_met, rows_of
+from blockxmc.training.listings import lists
+from blockxmc.training.shared.blocks import holds, visits_of
 from blockxmc.training.shared.kept import Kept
+from blockxmc.training.shared.settings import SETTINGS
 
 OLD = 500
 
@@ -103,3 +107,44 @@ def test_a_label_twice_in_a_block_is_refused(data, fitted):
 def test_verbose_that_is_text_is_refused(data, fitted):
     with pytest.raises(BlockXMCError, match="verbose must be 0 or 1, got 'text'"):
         fitted.set_params(verbose="text").update(data[0][OLD:], data[1][OLD:])
+
+
+@pytest.fixture(scope="module")
+def marked():
+    """Rows with a feature of their own each, in a model that was updated twice."""
+    X, Y = blocky(n=1200, n_labels=120, n_features=90, n_blocks=8)
+    rng = np.random.default_rng(5)
+    noise = sparse.random_array(Y.shape, density=0.01, rng=rng) > 0
+    Y = sparse.csr_array(((Y + noise) > 0).astype(np.float32))
+    X = sparse.csr_array(sparse.hstack([X, 0.5 * abs(X).max() * sparse.eye_array(1200)]), dtype=np.float32)
+    learner = DiSMEC(C=0.5, prune=0.0, tol=1e-4)
+    clf = BlockwiseClassifier(learner, n_blocks=8, lam="auto", keep_rows=True, random_state=2).fit(X[:960], Y[:960])
+    clf.update(X[960:980], Y[960:980])
+    return clf.update(X[980:], Y[980:])
+
+
+def test_forgotten_rows_are_gone_from_all_weights(marked):
+    kept, columns = marked.kept_, 90 + np.arange(1200)
+    Y = kept.rows(marked.n_features_in_, 120)[1]
+    own = (abs(kept.labels.vectors).toarray()[:, columns].T > 0.01) & (
+        Y.toarray() == 0
+    )  # labels that it is a negative of
+    listed = lists(marked.partition_, Y, kept.negative_blocks, kept, 8)
+    visits = visits_of(marked.partition_.assignment_, kept.negative_blocks, 8)
+    rows = np.flatnonzero((own & ((visits @ holds(listed, 120)).toarray() == 0)).any(axis=1))
+    assert rows.size > 10  # which have taught labels that have left all blocks they visit
+    for gone in (rows[:1], rows[5:6], rows[-1:], kept.unseen[:1], kept.unseen[-1:]):
+        clf = copy.copy(marked).forget(gone)
+        for vectors in (clf.kept_.labels.vectors, clf.kept_.blocks.vectors):
+            assert abs(vectors).tocsc()[:, columns[gone]].max() < 1e-3  # as exactly as labels are solved
+
+
+def test_a_row_that_tells_a_label_something_does_not_hold_it(marked):
+    Y = marked.kept_.rows(marked.n_features_in_, 120)[1]
+    visits = sparse.csr_array(np.ones((1200, 1), np.float32))
+    known = KnownRows(Y, visits, [np.arange(120)], np.ones(1200, bool), SETTINGS)
+    label = 3
+    others = np.flatnonzero(Y[:, [label]].toarray().ravel() == 0)
+    labels, zeros = np.full(others.size, label), np.zeros(others.size, np.float32)
+    lessons = known.lessons(Told(others, labels, zeros.astype(bool), zeros), np.array([label]), 1)
+    assert np.unique(lessons.rows.indices).size == lessons.rows.indices.size

@@ -151,13 +151,13 @@ class KnownRows:
 
     def lessons(self, told: Told, labels: NDArray[np.intp], threads: int) -> Lessons:
         """What these labels, in this order, learn from rows that tell them something, while known rows hold."""
-        place = np.full(self.Y.shape[1], -1)
+        place = np.full(self.Y.shape[1], -1, np.int64)
         place[labels] = np.arange(labels.size)
         told = told.numbered(np.arange(self.Y.shape[0]), place >= 0)
         costs = shared_costs(self.Y, self.settings.shared_positive)
         hold = self.settings.update_hold * self.settings.update_hold_weight
         own = self._positives(labels)
-        others = self._negatives(labels, own, threads)
+        others = self._negatives(labels, own, place[told.labels] * self.Y.shape[0] + told.rows, threads)
         of = [place[told.labels], *(np.repeat(np.arange(labels.size), np.diff(held.indptr)) for held in (own, others))]
         held = np.zeros(own.nnz + others.nnz, np.float32)
         counted = np.where(told.positive, *costs[told.rows].T), costs[own.indices, 0], costs[others.indices, 1] * hold
@@ -180,8 +180,13 @@ class KnownRows:
         """Labels x rows: the positives that are known."""
         return take_rows(sparse.csr_array(_only(self.Y, self.known).T), labels)
 
-    def _negatives(self, labels: NDArray[np.intp], own: sparse.csr_array, threads: int) -> sparse.csr_array:
-        """Labels x rows: some known rows that visit the label's blocks, its positives left out."""
+    def _negatives(
+        self, labels: NDArray[np.intp], own: sparse.csr_array, told: NDArray[np.int64], threads: int
+    ) -> sparse.csr_array:
+        """Labels x rows: some known rows that visit the label's blocks, not its positives, nor those that tell it anything.
+
+        ``told`` says where these stand among all, as ``flat_positions`` does.
+        """
         some = np.zeros(self.known.size, bool)
         rows = np.flatnonzero(self.known)
         # The same rows hold in every update.
@@ -189,7 +194,7 @@ class KnownRows:
         visits = sparse.csr_array(_only(self.visits, some).T)
         blocks = take_rows(sparse.csr_array(holds(self.clusters, self.Y.shape[1]).T), labels)
         found = rows_of_labels(visits, blocks, own, threads)  # with its positives
-        kept = np.ones(found.nnz, bool)
+        kept = ~np.isin(flat_positions(found), told)
         kept[np.searchsorted(flat_positions(found), flat_positions(own))] = False
         indptr = np.concatenate([[0], np.cumsum(kept)])[found.indptr]
         return as_pattern(indptr, found.indices[kept], found.shape)

@@ -33,7 +33,8 @@ from blockxmc.partition.growth import place_rows, repartitioned
 from blockxmc.routing import Router
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.lessons import KnownRows, Told, newly_met, rows_of
-from blockxmc.training.shared.blocks import cover_all_labels, make_router, router_targets, visits_of
+from blockxmc.training.listings import left_since, lists
+from blockxmc.training.shared.blocks import make_router, router_targets, visits_of
 from blockxmc.training.shared.calibration import UNCALIBRATED
 from blockxmc.training.shared.candidates import log_positives_of
 from blockxmc.training.shared.fit import Request, Training
@@ -61,28 +62,28 @@ def add_rows(
     n_features, n_labels, threads = X.shape[1], Y.shape[1], request.threads
     event = {"what": "update", "rows": int(X.shape[0]), **before_learning(old.model, X, Y, threads)}
     X_old, Y_old = old.kept.rows(n_features, n_labels)  # which looks at all that is kept
-    labels, of_blocks = old.kept.labels, old.kept.blocks
-    kept = old.kept.with_labels(grown(labels, n_labels, n_features))
-    of_blocks = grown(of_blocks, of_blocks.n_labels, n_features)
+    kept = old.kept.with_labels(grown(old.kept.labels, n_labels, n_features))
+    of_blocks = grown(old.kept.blocks, old.partition.n_blocks_, n_features)
     start = _router(of_blocks).blocks(X, 1, threads=threads)[:, 0]
     blocks = place_rows(old.partition, Y, start, threads)
     X_all, Y_all = stacked([X_old, X]), stacked([Y_old, Y])
     assignment = np.concatenate([old.partition.assignment_, blocks])
     large = X.shape[0] > request.settings.update_shift * assignment.size
     kept = _placed(old.partition, kept, Y_all, assignment, threads) if large else kept
-    taught = kept.shown(Y_all), assignment, of_blocks.n_labels
-    partition = repartitioned(old.partition, *taught, threads, kept.fit_captured)
+    n_blocks, shown = of_blocks.n_labels, kept.shown(Y_all)
+    partition = repartitioned(old.partition, shown, assignment, n_blocks, threads, kept.fit_captured)
     stale = assignment.size - kept.router_rows > request.settings.update_router * assignment.size
-    changed = np.arange(of_blocks.n_labels if stale else 0)
+    changed = np.arange(n_blocks if stale else 0)
     of_blocks = _solved_blocks(request, (X_all, Y_all), assignment, of_blocks, changed, reporter)
     routed = _router(of_blocks).blocks(X, kept.negative_blocks.shape[1], threads=threads)
     negative = np.concatenate([kept.negative_blocks, routed])
     clusters = lists(partition, Y_all, negative, kept, request.settings.update_lists)
     visits = visits_of(assignment, negative, partition.n_blocks_)
     n_old, lesson = Y_old.shape[0], request.settings.update_lesson
+    before = lists(old.partition, Y_old, old.kept.negative_blocks, kept, request.settings.update_lists)
     news = Told.by(kept.labels, (X, Y), visits[n_old:], clusters, lesson, threads)
     news = news.numbered(np.arange(n_old, assignment.size))
-    news += _newly_met(request, old, (X_old, Y_old), visits[:n_old], clusters)
+    news += _newly_met(request, kept, (X_old, Y_old), visits[:n_old], (before, clusters))
     told = kept.told + news.counts(n_labels, request.settings.update_margin)
     touched = np.flatnonzero(told > request.settings.update_share * np.bincount(Y_all.indices, minlength=n_labels))
     shifted = _shifting(request, (Y_old, Y), kept, touched if large else touched[:0], visits, clusters)
@@ -97,17 +98,17 @@ def add_rows(
         router_rows=assignment.size if stale else kept.router_rows,
         complete=kept.complete | is_touched,
         shifted=(kept.shifted & ~is_touched) | is_shifted,
+        left=left_since(kept.left, before, clusters, is_touched & ~is_shifted),
     )
     event |= {
-        "new_labels": n_labels - labels.n_labels,
+        "new_labels": n_labels - old.kept.labels.n_labels,
         "new_features": n_features - old.model.n_features,
         "labels_solved": int(touched.size - shifted.size),
         "labels_shifted": int(shifted.size),
         "blocks_solved": int(changed.size),
     }
     if shifted.size:
-        rest = kept.unseen, ~kept.complete
-        news += _unlearnt(kept.labels, (X_all, Y_all), visits, clusters, rest, lesson, threads)
+        news += _unlearnt(kept, (X_all, Y_all), visits, clusters, lesson, threads)
         known = np.arange(assignment.size) < n_old
         known[kept.unseen] = kept.complete.all()
         lessons = KnownRows(Y_all, visits, clusters, known, request.settings).lessons(news, shifted, threads)
@@ -125,23 +126,33 @@ def _placed(partition: Partitioner, kept: Kept, Y: sparse.csr_array, assignment:
     if kept.placed:
         return kept
     rows = kept.unseen.astype(np.intp)
-    assignment[rows] = place_rows(partition, take_rows(Y, rows), assignment[rows], threads)
-    return replace(kept, placed=True)
+    former, negative = assignment[rows], kept.negative_blocks.copy()
+    placed = place_rows(partition, take_rows(Y, rows), former, threads)
+    # What a row has taught in its former block must be found when it is forgotten: it goes on to visit that block, in the
+    # place of its new one, or else stays.
+    own, visited = negative[rows], (negative[rows] == former[:, None]).any(axis=1)
+    free = own == placed[:, None]
+    swapped = np.flatnonzero(~visited & free.any(axis=1))
+    own[swapped, free[swapped].argmax(axis=1)] = former[swapped]
+    negative[rows] = own
+    visited[swapped] = True
+    assignment[rows] = np.where(visited, placed, former)
+    return replace(kept, placed=True, negative_blocks=negative)
 
 
 def _newly_met(
     request: Request,
-    old: Learned,
+    kept: Kept,
     rows: tuple[sparse.csr_array, sparse.csr_array],
     visits: sparse.csr_array,
-    clusters: list[NDArray[np.int64]],
+    clusters: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]],
 ) -> Told:
-    """What known rows tell labels that come to the blocks they visit; those that the fit held out speak elsewhere."""
-    settings, kept = request.settings, old.kept
+    """What known rows tell labels that come to the blocks they visit (which list these, then those).
+
+    Rows that the fit held out are left out: they tell shifted labels that have not learnt from them (``_unlearnt``).
+    """
     visits = without_rows(visits, np.isin(np.arange(visits.shape[0]), kept.unseen))
-    before = lists(old.partition, rows[1], kept.negative_blocks, kept, settings.update_lists)
-    labels = grown(kept.labels, kept.labels.n_labels, rows[0].shape[1])
-    return newly_met(labels, rows, visits, (before, clusters), settings.update_margin, request.threads)
+    return newly_met(kept.labels, rows, visits, clusters, request.settings.update_margin, request.threads)
 
 
 def _shifting(
@@ -166,18 +177,16 @@ def _shifting(
 
 
 def _unlearnt(
-    weights: LabelVectors,
+    kept: Kept,
     rows: tuple[sparse.csr_array, sparse.csr_array],
     visits: sparse.csr_array,
     clusters: Any,
-    unseen: tuple[I32, NDArray[np.bool_]],
     bound: float,
     threads: int,
 ) -> Told:
     """What rows that were held out of the fit tell the labels that have not learnt from them yet."""
-    held, labels = unseen
-    X, Y, seen = (take_rows(part, held.astype(np.intp)) for part in (*rows, visits))
-    return Told.by(weights, (X, Y), seen, clusters, bound, threads).numbered(held, labels)
+    X, Y, seen = (take_rows(part, kept.unseen.astype(np.intp)) for part in (*rows, visits))
+    return Told.by(kept.labels, (X, Y), seen, clusters, bound, threads).numbered(kept.unseen, ~kept.complete)
 
 
 def _shifted(
@@ -214,18 +223,23 @@ def drop_rows(
         kept, shown = replace(kept, placed=True), Y_left
     assignment, negative, blocks = _living(old, X_left, shown, left, threads)
     partition = repartitioned(old.partition, shown, assignment, blocks.size, threads, kept.fit_captured)
-    changed = _changed_blocks(request, old.partition, Y, blocks, gone)
+    changed = _changed_blocks(request, old, Y, blocks, gone)
     learned = _solved_blocks(request, (X_left, Y_left), assignment, some_of(kept.blocks, blocks), changed, reporter)
     # By all blocks that may have taught: whatever a row has taught is to be solved without it. Below -1 a margin teaches
     # a label that was solved nothing; but any row may have held one that was shifted.
     clusters = lists(old.partition, Y, kept.negative_blocks, kept, old.partition.n_blocks_)
+    listed = [np.union1d(ids, kept.left[kept.left[:, 0] == block, 1]) for block, ids in enumerate(clusters)]
     bounds = np.where(kept.shifted, -np.inf, -1.0)
     seen = visits_of(old.partition.assignment_[gone], kept.negative_blocks[gone], old.partition.n_blocks_)
     is_touched = np.zeros(Y.shape[1], bool)
     for first in range(0, gone.size, _AT_A_TIME):  # of all pairs, only the labels are wanted
         some = slice(first, first + _AT_A_TIME)
         rows = take_rows(X, gone[some]), take_rows(Y, gone[some])
-        is_touched[Told.by(kept.labels, rows, seen[some], clusters, bounds, threads).labels] = True
+        is_touched[Told.by(kept.labels, rows, seen[some], listed, bounds, threads).labels] = True
+    for block in np.setdiff1d(
+        np.arange(len(listed)), blocks
+    ):  # no row remembers that it has visited a block that is gone
+        is_touched[listed[block]] = True
     touched = np.flatnonzero(is_touched)
     new = replace(
         kept,
@@ -238,40 +252,15 @@ def drop_rows(
         complete=kept.complete | is_touched,
         shifted=kept.shifted & ~is_touched,
     )
+    now = lists(partition, Y_left, negative, new, request.settings.update_lists)
+    new = replace(new, left=left_since(kept.left[:0], [listed[block] for block in blocks], now, is_touched))
     event = {
         "what": "forget",
         "rows": int(gone.size),
         "labels_solved": int(touched.size),
         "blocks_solved": int(changed.size),
     }
-    clusters = lists(partition, Y_left, negative, new, request.settings.update_lists)
-    return _packed(request, (X_left, Y_left), Learned(partition, old.model, new), clusters, touched, reporter), event
-
-
-def lists(
-    partition: Partitioner, Y: sparse.csr_array, negative_blocks: I32, kept: Kept, most: int
-) -> list[NDArray[np.int64]]:
-    """The labels that each block lists: its cluster, and labels that came after the fit, in the blocks their rows visit.
-
-    Such a label has few rows, and no row of it has taught the router: it is listed by no more than ``most`` blocks.
-    """
-    clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_)
-    came = np.flatnonzero(Y.indices >= kept.fit_labels)
-    if not came.size:
-        return clusters
-    rows = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))[came]
-    blocks = np.column_stack([partition.assignment_[rows], negative_blocks[rows]]).astype(np.int64)
-    # The blocks that most of its rows visit; of those that as many do, the lower ones.
-    pairs, counts = np.unique(blocks + len(clusters) * Y.indices[came][:, None].astype(np.int64), return_counts=True)
-    of, labels = pairs % len(clusters), pairs // len(clusters)
-    best = np.lexsort((of, -counts, labels))
-    first = np.searchsorted(labels, labels)  # where the blocks of the label begin
-    chosen = best[np.arange(best.size) - first < most]
-    chosen = chosen[np.lexsort((labels[chosen], of[chosen]))]
-    of, labels = of[chosen], labels[chosen]
-    ends = np.cumsum(np.bincount(of, minlength=len(clusters)))
-    more = np.split(labels, ends[:-1])
-    return [np.union1d(ids, some) for ids, some in zip(clusters, more, strict=True)]
+    return _packed(request, (X_left, Y_left), Learned(partition, old.model, new), now, touched, reporter), event
 
 
 def before_learning(model: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> dict[str, float]:
@@ -349,12 +338,17 @@ def _living(
 
 
 def _changed_blocks(
-    request: Request, old: Partitioner, Y: sparse.csr_array, blocks: NDArray[np.intp], gone: NDArray[np.intp]
+    request: Request, old: Learned, Y: sparse.csr_array, blocks: NDArray[np.intp], gone: NDArray[np.intp]
 ) -> NDArray[np.intp]:
-    """The blocks that rows which are gone may have taught, as they are numbered now: their own, and their labels' homes."""
-    taught = old.assignment_[gone]
+    """The blocks that rows which are gone may have taught, as they are numbered now: their own, and their labels' homes.
+
+    A row that was held out of the fit may have had another block, which it still visits.
+    """
+    assignment = old.partition.assignment_
+    moved = np.intersect1d(gone, old.kept.unseen)
+    taught = np.union1d(assignment[gone], old.kept.negative_blocks[moved])
     if request.settings.router_targets > 1:
-        own = visits_of(old.assignment_, np.empty((Y.shape[0], 0), np.int32), old.n_blocks_)
+        own = visits_of(assignment, np.empty((Y.shape[0], 0), np.int32), old.partition.n_blocks_)
         labels = np.unique(take_rows(Y, gone).indices)
         taught = np.union1d(taught, sparse.csr_array(Y[:, labels].T @ own).indices)
     return np.flatnonzero(np.isin(blocks, taught))

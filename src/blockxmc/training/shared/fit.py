@@ -285,7 +285,8 @@ class Training:
         unseen = np.flatnonzero(self.held_out).astype(np.int32)
         complete = np.zeros(weights.n_labels, bool)
         complete[labels_short_of_rows(self.Y, self.held_out, self.settings)] = True
-        rest = self.asked, told, self.X.shape[0], unseen, complete, np.zeros(weights.n_labels, bool)
+        since = np.zeros(weights.n_labels, bool), np.zeros((0, 2), np.int32)  # labels that were shifted, or left blocks
+        rest = self.asked, told, self.X.shape[0], unseen, complete, *since
         return Kept((part,), weights, blocks, self.negative_blocks, mix, *rest)
 
     def _visits(self, rows: NDArray[np.bool_] | None) -> sparse.csr_array:

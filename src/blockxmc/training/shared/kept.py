@@ -48,7 +48,8 @@ class Kept:
     unseen: I32  # rows that were held out of the fit ...
     complete: NDArray[np.bool_]  # ... and the labels that have learnt from them since
     shifted: NDArray[np.bool_]  # labels that new rows have changed since they were last solved on all rows
-    placed: bool = False  # whether they have blocks by their labels, and blocks list these
+    left: I32  # blocks, and labels that they no longer list, but that have met their rows since they were last solved
+    placed: bool = False  # whether rows held out of the fit have blocks by their labels, and blocks list these
     history: tuple[dict[str, Any], ...] = ()
 
     @property
@@ -118,6 +119,7 @@ class Kept:
             "unseen": self.unseen,
             "complete": self.complete,
             "shifted": self.shifted,
+            "left": self.left,
             "placed": self.placed,
             "history": list(self.history),
         }
@@ -159,6 +161,7 @@ class Kept:
             stored.array(
                 state.get("shifted", np.zeros(bias.size, bool)), "labels that were shifted", np.bool_, bias.shape
             ),
+            stored.array(state.get("left", np.zeros((0, 2), np.int32)), "labels that left blocks", np.int32, (None, 2)),
             placed,
             events,
         )
@@ -182,6 +185,8 @@ class Kept:
             stored.finite(vectors.bias, "biases that are kept")
         stored.check_indices(self.negative_blocks.ravel(), n_blocks, "negative blocks")
         stored.check_indices(self.unseen, self.n_rows, "rows that were held out")
+        for column, size in zip(self.left.T, (n_blocks, self.labels.n_labels), strict=True):
+            stored.check_indices(column, size, "labels that left blocks")
 
     def _matrices(self) -> Sequence[tuple[str, sparse.csr_array]]:
         rows = [("kept rows", part.X) for part in self.parts]
