@@ -189,7 +189,7 @@ inline void hits_of_mixes(const ScoreTerms &terms, const std::vector<MixWeights>
 }
 
 // rows x few: the places of the candidates of each row, the highest score first; equal scores stay in their order, and what
-// is no number comes last.
+// is no number counts as -inf.
 inline void order_of_scores(const float *scores, int64_t n_rows, int64_t few, int64_t *out, int threads) {
     constexpr int64_t piece = 16;
     parallel_for((n_rows + piece - 1) / piece, threads, [&](int64_t item, int) {

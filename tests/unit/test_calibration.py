@@ -136,7 +136,8 @@ def test_a_calibration_of_version_0_2_says_what_it_said():
 def test_few_answers_are_the_first_of_many():
     X, Y = blocky(n=600, n_labels=20)
     clf = BlockwiseClassifier(n_blocks=3).fit(X, Y)
-    assert clf.model_.calibration.others
+    curve = replace(clf.model_.calibration, others=-0.5)
+    clf.model_ = replace(clf.model_, calibration=curve)
     labels, p = clf.predict_topk(X, 12)
     for k in (1, 5):
         found = clf.predict_topk(X, k)

@@ -172,7 +172,7 @@ def expected(fitter: Fitter, many: Candidates, neighbors: float, whole: Calibrat
         mix, reranker = fitter.fit(neighbors, others)
         scores, shown = many.ranked(mix, reranker, few, fitter.threads)
         calibration = fit_calibration(scores[others], shown[others], near=whole, threads=fitter.threads)
-        hits[own] = fitter.candidates.of_rows(own).hits(mix, reranker)
+        hits[own] = fitter.candidates.of_rows(own).hits(mix, reranker, fitter.threads)
         found[own], right[own] = calibration.probabilities(scores[own]), shown[own]
     values = {f"expected_P@{k}": float(value) for k, value in zip((1, 3, 5), hits.mean(axis=0), strict=True)}
     return values | promises(found, right, many.n_true)
