@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._core.matrix import as_pattern, csr_of, flat_positions, take_rows
+from blockxmc._core.matrix import as_pattern, csr_of, flat_positions, take_rows, without_rows
 from blockxmc.linear.one_vs_all import Lessons
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import F32
@@ -178,7 +178,7 @@ class KnownRows:
 
     def _positives(self, labels: NDArray[np.intp]) -> sparse.csr_array:
         """Labels x rows: the positives that are known."""
-        return take_rows(sparse.csr_array(_only(self.Y, self.known).T), labels)
+        return take_rows(sparse.csr_array(without_rows(self.Y, ~self.known).T), labels)
 
     def _negatives(
         self, labels: NDArray[np.intp], own: sparse.csr_array, told: NDArray[np.int64], threads: int
@@ -191,17 +191,10 @@ class KnownRows:
         rows = np.flatnonzero(self.known)
         # The same rows hold in every update.
         some[np.random.default_rng(0).permutation(rows)[:: self.settings.update_hold]] = True
-        visits = sparse.csr_array(_only(self.visits, some).T)
+        visits = sparse.csr_array(without_rows(self.visits, ~some).T)
         blocks = take_rows(sparse.csr_array(holds(self.clusters, self.Y.shape[1]).T), labels)
         found = rows_of_labels(visits, blocks, own, threads)  # with its positives
         kept = ~np.isin(flat_positions(found), told)
         kept[np.searchsorted(flat_positions(found), flat_positions(own))] = False
         indptr = np.concatenate([[0], np.cumsum(kept)])[found.indptr]
         return as_pattern(indptr, found.indices[kept], found.shape)
-
-
-def _only(matrix: sparse.csr_array, rows: NDArray[np.bool_]) -> sparse.csr_array:
-    """The matrix with all other rows empty."""
-    out = sparse.csr_array(sparse.diags_array(rows.astype(np.float32)) @ matrix)
-    out.eliminate_zeros()
-    return out
