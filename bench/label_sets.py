@@ -208,6 +208,12 @@ def table(kept):
     return "\n".join(lines) + "\n"
 
 
+def kept_rows(kept, folder, options):
+    """How many rows the training for the smaller number had."""
+    name = f"{folder.name} {options.small}" + (" random" if options.random else "")
+    return kept[name]["rows"] if name in kept else options.small
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
@@ -224,8 +230,8 @@ def main():
         for what in systems if options.peers else (options.small, options.most):
             kept = json.loads(file.read_text()) if file.exists() else {}
             name = f"{folder.name} {what}" + (" random" if options.random else "")
-            if name in kept:
-                continue
+            if name in kept or (what == options.most and kept_rows(kept, folder, options) < options.small):
+                continue  # it is there, or was trained on all rows for the smaller number
             most = options.most if options.peers else what
             data = read(folder, most, np.random.default_rng(0), random=options.random)
             result = peer(what, options.omikuji, *data) if options.peers else measure(*data)
