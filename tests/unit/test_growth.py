@@ -6,7 +6,7 @@ from scipy import sparse
 
 from blockxmc import BlockwiseClassifier
 from blockxmc.data import make_synthetic
-from blockxmc.partition.growth import repartitioned
+from blockxmc.partition.growth import CAPTURED_SLACK, repartitioned
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def test_what_blocks_capture_after_an_update(rows, lam):
     for first in (-300, -290):
         clf.update(X[first : first + 10], Y[first : first + 10])
         if lam == "auto":
-            assert clf.history_[-1]["captured"] >= fit["captured"]
+            assert clf.history_[-1]["captured"] >= fit["captured"] - CAPTURED_SLACK
             assert clf.partition_.lam_ <= before.lam_ * clf.n_train_rows_ / (X.shape[0] - 300) * (1 + 1e-9)
         else:
             assert clf.partition_.lam_ == pytest.approx(before.lam_ * clf.n_train_rows_ / (X.shape[0] - 300))
@@ -38,5 +38,5 @@ def test_an_open_lambda_falls_only_as_far_as_it_must(rows):
     same = repartitioned(p, Y, p.assignment_, p.n_blocks_, 1, p.captured_)
     less = repartitioned(p, Y, p.assignment_, p.n_blocks_, 1, 0.95)
     assert same.lam_ == p.lam_
-    assert p.captured_ <= same.captured_ < 0.95 <= less.captured_
+    assert p.captured_ <= same.captured_ < 0.95 - CAPTURED_SLACK <= less.captured_
     assert less.lam_ < p.lam_
