@@ -30,7 +30,7 @@ STAGES = {
 GROWTH = RUNS.with_name("growth.json")
 ON_WORKERS = ("labels",)
 # A block of the router learns from a sample, and from the rows of the blocks of its group; rows held out at most.
-ROUTER_SAMPLE, ROUTER_GROUP, HELD_OUT = 4096, 64, 4096
+ROUTER_SAMPLE, ROUTER_GROUP, HELD_OUT = 4096, 64, 2048
 # A machine of the table: threads of a worker, how much faster so many threads are than one (docs/results/scaling.md), and
 # bytes a second of its network and of the shared disk as a whole.
 THREADS, TIMES_FASTER = 16, 7.0
@@ -62,7 +62,7 @@ class Sizes:
             "routes": self.rows * self.values * math.log2(max(2.0, blocks)),
             # A positive brings rows that teach its label what it is not: they grow with the root of all rows.
             "labels": self.rows * self.positives * self.values * math.sqrt(self.rows),
-            "held-out rows": min(max(self.rows / 20, 512), HELD_OUT),
+            "held-out rows": min(max(self.rows / 40, 800), HELD_OUT),
             "packing": self.rows * self.positives * self.values,
         }
 
