@@ -39,3 +39,9 @@ def test_the_bundled_rows_can_be_had_as_csv(capsys, tmp_path):
     assert "15,711 rows" in out
     written = read_corpus(tmp_path / "data" / "test.csv")
     assert written == load_demo_texts()[1]
+    assert run(capsys, "demo", "--data", tmp_path / "data")[0] == 0  # the same rows may be written again
+    (tmp_path / "data" / "test.csv").write_text("text,labels\nmine,a\n")
+    code, _, err = run(capsys, "demo", "--data", tmp_path / "data")
+    assert code == 2
+    assert "holds other rows" in err
+    assert (tmp_path / "data" / "test.csv").read_text() == "text,labels\nmine,a\n"

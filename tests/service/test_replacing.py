@@ -14,6 +14,8 @@ from cli_parts import run
 from service_parts import demo_rows, running, train
 
 from blockxmc import load
+from blockxmc.errors import BlockXMCError
+from blockxmc.service.server import _require_free
 
 REPLACEMENTS, REQUESTS = 8, 400
 
@@ -129,7 +131,7 @@ def test_the_command_serves_until_it_is_told_to_stop(model_dir, workers):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "is not a complete model directory"),
+        ([], "there is no such model directory"),
         (["--host", "0.0.0.0"], "--host 0.0.0.0 is open to other machines"),
         (["--allow-update"], "--allow-update needs --token-file"),
         (["--token-file", "no/such/file"], "the token cannot be read"),
@@ -149,3 +151,12 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path, capsys, monke
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     code, _, err = run(capsys, "serve", tmp_path)
     assert (code, err) == (2, "error: uvicorn is needed for this: pip install 'blockxmc[serve]'\n")
+
+
+def test_an_address_that_is_taken_is_one_line():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(BlockXMCError, match="cannot listen on"):
+            _require_free("127.0.0.1", other.getsockname()[1])
+    _require_free("127.0.0.1", 0)

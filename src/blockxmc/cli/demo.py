@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from blockxmc.cli._common import Json, Threads, print_json, print_table, verbosity
+from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
     from blockxmc.data import Dataset
+    from blockxmc.data.corpus import Corpus
 
 SENTENCES = (
     "A command-line tool written in Python that downloads weather forecasts over HTTP and draws charts",
@@ -91,9 +93,23 @@ def _write_data(folder: Path) -> None:
     from blockxmc.data.corpus import write_csv
 
     folder.mkdir(parents=True, exist_ok=True)
-    for name, corpus in zip(("train.csv", "test.csv"), load_demo_texts(), strict=True):
-        write_csv(folder / name, corpus)
-        print(f"{folder / name}: {len(corpus.texts):,} rows")
+    files = dict(zip((folder / "train.csv", folder / "test.csv"), load_demo_texts(), strict=True))
+    for path, corpus in files.items():
+        if path.exists() and not _holds(path, corpus):
+            raise BlockXMCError(f"{path} is there and holds other rows: give another folder to --data")
+    for path, corpus in files.items():
+        write_csv(path, corpus)
+        print(f"{path}: {len(corpus.texts):,} rows")
+
+
+def _holds(path: Path, corpus: Corpus) -> bool:
+    """Whether a file has just these rows."""
+    from blockxmc.data.corpus import read_corpus
+
+    try:
+        return read_corpus(path) == corpus
+    except BlockXMCError:
+        return False
 
 
 def _train_and_measure(estimator: Any, train: Dataset, test: Dataset) -> dict[str, Any]:

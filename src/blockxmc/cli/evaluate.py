@@ -82,7 +82,10 @@ def evaluate(
         _draw(on_features(estimator), dataset, plot)
     if dataset.unseen_labels:
         left = f"{result['rows_without_labels']:,} of {result['rows']:,} rows have no label left"
-        print(f"note: {dataset.unseen_labels:,} labels are unknown to the model and left out; {left}", file=sys.stderr)
+        print(
+            f"note: {dataset.unseen_labels:,} labels of rows are unknown to the model and left out; {left}",
+            file=sys.stderr,
+        )
     if json:
         print_json(result)
         return

@@ -52,7 +52,13 @@ class Lines(Iterator[str]):
         if len(line) > MAX_LINE_BYTES + 1:
             raise too_long(self._path, self.number)
         if b"\0" in line:
-            raise DataFormatError(f"{self._path}: line {self.number}: holds a NUL byte; this is not a text file")
+            wide = self.number == 1 and line[:2] in (b"\xff\xfe", b"\xfe\xff")
+            what = (
+                "this is UTF-16 text; convert the file (iconv -f UTF-16 -t UTF-8)"
+                if wide
+                else "this is not a text file"
+            )
+            raise DataFormatError(f"{self._path}: line {self.number}: holds a NUL byte; {what}")
         try:
             return line.decode("utf-8-sig" if self.number == 1 else "utf-8")
         except UnicodeDecodeError as error:

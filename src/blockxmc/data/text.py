@@ -90,7 +90,10 @@ def as_texts(texts: Any) -> tuple[list[str], bool]:
     listed = texts.tolist() if hasattr(texts, "tolist") else list(texts)
     wrong = next((i for i, text in enumerate(listed) if not isinstance(text, str)), None)
     if wrong is not None:
-        raise BlockXMCError(f"text {wrong} is {listed[wrong]!r:.60}; every text must be text, if only an empty one")
+        empty = _how_to_fill(listed[wrong])
+        raise BlockXMCError(
+            f"text {wrong} is {listed[wrong]!r:.60}; every text must be text, if only an empty one{empty}"
+        )
     return listed, False
 
 
@@ -109,10 +112,15 @@ def clean_rows(labels: Any) -> Any:
         if isinstance(row, (str, bytes)) or not isinstance(row, Iterable):
             raise BlockXMCError(
                 f'row {i} of the labels is {row!r:.60}; give a list of names per text, like ["a", "b"] (a column of'
-                ' joined names becomes one by .str.split(";"))'
+                f' joined names becomes one by .str.split(";")){_how_to_fill(row)}'
             )
         rows.append(clean_names(row))
     return rows
+
+
+def _how_to_fill(value: Any) -> str:
+    """What to do about a cell that a table left empty."""
+    return '; empty cells become empty text by .fillna("")' if value is None or value != value else ""
 
 
 def _is_matrix(labels: Any) -> bool:

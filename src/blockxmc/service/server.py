@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import tempfile
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 
+from blockxmc.errors import BlockXMCError
 from blockxmc.service.app import create_app
 from blockxmc.service.monitoring import SHARED_NUMBERS, JsonLines
 from blockxmc.service.settings import Settings
@@ -23,6 +25,7 @@ IDLE_CONNECTIONS = 1000
 def serve(settings: Settings) -> None:
     """Answer requests until SIGTERM or Ctrl-C; what runs then has ``stop_seconds`` to end."""
     settings.check()
+    _require_free(settings.host, settings.port)
     if settings.workers == 1:
         _log_as_json()
         uvicorn.Server(uvicorn.Config(create_app(settings), **options(settings))).run()
@@ -31,6 +34,19 @@ def serve(settings: Settings) -> None:
         os.environ[SHARED_NUMBERS] = numbers
         os.environ[_SETTINGS] = settings.to_json()
         uvicorn.run("blockxmc.service.server:worker_app", factory=True, workers=settings.workers, **options(settings))
+
+
+def _require_free(host: str, port: int) -> None:
+    """Say at once that an address is taken, or not of this machine: uvicorn says so among the lines of its log."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(address)
+    except OSError as error:
+        raise BlockXMCError(
+            f"cannot listen on {host}:{port} ({error.strerror or error}); choose another --port or --host"
+        ) from None
 
 
 def options(settings: Settings) -> dict[str, Any]:

@@ -40,7 +40,9 @@ class Folder:
         if _RELATIVE:
             try:
                 self._handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            except (FileNotFoundError, NotADirectoryError):
+            except FileNotFoundError:
+                raise ModelFormatError(f"{path}: there is no such model directory") from None
+            except NotADirectoryError:
                 raise self._missing(MANIFEST) from None
 
     def __enter__(self) -> Self:

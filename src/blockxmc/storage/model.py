@@ -71,7 +71,7 @@ def load(path: str | os.PathLike[str], extra: Any = None) -> Any:
     >>> load("no/such/model")
     Traceback (most recent call last):
         ...
-    blockxmc.errors.ModelFormatError: no/such/model is not a complete model directory: manifest.json is missing
+    blockxmc.errors.ModelFormatError: no/such/model: there is no such model directory
     """
     return with_extra(load_with_manifest(path)[0], path, extra)
 
@@ -106,7 +106,7 @@ def verify(path: str | os.PathLike[str]) -> list[str]:
     """Read every byte of a model and list what is wrong with it: an empty list means that it is intact.
 
     >>> verify("no/such/model")
-    ['no/such/model is not a complete model directory: manifest.json is missing']
+    ['no/such/model: there is no such model directory']
     """
 
     def read(folder: Folder, content: bytes) -> None:

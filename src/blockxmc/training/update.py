@@ -6,9 +6,9 @@ update it is solved again, from its present weights and on all rows that concern
 rows, and by those that were held out of the fit, while some of its old rows hold (lessons.py), in less than half of the
 time; new labels, and those with many times more new positives than old ones, are solved even then. The router is solved
 again when rows have grown by a share. Rows that go are different: every label that they have taught, and the router for
-their blocks, is solved again without them. Counts, centroids, neighbors, pairs of labels and lists of frequent labels are made anew, and
-the model is packed as ``fit`` does. Score mix, reranker and calibration are kept: new rows say, before they are learnt, how
-well these still serve (drift.py).
+their blocks, is solved again without them. Counts, centroids, neighbors, pairs of labels and lists of frequent labels are
+made anew, and the model is packed as ``fit`` does. Score mix, reranker and calibration are kept: new rows say, before they
+are learnt, how well these still serve (drift.py).
 """
 
 from __future__ import annotations
