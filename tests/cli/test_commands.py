@@ -175,6 +175,10 @@ def test_plain_lines_on_standard_input_and_unknown_labels(capsys, folder, tmp_pa
     code, _, err = run(capsys, "evaluate", tmp_path / "m", tmp_path / "odd.jsonl")
     assert code == 0
     assert "1 labels of rows are unknown" in err
+    (tmp_path / "strange.jsonl").write_text('{"text": "cats purr", "labels": ["yak"]}\n')
+    code, _, err = run(capsys, "evaluate", tmp_path / "m", tmp_path / "strange.jsonl")
+    assert code == 2
+    assert "no row has a label that the model knows" in err
     before = (tmp_path / "odd.jsonl").read_text()
     code, _, err = run(capsys, "predict", tmp_path / "m", tmp_path / "odd.jsonl", "--out", tmp_path / "odd.jsonl")
     assert (code, (tmp_path / "odd.jsonl").read_text()) == (2, before)

@@ -76,6 +76,8 @@ def evaluate(
     reporter = reporter_for(verbosity())
     texts = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)
     dataset = read_for(estimator, data, require_labels=True, texts=texts)
+    if dataset.unseen_labels and not dataset.Y.nnz:
+        raise BlockXMCError(f"{data}: no row has a label that the model knows: is it another model, or another column?")
     with reporter.phase("evaluate"):
         result = measure(on_features(estimator), dataset, ks=ks, a=a, b=b)
     if plot is not None:
