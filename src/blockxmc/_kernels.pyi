@@ -280,7 +280,7 @@ class Companions:
     def __init__(
         self, indptr: I64, others: I32, log_counts: U8, frequency: F32, log_rows: float, weight: float
     ) -> None: ...
-    def sums(self, labels: I64, out: F32) -> None: ...
+    def sums(self, labels: I64, out: F32, threads: int) -> None: ...
 
 class Reranker:
     def __init__(self, curve: F32, frequency: F32, first: int, companions: Companions | None = None) -> None: ...
@@ -527,4 +527,19 @@ def block_weights(
     indptr: I64, blocks: I32, n_blocks: int, visited: I32, weights: F32, labels: I64, out: F32, threads: int
 ) -> None: ...
 def right_labels(indptr: I64, labels_of: I32, n_labels: int, labels: I64, out: U8, threads: int) -> None: ...
+def best_candidates(
+    margin: F32,
+    rarity: F32,
+    centroid: F32,
+    block: F32,
+    neighbors: F32,
+    log_positives: F32,
+    right: U8,
+    mix: F32,
+    places: I64,
+    scores: F32,
+    are_right: U8,
+    seen: F32,
+    threads: int,
+) -> None: ...
 def best_first(scores: F32, out: I64, threads: int) -> None: ...

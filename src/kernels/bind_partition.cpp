@@ -1,3 +1,4 @@
+#include "balanced_tree.hpp"
 #include "bindings.hpp"
 #include "kmeans.hpp"
 #include "partition.hpp"

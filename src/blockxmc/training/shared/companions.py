@@ -53,6 +53,7 @@ def fit_companions(
     scores: F32,
     right: NDArray[np.bool_],
     settings: Settings,
+    threads: int = 1,
 ) -> Reranker:
     """The reranker with companions that count as much as puts right labels best before wrong ones.
 
@@ -60,7 +61,8 @@ def fit_companions(
     where it was moved, too, precision of the first label fell.
     """
     there = (scores > -np.inf)[:, 1:]
-    sums = companions.sums(np.where(scores > -np.inf, labels, -1), reranker.log_positives)[:, 1:].astype(np.float64)
+    known = np.where(scores > -np.inf, labels, -1)
+    sums = companions.sums(known, reranker.log_positives, threads)[:, 1:].astype(np.float64)
     scores, right = scores[:, 1:], right[:, 1:] & there
     telling = telling_rows(right, there)
     if telling.sum() < settings.companion_least_rows:
@@ -69,7 +71,7 @@ def fit_companions(
     if not spread > 0:
         return reranker
     features = np.where(there[..., None], np.stack([sums / spread, scores], axis=-1), 0.0)
-    of_sums, of_score = _order(features[telling], right[telling], there[telling], settings)
+    of_sums, of_score = _order(features[telling], right[telling], there[telling], settings, threads)
     if of_sums <= 0:
         return reranker
     return replace(reranker, companions=replace(companions, weight=float(of_sums / spread / of_score)))
