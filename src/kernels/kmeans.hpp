@@ -55,22 +55,68 @@ struct Nearest {
     std::vector<float> cosine;
 };
 
+// One worker's sum of scaled rows: dense, with a list of the features that have been touched.
+class FeatureSums {
+  public:
+    void prepare(int64_t n_features) {
+        sum_.resize(n_features, 0.0f);
+        seen_.resize(n_features, 0);
+    }
+    void add(const CsrView &X, int64_t row, float scale) {
+        for (int64_t k = X.indptr[row]; k < X.indptr[row + 1]; ++k) {
+            const int32_t f = X.indices[k];
+            if (!seen_[f]) {
+                seen_[f] = 1;
+                touched.push_back(f);
+            }
+            sum_[f] += X.data[k] * scale;
+        }
+    }
+    float operator[](int32_t f) const { return sum_[f]; }
+
+    // Calls use(feature, sum) for the features in `touched`, which the caller may have sorted or shortened, and clears them.
+    template <typename Use>
+    void flush(Use &&use) {
+        for (int32_t f : touched) {
+            use(f, sum_[f]);
+            forget(f);
+        }
+        touched.clear();
+    }
+    void forget(int32_t f) {
+        sum_[f] = 0;
+        seen_[f] = 0;
+    }
+
+    std::vector<int32_t> touched;
+
+  private:
+    std::vector<float> sum_;
+    std::vector<uint8_t> seen_;
+};
+
 // Cluster sums of a slice of clusters, feature-major (d x width), with the inverse norm of each.
 class CentroidSlice {
   public:
-    CentroidSlice(const CsrView &X, const RowGroups &groups, int64_t first, int64_t width, Large<float> &table,
+    CentroidSlice(const CsrView &X, const RowGroups &groups, int64_t first, int64_t width, Unset<float> &table,
                   int threads)
         : first(first), width(width), scale(width, 0.0f), table(table) {
-        table.assign(X.n_cols * width, 0.0f);
-        parallel_for(width, threads, [&](int64_t c, int) {
-            for (int64_t r = groups.begin[first + c]; r < groups.begin[first + c + 1]; ++r) {
-                const int64_t i = groups.rows[r];
-                const float norm = inverse_norm(X, i);
-                for (int64_t k = X.indptr[i]; k < X.indptr[i + 1]; ++k) table[X.indices[k] * width + c] += X.data[k] * norm;
-            }
-        });
         constexpr int64_t kChunk = 8192;
         const int64_t n_chunks = (X.n_cols + kChunk - 1) / kChunk;
+        table.resize(X.n_cols * width);
+        constexpr int64_t kRow = 256; // features whose part of the table is cleared at a time
+        parallel_for((X.n_cols + kRow - 1) / kRow, threads, [&](int64_t part, int) {
+            std::fill(table.begin() + part * kRow * width, table.begin() + std::min((part + 1) * kRow, X.n_cols) * width, 0.0f);
+        });
+        // Each cluster is summed apart and then written: side by side in the table, threads would wait for each other.
+        std::vector<FeatureSums> room(worker_count(width, threads));
+        parallel_for(width, threads, [&](int64_t c, int worker) {
+            FeatureSums &sums = room[worker];
+            sums.prepare(X.n_cols);
+            for (int64_t r = groups.begin[first + c]; r < groups.begin[first + c + 1]; ++r)
+                sums.add(X, groups.rows[r], inverse_norm(X, groups.rows[r]));
+            sums.flush([&](int32_t f, float sum) { table[f * width + c] = sum; });
+        });
         std::vector<double> squares(n_chunks * width, 0.0);
         parallel_for(n_chunks, threads, [&](int64_t chunk, int) {
             double *sum = squares.data() + chunk * width;
@@ -86,7 +132,7 @@ class CentroidSlice {
 
     const int64_t first, width;
     std::vector<float> scale; // 0: no direction
-    const Large<float> &table;
+    const Unset<float> &table;
 };
 
 // The k nearest centroids of each query row; centroid c is the direction of the rows of X with assignment c (-1: none).
@@ -97,7 +143,7 @@ inline Nearest nearest_centroids(const CsrView &X, const int32_t *assignment, in
     int64_t width = std::clamp<int64_t>(budget / std::max<int64_t>(X.n_cols, 1), 1, n_clusters);
     if (width > 16) width -= width % 16 && width < n_clusters ? width % 16 : 0;
     Nearest out(queries.n_rows, k);
-    Large<float> table;
+    Unset<float> table;
     constexpr int64_t kChunk = 1024;
     const int64_t n_items = (queries.n_rows + kChunk - 1) / kChunk;
     std::vector<std::vector<float>> scratch(worker_count(n_items, threads));
