@@ -33,6 +33,12 @@ def asked_by_hand(X, Y, assignment, rows, visited, count):
     return gains
 
 
+def gains_of_all(neighbors, X, visited, threads):
+    """What every label of each row gains."""
+    labels = np.tile(np.arange(neighbors.n_labels), (X.shape[0], 1))
+    return neighbors.few_gains(X, visited, labels, threads)
+
+
 @given(st.integers(0, 10_000), st.integers(1, 12), st.floats(0.01, 100))
 def test_labels_of_the_nearest_rows_of_visited_blocks_gain(seed, count, length):
     rng = np.random.default_rng(seed)
@@ -44,7 +50,7 @@ def test_labels_of_the_nearest_rows_of_visited_blocks_gain(seed, count, length):
     visited[rng.random(visited.shape) < 0.2] = -1
     neighbors = Neighbors.pack(X, Y, assignment, 4, count=count, bits=32)
     expected = asked_by_hand(X, Y, assignment, new, visited, count)
-    np.testing.assert_allclose(neighbors.gains(new, visited, 2).toarray(), expected, atol=1e-5)
+    np.testing.assert_allclose(gains_of_all(neighbors, new, visited, 2), expected, atol=1e-5)
     few = rng.integers(-1, 9, (15, 6))
     wanted = np.where(few < 0, 0, np.take_along_axis(expected, np.maximum(few, 0), axis=1))
     np.testing.assert_allclose(neighbors.few_gains(new, visited, few, 3), wanted, atol=1e-5)
@@ -122,11 +128,11 @@ def test_of_long_rows_only_the_largest_features_are_compared(fitted):
         values[np.argsort(-values, kind="stable")[3:]] = 0
     cut.eliminate_zeros()
     visited = few.visited(X, 1)
-    gains = few.neighbors.gains(X, visited, 2).toarray()
+    gains = gains_of_all(few.neighbors, X, visited, 2)
     # The rows that are left out still count in the row's length.
-    share = replace(few.neighbors, features=100).gains(cut, visited, 1).toarray()
+    share = gains_of_all(replace(few.neighbors, features=100), cut, visited, 1)
     assert_array_equal(gains > 0, share > 0)
-    assert (gains != clf.model_.neighbors.gains(X, visited, 1).toarray()).any()
+    assert (gains != gains_of_all(clf.model_.neighbors, X, visited, 1)).any()
     labels, scores = few.topk(X, 5, 1)
     assert_array_equal(np.take_along_axis(scores_of_candidates(few.scores(X, 2)), labels, 1), scores)
     for row in (0, 99, 499):

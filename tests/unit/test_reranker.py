@@ -28,7 +28,7 @@ def gain(look, terms):
 
 
 def fit_reranker(*args):
-    return reranker.fit_reranker(*args, SETTINGS)
+    return reranker.fit_reranker(*args, SETTINGS, threads=1)
 
 
 def random_look(rng, n_labels, first):
@@ -180,7 +180,7 @@ def test_the_weights_are_where_the_loss_is_least():
             total += sum(each) / np.sqrt(len(each)) / telling.sum()
         return total
 
-    found = reranker._order(features, right, there, SETTINGS)
+    found = reranker._order(features, right, there, SETTINGS, 1)
     bounds = [(None, None)] * N_TERMS + [(1.0, None)]
     best = minimize(loss, found + 0.1, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-12})
     assert loss(found) < loss(usual)
