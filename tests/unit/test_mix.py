@@ -200,7 +200,7 @@ def test_neighbors_count_unless_they_mislead(monkeypatch, lost, expected):
     seen = random_candidates(np.random.default_rng(0), n=400)
     # Every second row gains as much as the next one loses, and a little is lost on top.
     swing = np.where(np.arange(400) % 2, 0.2, -0.2)[:, None]
-    hits = lambda self, mix, *others: np.full((400, 3), 0.5) + (swing - lost) * (mix.neighbors > 0)  # noqa: E731
+    hits = lambda self, mix, *_, **how: np.full((400, 3), 0.5) + (swing - lost) * (mix.neighbors > 0)  # noqa: E731
     monkeypatch.setattr(Candidates, "hits", hits)
     assert mixing._neighbors_count(fitter(seen.terms, seen.right), SETTINGS) == expected
 
