@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from helpers import blocky
+from helpers import blocky, gains_of_all
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
@@ -31,12 +31,6 @@ def asked_by_hand(X, Y, assignment, rows, visited, count):
         nearest = nearest[cosine[i, nearest] > 0]
         gains[i] = cosine[i, nearest] @ Y[nearest].toarray() / (cosine[i, nearest].sum() + 2)
     return gains
-
-
-def gains_of_all(neighbors, X, visited, threads):
-    """What every label of each row gains."""
-    labels = np.tile(np.arange(neighbors.n_labels), (X.shape[0], 1))
-    return neighbors.few_gains(X, visited, labels, threads)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 12), st.floats(0.01, 100))
@@ -152,7 +146,7 @@ def test_bonuses_never_lose_a_label(seed, k, weight, slope):
     scores[scores == 0] = -np.inf  # no candidate
     visited = blocks.visited(rows, 1)
     assert visited is not None
-    expected = scores + neighbors.gains(rows, visited, 1).toarray()
+    expected = scores + gains_of_all(neighbors, rows, visited, 1)
     labels, found = blocks.topk(rows, k, 1)
     wanted = -np.sort(-expected, axis=1)[:, :k].astype(np.float32)
     there = labels >= 0
@@ -163,7 +157,7 @@ def test_bonuses_never_lose_a_label(seed, k, weight, slope):
 def test_the_length_of_a_row_does_not_matter_to_its_neighbors(fitted):
     X, _, clf = fitted
     visited = clf.model_.visited(X, 1)
-    gains, longer = (clf.model_.neighbors.gains(rows, visited, 1).toarray() for rows in (X, X * np.float32(4)))
+    gains, longer = (gains_of_all(clf.model_.neighbors, rows, visited, 1) for rows in (X, X * np.float32(4)))
     np.testing.assert_allclose(gains, longer, atol=1e-6)
 
 
@@ -187,7 +181,7 @@ def test_neighbors_of_older_models_are_read(fitted):
         back = Neighbors.from_state(state)
         assert back.indptr.dtype == np.int64
         visited = np.zeros((X.shape[0], 1), np.int32)
-        assert (back.gains(X, visited, 1) != neighbors.gains(X, visited, 1)).nnz == 0
+        assert_array_equal(gains_of_all(back, X, visited, 1), gains_of_all(neighbors, X, visited, 1))
     for wrong in (new["indptr"].astype(np.int16), new["indptr"].tolist()):
         with pytest.raises(ModelFormatError, match="indptr of neighbors"):
             Neighbors.from_state(new | {"indptr": wrong})
