@@ -282,7 +282,7 @@ def test_some_labels_can_be_trained_again(base):
     trainer = LabelTrainer(as_learner(base, DiSMEC), X, clusters, Reporter(), threads=1, seed=0)
     whole, none = (trainer.train(labels, visits, "labels")[0] for labels in (Y, Y * 0))
     some = np.array([1, 5, 13])
-    mixed = replaced(none, some, trainer.train_some(Y, visits, some, "again")).scores(X)
+    mixed = replaced(none, some, trainer.train_some(Y, visits, some, "again"), 1).scores(X)
     others = np.setdiff1d(np.arange(14), some)
     np.testing.assert_allclose(mixed[:, some], whole.scores(X)[:, some], atol=2e-3)
     assert_array_equal(mixed[:, others], none.scores(X)[:, others])

@@ -98,7 +98,7 @@ class Candidates:
         labels = None if self.labels is None else self.labels[rows]
         return Candidates(terms, self.right[rows], self.n_true[rows], labels, self.companions)
 
-    def hits_of(self, mixes: F32, threads: int = 1) -> NDArray[np.float64]:
+    def hits_of(self, mixes: F32, threads: int) -> NDArray[np.float64]:
         """Mean of P@1, P@3 and P@5 of each row under each mix (slope, stretch, centroid, neighbors): mixes x rows."""
         terms, out = self.terms, np.empty((mixes.shape[0], self.n_rows))
         parts = terms.margin, terms.rarity, terms.centroid, terms.block, terms.neighbors, self.right.view(np.uint8)
@@ -112,13 +112,13 @@ class Candidates:
         labels = None if self.labels is None else self.labels[:, :few]
         return Candidates(terms, self.right[:, :few], self.n_true, labels, self.companions)
 
-    def ranked(self, mix: Mix, reranker: Reranker | None, k: int, threads: int = 1) -> tuple[F32, NDArray[np.bool_]]:
+    def ranked(self, mix: Mix, reranker: Reranker | None, k: int, threads: int) -> tuple[F32, NDArray[np.bool_]]:
         """Scores of the best k of each row and whether they are right, best first."""
         scores = self.terms.scores(mix)
         best = best_first(scores, threads)
         scores, right = np.take_along_axis(scores, best, axis=1), np.take_along_axis(self.right, best, axis=1)
         if reranker is not None:
-            labels, front, hits = self.reranked(mix, reranker, best, threads)
+            labels, front, hits = self.reranked(mix, reranker, best, threads=threads)
             if reranker.companions is not None and labels is not None:
                 front = reranker.companions.told(labels, front, reranker.log_positives)
             order = best_first(front, threads)
@@ -129,7 +129,7 @@ class Candidates:
         return scores[:, :k], right[:, :k] & (scores[:, :k] > -np.inf)
 
     def reranked(
-        self, mix: Mix, reranker: Reranker, best: NDArray[np.int64] | None = None, threads: int = 1
+        self, mix: Mix, reranker: Reranker, best: NDArray[np.int64] | None = None, *, threads: int
     ) -> tuple[NDArray[np.int64] | None, F32, NDArray[np.bool_]]:
         """The first labels as the reranker's curve orders them: which, their scores, whether they are right.
 
@@ -146,7 +146,7 @@ class Candidates:
         labels = None if self.labels is None else np.take_along_axis(self.labels, first, axis=1)
         return labels, np.take_along_axis(gained, order, axis=1), np.take_along_axis(self.right, first, axis=1)
 
-    def hits(self, mix: Mix, reranker: Reranker | None = None, threads: int = 1) -> NDArray[np.float64]:
+    def hits(self, mix: Mix, reranker: Reranker | None = None, *, threads: int) -> NDArray[np.float64]:
         """P@1, P@3 and P@5 of each row."""
         right = self.ranked(mix, reranker, 5, threads)[1]
         return np.stack([right[:, :k].sum(axis=1) / k for k in (1, 3, 5)], axis=1)
@@ -241,10 +241,10 @@ class HeldOut:
         return self.trial.neighbors.few_gains(X, visited, labels, threads)
 
 
-def best_first(scores: F32, threads: int = 1) -> NDArray[np.int64]:
+def best_first(scores: F32, threads: int) -> NDArray[np.int64]:
     """The places of the scores of each row, the highest first; equal scores stay in their order.
 
-    >>> best_first(np.array([[1.0, 3.0, -np.inf, 3.0]], np.float32)).tolist()
+    >>> best_first(np.array([[1.0, 3.0, -np.inf, 3.0]], np.float32), 1).tolist()
     [[1, 3, 0, 2]]
     """
     out = np.empty(scores.shape, np.int64)

@@ -53,6 +53,7 @@ def fit_companions(
     scores: F32,
     right: NDArray[np.bool_],
     settings: Settings,
+    threads: int,
 ) -> Reranker:
     """The reranker with companions that count as much as puts right labels best before wrong ones.
 
@@ -69,7 +70,7 @@ def fit_companions(
     if not spread > 0:
         return reranker
     features = np.where(there[..., None], np.stack([sums / spread, scores], axis=-1), 0.0)
-    of_sums, of_score = _order(features[telling], right[telling], there[telling], settings)
+    of_sums, of_score = _order(features[telling], right[telling], there[telling], settings, threads)
     if of_sums <= 0:
         return reranker
     return replace(reranker, companions=replace(companions, weight=float(of_sums / spread / of_score)))

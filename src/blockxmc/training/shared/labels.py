@@ -161,7 +161,7 @@ def shared_costs(Y: sparse.csr_array, power: float, sample_weight: F32 | None = 
     return np.column_stack([weights * counts * usual, weights]).astype(np.float32)
 
 
-def replaced(weights: SharedWeights, labels: NDArray[np.intp], new: SharedWeights, threads: int = 1) -> SharedWeights:
+def replaced(weights: SharedWeights, labels: NDArray[np.intp], new: SharedWeights, threads: int) -> SharedWeights:
     """The weights with those of ``labels`` replaced by ``new``, which has them in this order."""
     if isinstance(weights, LabelVectors) and isinstance(new, LabelVectors):
         return weights.replaced(labels, new, threads)
