@@ -267,7 +267,6 @@ class Neighbors:
     def __init__(
         self, rows: PackedModel, indptr: I64, labels: I32, n_labels: int, count: int, features: int, weight: float
     ) -> None: ...
-    def gains(self, indptr: I64, indices: I32, data: F32, nearest: I64, similarity: F32) -> tuple[I64, I32, F32]: ...
     def few_gains(
         self,
         indptr: I64,

@@ -109,26 +109,7 @@ class BoundNeighbors {
 
     const Neighbors &view() const { return view_; }
 
-    // What labels gain in each row, given its neighbors: (indptr, labels, values), in the order they are met.
-    auto gains(I64 of_rows, I32 indices, F32 data, In2<int64_t> nearest, In2<float> similarity) const {
-        const CsrView X = checked_rows(of_rows, indices, data, view_.rows->n_features);
-        const Nearest all = checked_nearest(X, nearest, similarity);
-        std::vector<int64_t> indptr{0};
-        std::vector<int32_t> labels;
-        std::vector<float> values;
-        for (int64_t i = 0; i < X.n_rows; ++i) {
-            Bonuses &bonuses = Scratch::of_this_thread().bonuses;
-            all.collect(i, row_of(X, i), bonuses);
-            for (const int32_t label : bonuses.labels()) {
-                labels.push_back(label);
-                values.push_back(bonuses.of(label));
-            }
-            indptr.push_back(static_cast<int64_t>(labels.size()));
-        }
-        return std::make_tuple(to_numpy(std::move(indptr)), to_numpy(std::move(labels)), to_numpy(std::move(values)));
-    }
-
-    // The same for some labels of each row (rows x few, -1: none): 0 where neighbors lack the label.
+    // What some labels of each row gain, given its neighbors (rows x few, -1: none): 0 where neighbors lack the label.
     void few_gains(I64 of_rows, I32 indices, F32 data, In2<int64_t> nearest, In2<float> similarity, In2<int64_t> few, Out2<float> out,
                    int threads) const {
         WithoutGil release;

@@ -130,7 +130,7 @@ def test_the_fit_finds_what_pairs_say():
     labels, scores, right, Y = planted()
     look = Reranker(np.zeros(22, np.float32), np.log(Y.sum(axis=0)).astype(np.float32), 6)
     pairs, scores = companions_of(sparse.csr_array(Y), SETTINGS), scores.astype(np.float32)
-    told = fit_companions(look, pairs, labels, scores, right, SETTINGS)
+    told = fit_companions(look, pairs, labels, scores, right, SETTINGS, 1)
     assert told.companions is not None
     assert told.companions.weight > 0
     anew = told.companions.told(labels, scores, look.log_positives)
@@ -140,8 +140,8 @@ def test_the_fit_finds_what_pairs_say():
     assert first(order) > first(np.argsort(-scores, axis=1)) + 0.2
     # Where pairs mislead, or too few rows tell, they do not count.
     wrong = np.concatenate([right[:, :1], ~right[:, 1:]], axis=1)
-    assert fit_companions(look, pairs, labels, scores, wrong, SETTINGS) is look
-    assert fit_companions(look, pairs, labels[:90], scores[:90], right[:90], SETTINGS) is look
+    assert fit_companions(look, pairs, labels, scores, wrong, SETTINGS, 1) is look
+    assert fit_companions(look, pairs, labels[:90], scores[:90], right[:90], SETTINGS, 1) is look
 
 
 def test_damaged_pairs_are_refused():

@@ -40,7 +40,7 @@ class Neighbors:
     >>> X = sparse.csr_array(np.array([[1, 0], [0.6, 0.8], [0, 1]], np.float32))
     >>> Y = sparse.csr_array(np.array([[1, 0], [0, 1], [0, 1]], np.float32))
     >>> neighbors = Neighbors.pack(X, Y, np.zeros(3, np.int32), 1, count=2)
-    >>> neighbors.gains(X[:1], np.zeros((1, 1), np.int32), 1).toarray().round(3)
+    >>> neighbors.few_gains(X[:1], np.zeros((1, 1), np.int32), np.array([[0, 1]]), 1).round(3)
     array([[0.278, 0.167]], dtype=float32)
     """
 
@@ -86,18 +86,10 @@ class Neighbors:
         """What is copied and sent to other processes: all but the compiled view, which is made anew."""
         return {name: value for name, value in vars(self).items() if name != "kernel"}
 
-    def gains(self, X: sparse.csr_array, visited: NDArray[np.int32], threads: int) -> sparse.csr_array:
-        """What the labels of each row gain, given the blocks it visits; labels that its neighbors lack are left out."""
-        nearest = self.rows.topk(self.compared(X, threads), visited, self.count, threads=threads)
-        indptr, labels, values = self.kernel.gains(*csr_args(X), *nearest)
-        out = csr_of(indptr, labels, values, (X.shape[0], self.n_labels))
-        out.sort_indices()
-        return out
-
     def few_gains(
         self, X: sparse.csr_array, visited: NDArray[np.int32], labels: NDArray[np.int64], threads: int
     ) -> NDArray[np.float32]:
-        """What some labels of each row gain (rows x few; -1: none), as ``gains`` has it."""
+        """What some labels of each row gain (rows x few; -1: none), given the blocks it visits."""
         nearest = self.rows.topk(self.compared(X, threads), visited, self.count, threads=threads)
         out = np.empty(labels.shape, np.float32)
         self.kernel.few_gains(*csr_args(X), *nearest, labels, out, threads)

@@ -104,7 +104,7 @@ class Candidates:
         labels = None if self.labels is None else self.labels[rows]
         return Candidates(terms, self.right[rows], self.n_true[rows], labels, self.companions)
 
-    def hits_of(self, mixes: F32, threads: int = 1) -> NDArray[np.float64]:
+    def hits_of(self, mixes: F32, threads: int) -> NDArray[np.float64]:
         """Mean of P@1, P@3 and P@5 of each row under each mix (slope, stretch, centroid, neighbors): mixes x rows."""
         terms, out = self.terms, np.empty((mixes.shape[0], self.n_rows))
         parts = terms.margin, terms.rarity, terms.centroid, terms.block, terms.neighbors, self.right.view(np.uint8)
@@ -118,7 +118,7 @@ class Candidates:
         labels = None if self.labels is None else self.labels[:, :few]
         return Candidates(terms, np.ascontiguousarray(self.right[:, :few]), self.n_true, labels, self.companions)
 
-    def best(self, mix: Mix, few: int, threads: int = 1) -> Best:
+    def best(self, mix: Mix, few: int, threads: int) -> Best:
         """The few that score best in each row, best first."""
         few, n = min(few, self.right.shape[1]), self.n_rows
         terms, right = self.terms, self.right.view(np.uint8)
@@ -131,11 +131,11 @@ class Candidates:
             np.empty((n, few, N_TERMS), np.float32),
         )
         found = out.places, out.scores, out.right.view(np.uint8), out.terms.reshape(n, -1)
-        tables: Any = (np.ascontiguousarray(part) for part in parts)
-        _kernels.best_candidates(*tables, weights, *found, threads)
+        args: Any = *(np.ascontiguousarray(part) for part in parts), weights, *found, threads
+        _kernels.best_candidates(*args)
         return out
 
-    def ranked(self, mix: Mix, reranker: Reranker | None, k: int, threads: int = 1) -> tuple[F32, NDArray[np.bool_]]:
+    def ranked(self, mix: Mix, reranker: Reranker | None, k: int, threads: int) -> tuple[F32, NDArray[np.bool_]]:
         """Scores of the best k of each row and whether they are right, best first."""
         best = self.best(mix, k if reranker is None else max(k, reranker.first), threads)
         scores, right = best.scores, best.right
@@ -151,7 +151,7 @@ class Candidates:
         return scores[:, :k], right[:, :k] & (scores[:, :k] > -np.inf)
 
     def reranked(
-        self, best: Best, reranker: Reranker, threads: int = 1
+        self, best: Best, reranker: Reranker, threads: int
     ) -> tuple[NDArray[np.int64] | None, F32, NDArray[np.bool_]]:
         """The first of the best as the reranker's curve orders them: which labels, their scores, whether they are right."""
         first, scores = best.places[:, : reranker.first], best.scores[:, : reranker.first]
@@ -164,7 +164,7 @@ class Candidates:
             labels = np.take_along_axis(self.labels, np.take_along_axis(first, order, axis=1), axis=1)
         return labels, np.take_along_axis(gained, order, axis=1), right
 
-    def hits(self, mix: Mix, reranker: Reranker | None = None, threads: int = 1) -> NDArray[np.float64]:
+    def hits(self, mix: Mix, reranker: Reranker | None = None, *, threads: int) -> NDArray[np.float64]:
         """P@1, P@3 and P@5 of each row."""
         right = self.ranked(mix, reranker, 5, threads)[1]
         return np.stack([right[:, :k].sum(axis=1) / k for k in (1, 3, 5)], axis=1)
@@ -259,10 +259,10 @@ class HeldOut:
         return self.trial.neighbors.few_gains(X, visited, labels, threads)
 
 
-def best_first(scores: F32, threads: int = 1) -> NDArray[np.int64]:
+def best_first(scores: F32, threads: int) -> NDArray[np.int64]:
     """The places of the scores of each row, the highest first; equal scores stay in their order.
 
-    >>> best_first(np.array([[1.0, 3.0, -np.inf, 3.0]], np.float32)).tolist()
+    >>> best_first(np.array([[1.0, 3.0, -np.inf, 3.0]], np.float32), 1).tolist()
     [[1, 3, 0, 2]]
     """
     out = np.empty(scores.shape, np.int64)

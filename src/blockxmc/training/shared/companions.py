@@ -50,7 +50,7 @@ def fit_companions(
     scores: F32,
     right: NDArray[np.bool_],
     settings: Settings,
-    threads: int = 1,
+    threads: int,
 ) -> Reranker:
     """The reranker with companions that count as much as puts right labels best before wrong ones.
 

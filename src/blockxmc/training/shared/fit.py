@@ -356,7 +356,7 @@ class Training:
         if self.request.bits < 32:
             labels = rows.labels
             exact = weights.few_scores(X, labels, self.threads)
-            expected["lost_to_rounding"] = _lost_to_rounding(seen[fitted.top_p], exact, fitted)
+            expected["lost_to_rounding"] = _lost_to_rounding(seen[fitted.top_p], exact, fitted, self.threads)
         return fitted, expected
 
     def _only_calibrated(
@@ -367,7 +367,7 @@ class Training:
         rows = np.repeat(np.arange(X.shape[0]), labels.shape[1])
         right = np.asarray(Y[rows, np.maximum(labels, 0).ravel()]).reshape(labels.shape) > 0
         right &= labels >= 0
-        calibration = fit_calibration(scores, right)
+        calibration = fit_calibration(scores, right, threads=self.threads)
         expected = promises(calibration.probabilities(scores), right, np.diff(Y.indptr))
         return Fitted(Mix(), None, trial.top_p, calibration), expected
 
@@ -398,9 +398,10 @@ def _recall(model: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array, cluste
     return 1.0 if visited is None else metrics.candidate_recall(Y, (visited[:, -model.route :], clusters))
 
 
-def _lost_to_rounding(rounded: Candidates, margins: Any, fitted: Fitted) -> float:
+def _lost_to_rounding(rounded: Candidates, margins: Any, fitted: Fitted, threads: int) -> float:
     """Points of the mean of P@1, P@3 and P@5 that full precision of the weights would gain."""
     terms = rounded.terms
     exact = replace(terms, margin=np.where(terms.margin > -np.inf, margins, -np.inf).astype(np.float32))
-    kept, lost = (replace(rounded, terms=each).hits(fitted.mix, fitted.reranker).mean() for each in (exact, terms))
+    how = fitted.mix, fitted.reranker
+    kept, lost = (replace(rounded, terms=each).hits(*how, threads=threads).mean() for each in (exact, terms))
     return 100 * float(kept - lost)

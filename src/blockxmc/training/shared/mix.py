@@ -52,7 +52,7 @@ class Fitter:
     """Fits a score mix and a reranker to candidates of held-out rows."""
 
     def __init__(
-        self, candidates: Candidates, log_positives: F32, settings: Settings, *, rerank: bool = True, threads: int = 1
+        self, candidates: Candidates, log_positives: F32, settings: Settings, *, rerank: bool = True, threads: int
     ) -> None:
         self.candidates, self.settings, self.rerank, self.threads = candidates, settings, rerank, threads
         self.log_positives = log_positives
@@ -123,7 +123,7 @@ def fit_held_out(
     *,
     top_p: float,
     routed: bool,
-    threads: int = 1,
+    threads: int,
     job: Job,
 ) -> tuple[Fitted, dict[str, float]]:
     """Mix, reranker, top_p and calibration, and what to expect of them on new rows.
@@ -183,7 +183,7 @@ def expected(fitter: Fitter, many: Candidates, neighbors: float, whole: Calibrat
         mix, reranker = fitter.fit(neighbors, others)
         scores, shown = many.ranked(mix, reranker, few, fitter.threads)
         calibration = fit_calibration(scores[others], shown[others], near=whole, threads=fitter.threads)
-        hits[own] = fitter.candidates.of_rows(own).hits(mix, reranker, fitter.threads)
+        hits[own] = fitter.candidates.of_rows(own).hits(mix, reranker, threads=fitter.threads)
         found[own], right[own] = calibration.probabilities(scores[own]), shown[own]
 
     with Reporter().phase("") as silent:
@@ -212,7 +212,7 @@ def _neighbors_count(fitter: Fitter, settings: Settings) -> float:
         return 0.0
     mix = fitter.mix(1.0)
     both = mix, replace(mix, neighbors=0.0)
-    with_them, without = (fitter.candidates.hits(each, fitter.reranker(each), fitter.threads) for each in both)
+    with_them, without = (fitter.candidates.hits(each, fitter.reranker(each), threads=fitter.threads) for each in both)
     return 0.0 if clearly_better(without, with_them, settings) else 1.0
 
 
@@ -222,10 +222,10 @@ def _best_top_p(
     reranker: Reranker | None,
     usual: float,
     settings: Settings,
-    threads: int = 1,
+    threads: int,
 ) -> float:
     """The top_p that ranks the labels of new rows best; the usual one if no other is clearly better."""
-    hits = {top_p: candidates.hits(mix, reranker, threads) for top_p, candidates in sorted(seen.items())}
+    hits = {top_p: candidates.hits(mix, reranker, threads=threads) for top_p, candidates in sorted(seen.items())}
     best = max(hits, key=lambda top_p: hits[top_p].mean())
     return best if clearly_better(hits[best], hits[usual], settings) else usual
 
