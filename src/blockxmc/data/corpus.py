@@ -106,6 +106,15 @@ def read_corpus(
     return Corpus([row.text for row in rows], [row.labels for row in rows], None if ids.count(None) else ids)
 
 
+def columns_taken(path: PathLike, fields: Fields) -> str | None:
+    """Which columns of a CSV file are read, where they were not all named; None for other files."""
+    if text_format(path) != "csv" or (fields.text and fields.labels):
+        return None
+    with open_text(path) as lines:
+        header = next(csv.reader(lines, delimiter=_separator(lines.first())), [])
+    return _Columns.found(header, path, True, fields).said(header)
+
+
 def rows_of(lines: Lines, path: PathLike, kind: str, require_labels: bool, fields: Fields) -> Iterator[Row]:
     """The rows of a file, each as soon as its lines are there (the rows of a JSON array: when all are)."""
     readers = {"jsonl": _jsonl_rows, "json": _json_rows, "tsv": _tsv_rows, "csv": _csv_rows}
@@ -243,7 +252,18 @@ class _Columns:
             )
         separator = fields.separator or (None if labels is None else _LABEL_COLUMNS.get(names[labels], ";"))
         name = asked(fields.id) if fields.id is not None else (names.index("id") if "id" in names else None)
+        for j in (*text, labels, name):
+            if j is not None and names.count(names[j]) > 1:
+                raise DataFormatError(f"{path}: line 1: several columns are called {names[j]!r}; rename all but one")
         return cls(text, labels, separator, name)
+
+    def said(self, header: list[str]) -> str:
+        """Which columns these are, for people."""
+        found = f"text is {' + '.join(header[j].strip() for j in self.text)}"
+        if self.labels is not None:
+            apart = "at spaces" if self.separator is None else f"at {self.separator!r}"
+            found += f"; labels are {header[self.labels].strip()}, cut {apart}"
+        return found if self.id is None else f"{found}; id is {header[self.id].strip()}"
 
     def cell(self, values: list[str]) -> str:
         """What stands in the column of the labels."""
