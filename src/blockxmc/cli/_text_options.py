@@ -135,12 +135,12 @@ def note_on_uncut(labels: Sequence[Sequence[str]]) -> str | None:
 
 
 def note_on_bare(without: int, rows: int) -> str | None:
-    """What to say where rows have no labels.
+    """What to say where some rows have no labels.
 
     >>> note_on_bare(2, 300), note_on_bare(0, 300)
     ('2 of 300 rows have no labels: they only teach what labels are not', None)
     """
-    if not without:
+    if not 0 < without < rows:
         return None
     return f"{without:,} of {rows:,} rows have no labels: they only teach what labels are not"
 
