@@ -34,6 +34,9 @@ def test_train_says_which_columns_it_took_and_how_many_rows_have_no_labels(capsy
         "note: text is title + abstract; labels are subjects, cut at ';'; id is id",
         "note: 5 of 20 rows have no labels: they only teach what labels are not",
     ]
+    (tmp_path / "plain.csv").write_text("text,labels\napple pear,b\n ,c\n")
+    _, _, err = run(capsys, "train", tmp_path / "plain.csv", "--model", tmp_path / "m")
+    assert err == "note: 1 of 2 texts are empty\n"  # the documented columns need no word
     named = ["--text-field", "title", "--label-field", "subjects"]
     _, _, err = run(capsys, "train", folder / "books.csv", "--model", tmp_path / "m", *named)
     assert err.splitlines() == ["note: 5 of 20 rows have no labels: they only teach what labels are not"]
@@ -54,6 +57,12 @@ def test_two_columns_of_one_name_are_refused(capsys, tmp_path, header, name):
     code, _, err = run(capsys, "train", tmp_path / "twice.csv", "--model", tmp_path / "m")
     assert code == 2
     assert f"line 1: several columns are called '{name}'; rename all but one" in err
+
+
+def test_names_of_columns_are_shown_as_they_are(capsys, tmp_path):
+    (tmp_path / "odd.csv").write_text("Titel;Schlagwörter\na;b\n")
+    _, _, err = run(capsys, "train", tmp_path / "odd.csv", "--model", tmp_path / "m")
+    assert err.endswith("or say which it is by --text-field (found 'titel, schlagwörter')\n")
 
 
 def test_a_model_of_one_block_does_not_speak_of_captured(capsys, folder):

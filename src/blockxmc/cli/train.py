@@ -165,6 +165,8 @@ class _Plan:
         corpus = read_corpus(source, verbose=verbosity(), fields=fields)
         bare = sum(not labels for labels in corpus.labels)
         _note(columns_taken(source, fields), note_on_uncut(corpus.labels), note_on_bare(bare, len(corpus.labels)))
+        if empty := sum(not text.strip() for text in corpus.texts):
+            _note(f"{empty:,} of {len(corpus.texts):,} texts are empty")
         return partial(model.fit, corpus.texts, corpus.labels, **self._fit_options(), **more)
 
     def _fit_features(self, source: PathLike, classifier: Any) -> Callable[[], Any]:

@@ -107,12 +107,14 @@ def read_corpus(
 
 
 def columns_taken(path: PathLike, fields: Fields) -> str | None:
-    """Which columns of a CSV file are read, where they were not all named; None for other files."""
+    """Which columns of a CSV file are read, where neither the caller nor the names text and labels say it; else None."""
     if text_format(path) != "csv" or (fields.text and fields.labels):
         return None
     with open_text(path) as lines:
         header = next(csv.reader(lines, delimiter=_separator(lines.first())), [])
-    return _Columns.found(header, path, True, fields).said(header)
+    columns = _Columns.found(header, path, True, fields)
+    taken = [header[j].strip().lower() for j in (*columns.text, columns.labels) if j is not None]
+    return None if taken == ["text", "labels"] else columns.said(header)
 
 
 def rows_of(lines: Lines, path: PathLike, kind: str, require_labels: bool, fields: Fields) -> Iterator[Row]:
@@ -237,7 +239,7 @@ class _Columns:
 
         def asked(name: str) -> int:
             if name.strip().lower() not in names:
-                raise DataFormatError(f"{path}: line 1: no column {name!r} (found {ascii(','.join(names))[:60]})")
+                raise DataFormatError(f"{path}: line 1: no column {name!r} (found {', '.join(names)[:80]!r})")
             return names.index(name.strip().lower())
 
         text = [asked(name) for name in fields.text] or [j for j, name in enumerate(names) if name in _TEXT_COLUMNS]
@@ -248,7 +250,7 @@ class _Columns:
             raise DataFormatError(
                 f"{path}: line 1: no {missing} column; name one of the columns"
                 f" {' or '.join(_LABEL_COLUMNS if text else _TEXT_COLUMNS)}, or say which it is by --{missing}-field"
-                f" (found {ascii(','.join(names))[:60]})"
+                f" (found {', '.join(names)[:80]!r})"
             )
         separator = fields.separator or (None if labels is None else _LABEL_COLUMNS.get(names[labels], ";"))
         name = asked(fields.id) if fields.id is not None else (names.index("id") if "id" in names else None)
