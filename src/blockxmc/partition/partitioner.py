@@ -162,9 +162,9 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
             n_blocks = int(_given_start(self.init, X.shape[0]).max()) + 1
             if not isinstance(self.n_blocks, str) and n_blocks > self.n_blocks:
                 raise BlockXMCError(f"init names {n_blocks} blocks, n_blocks allows {self.n_blocks}")
-            return choice.Choice(n_blocks, "as in the given start", [])
+            return choice.Choice(n_blocks, "those of init", [])
         if not isinstance(self.n_blocks, str):
-            return choice.Choice(int(self.n_blocks), "as given", [])
+            return choice.Choice(int(self.n_blocks), "set by n_blocks", [])
         return choice.fewest_products(X, Y, lam, self.objective, seed=seed, threads=threads)
 
     def _partition(
@@ -225,16 +225,19 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         self.n_positives_ = n_positives
         self.ranking_ = blocks.ranking
 
-    def _explain(self, chosen: choice.Choice) -> dict[str, Any]:
+    def _explain(self, chosen: choice.Choice, lam_rule: str | None = None) -> dict[str, Any]:
+        """How blocks and lambda were chosen, in words and numbers; ``lam_rule`` where somebody else chose lambda."""
         cost = float(self.ranking_.path(self.objective, self.n_positives_, [self.lam_]).cost[0])
-        lam_rule = "as given"
-        if isinstance(self.lam, str):
+        if lam_rule is None and isinstance(self.lam, str):
             where = "one block" if self.n_blocks == "paper" else "the blocks of the start"
             lam_rule = f"the largest that keeps {choice.FLOOR:.0%} of the positives in {where}"
+        lam_rule = lam_rule or "set by lam"
         text = (
             f"{self.n_blocks_} blocks ({chosen.rule}; {chosen.n_blocks} at the start); lam {self.lam_:.4g} ({lam_rule}); "
             f"{self.captured_:.1%} of the positives captured, {cost:.1f} labels per row"
         )
+        if self.n_blocks_ == 1:
+            text = f"one block ({chosen.rule}): it lists {cost:,.0f} labels, and all of them are scored for every row"
         return {
             "text": text,
             "n_blocks": {"start": chosen.n_blocks, "rule": chosen.rule, "tried": chosen.tried},
