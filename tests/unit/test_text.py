@@ -6,13 +6,15 @@ import gzip
 import json
 import lzma
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from blockxmc.data import TextVectorizer, from_texts, load_demo, read_dataset, read_text
-from blockxmc.data.corpus import read_corpus
+from blockxmc.data.corpus import Fields, read_corpus
+from blockxmc.data.label_lists import listed_names
 from blockxmc.errors import BlockXMCError, DataFormatError
 
 ROWS = [("red apple pie", ["fruit", "cake"]), ("green leaf", ["plant"]), ("plain stone", [])]
@@ -28,6 +30,10 @@ def jsonl(rows) -> str:
     return "".join(json.dumps({"text": text, "labels": labels}) + "\n" for text, labels in rows)
 
 
+def quoted(cell: str) -> str:
+    return '"' + cell.replace('"', '""') + '"'
+
+
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
 @pytest.mark.parametrize(
     ("name", "content"),
@@ -37,6 +43,8 @@ def jsonl(rows) -> str:
         ("a.tsv", "".join(f"{text}\t{' '.join(labels)}\n" for text, labels in ROWS)),
         ("b.txt", "\ufeff" + "".join(f"{text}\t{' '.join(f'<{x}>' for x in labels)}\n" for text, labels in ROWS)),
         ("a.csv", "id,text,labels\n" + "".join(f'1,"{text}",{";".join(labels)}\n' for text, labels in ROWS)),
+        ("c.csv", "text,labels\n" + "".join(f'{text},"{labels}"\n' for text, labels in ROWS)),
+        ("d.csv", "text\tlabel\n" + "".join(f"{text}\t{quoted(json.dumps(labels))}\n" for text, labels in ROWS)),
         ("b.csv", "subject_uris,text\n" + "".join(f"{' '.join(labels)},{text}\n" for text, labels in ROWS)),
         (
             "c.jsonl",
@@ -175,3 +183,52 @@ def test_a_header_in_tsv_is_refused_rather_than_learned(tmp_path):
     (tmp_path / "c.tsv").write_text("text\tlabels\nred apple\tfruit\n")
     with pytest.raises(DataFormatError, match="header"):
         read_text(tmp_path / "c.tsv")
+
+
+LISTS = {
+    '["a", "b"]': ["a", "b"],
+    "['a', 'b']": ["a", "b"],
+    "['a' 'b']": ["a", "b"],  # of NumPy
+    '["a, b; c", "d"]': ["a, b; c", "d"],
+    """ ["it's", 'say "x"', 'back\\\\slash'] """: ["it's", 'say "x"', "back\\slash"],
+    r"['caf\xe9', '\u00e9']": ["caf\xe9", "\xe9"],
+    "['a',]": ["a"],
+    "[1, 2]": ["1", "2"],
+    "[]": [],
+    "[ ]": [],
+    "[a, b]": None,
+    "a; b": None,
+    "[true]": None,
+    "[1.5]": None,
+    "[['a']]": None,
+    "['a'b']": None,
+    "['a', __import__('os')]": None,
+    r"['\Uffffffff']": None,
+    "[" * 100_000 + "]" * 100_000: None,
+    "[" + "9" * 10_000 + "]": None,
+}
+
+
+@pytest.mark.parametrize("cell", LISTS, ids=lambda cell: cell[:20])
+def test_lists_as_programs_write_them(cell: str) -> None:
+    assert listed_names(cell) == LISTS[cell]
+
+
+@pytest.mark.parametrize("names", [["a", "b c"], ["it's", 'a "b"', "both ' and \""], ["\n\t\\", "\x00\u2028é"], []])
+@pytest.mark.parametrize("written", [str, json.dumps, lambda names: json.dumps(names, ensure_ascii=False)])
+def test_a_list_that_was_written_is_read(names: list[str], written: Any) -> None:
+    assert listed_names(written(names)) == names
+
+
+def test_lists_beside_names_are_refused_unless_a_separator_is_named(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", "text,labels\nred,\ngreen,['a']\nblue,b\n")
+    with pytest.raises(DataFormatError, match=r"a.csv: line 4: labels of earlier lines are lists, but here stands 'b'"):
+        read_corpus(file)
+    assert read_corpus(file, fields=Fields(separator=";")).labels == [[], ["['a']"], ["b"]]
+    assert read_corpus(file, require_labels=False).texts == ["red", "green", "blue"]
+
+
+def test_lists_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path / "a.csv", "text,labels\nred,['a']\ngreen,['b']\n")
+    assert read_corpus(file, verbose=1).labels == [["a"], ["b"]]
+    assert capsys.readouterr().err.count("labels are written as lists, like ['a']") == 1

@@ -119,6 +119,7 @@ FORMS = {
     "objects": (np.array(TEXTS, dtype=object), [tuple(row) for row in LABELS]),
     "series": (pd.Series(TEXTS, index=range(7, 127)), pd.Series(LABELS, index=range(7, 127))),
     "string series": (pd.Series(TEXTS, dtype="string"), pd.Series(LABELS)),
+    "lists as text": (TEXTS, pd.Series([str(row) for row in LABELS])),
     "untidy": (tuple(TEXTS), [[f" {name} " for name in row] + ["", " "] for row in LABELS]),
 }
 
@@ -153,6 +154,7 @@ def test_a_matrix_has_named_columns(model):
         (["a cat", None], [["x"], ["y"]], "text 1 is None"),
         (["a cat", float("nan")], [["x"], ["y"]], "text 1 is nan"),
         (["a cat", "a dog"], ["x;y", "y"], r"row 0 of the labels is 'x;y'; give a list.*str.split"),
+        (["a cat", "a dog"], ["['x']", "y"], r"row 0 of the labels is \"\['x'\]\""),
         (["a cat", "a dog"], [["x"], None], "row 1 of the labels is None"),
         (["a cat", "a dog"], "xy", "labels must be a matrix or a list"),
         (["a cat", "a dog"], [["x"]], "2 texts but 1 lists"),

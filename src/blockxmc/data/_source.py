@@ -99,6 +99,10 @@ class SlowPhase:
         if self._phase is not None:
             self._phase.update(done)
 
+    def say(self, text: str) -> None:
+        """Tell the user one finding."""
+        reporter_for(self._verbose).say(text)
+
     def __enter__(self) -> Self:
         return self
 

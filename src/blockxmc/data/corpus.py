@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from blockxmc.data._source import MAX_LINE_BYTES, PathLike, SlowPhase, bare_name, first_line, once, write_atomic
+from blockxmc.data.label_lists import listed_names
 from blockxmc.data.lines import Lines, open_text
 from blockxmc.data.xc import looks_like_xc
 from blockxmc.errors import DataFormatError
@@ -103,6 +104,17 @@ def read_corpus(
         raise DataFormatError(f"{path}: holds no rows; give a file with at least one row")
     ids = [row.id for row in rows]
     return Corpus([row.text for row in rows], [row.labels for row in rows], None if ids.count(None) else ids)
+
+
+def columns_taken(path: PathLike, fields: Fields) -> str | None:
+    """Which columns of a CSV file are read, where neither the caller nor the names text and labels say it; else None."""
+    if text_format(path) != "csv" or (fields.text and fields.labels):
+        return None
+    with open_text(path) as lines:
+        header = next(csv.reader(lines, delimiter=_separator(lines.first())), [])
+    columns = _Columns.found(header, path, True, fields)
+    taken = [header[j].strip().lower() for j in (*columns.text, columns.labels) if j is not None]
+    return None if taken == ["text", "labels"] else columns.said(header)
 
 
 def rows_of(lines: Lines, path: PathLike, kind: str, require_labels: bool, fields: Fields) -> Iterator[Row]:
@@ -227,7 +239,7 @@ class _Columns:
 
         def asked(name: str) -> int:
             if name.strip().lower() not in names:
-                raise DataFormatError(f"{path}: line 1: no column {name!r} (found {ascii(','.join(names))[:60]})")
+                raise DataFormatError(f"{path}: line 1: no column {name!r} (found {', '.join(names)[:80]!r})")
             return names.index(name.strip().lower())
 
         text = [asked(name) for name in fields.text] or [j for j, name in enumerate(names) if name in _TEXT_COLUMNS]
@@ -238,17 +250,57 @@ class _Columns:
             raise DataFormatError(
                 f"{path}: line 1: no {missing} column; name one of the columns"
                 f" {' or '.join(_LABEL_COLUMNS if text else _TEXT_COLUMNS)}, or say which it is by --{missing}-field"
-                f" (found {ascii(','.join(names))[:60]})"
+                f" (found {', '.join(names)[:80]!r})"
             )
         separator = fields.separator or (None if labels is None else _LABEL_COLUMNS.get(names[labels], ";"))
         name = asked(fields.id) if fields.id is not None else (names.index("id") if "id" in names else None)
+        for j in (*text, labels, name):
+            if j is not None and names.count(names[j]) > 1:
+                raise DataFormatError(f"{path}: line 1: several columns are called {names[j]!r}; rename all but one")
         return cls(text, labels, separator, name)
 
-    def row(self, values: list[str]) -> Row:
-        """What one line says."""
-        cell = values[self.labels] if self.labels is not None else ""
+    def said(self, header: list[str]) -> str:
+        """Which columns these are, for people."""
+        found = f"text is {' + '.join(header[j].strip() for j in self.text)}"
+        if self.labels is not None:
+            apart = "at spaces" if self.separator is None else f"at {self.separator!r}"
+            found += f"; labels are {header[self.labels].strip()}, cut {apart}"
+        return found if self.id is None else f"{found}; id is {header[self.id].strip()}"
+
+    def cell(self, values: list[str]) -> str:
+        """What stands in the column of the labels."""
+        return values[self.labels] if self.labels is not None else ""
+
+    def row(self, values: list[str], labels: Iterable[str]) -> Row:
+        """What one line says, whose labels are these."""
         name = values[self.id] if self.id is not None else None
-        return Row(" ".join(values[j] for j in self.text if values[j]), clean_names(cell.split(self.separator)), name)
+        return Row(" ".join(values[j] for j in self.text if values[j]), clean_names(labels), name)
+
+
+class _LabelCells:
+    """Turns cells into labels: by the separator, unless the first cell that is not empty holds a list.
+
+    All cells must then be lists: names and lists side by side are a mistake in the file. Where labels are not asked for,
+    it does not matter.
+    """
+
+    def __init__(self, separator: str | None, strict: bool, known: bool) -> None:
+        self._separator, self._strict = separator, strict
+        self.lists: bool | None = False if known else None
+
+    def names(self, cell: str, where: str) -> list[str]:
+        """The labels of a cell."""
+        if not cell.strip():
+            return []
+        if self.lists is None:
+            self.lists = listed_names(cell) is not None
+        found = listed_names(cell) if self.lists else None
+        if self.lists and found is None and self._strict:
+            raise DataFormatError(
+                f"{where}: labels of earlier lines are lists, but here stands {ascii(cell)[:60]}; write a list,"
+                " or say by --label-separator what stands between names"
+            )
+        return cell.split(self._separator) if found is None else found
 
 
 def _csv_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields) -> Iterator[Row]:
@@ -258,6 +310,7 @@ def _csv_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields
     try:
         header = next(reader, [])
         columns = _Columns.found(header, path, require_labels, fields)
+        cells, said = _LabelCells(columns.separator, require_labels, fields.separator is not None), False
         for values in reader:
             if not values:
                 continue
@@ -266,7 +319,11 @@ def _csv_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields
                     f"{path}: line {reader.line_num}: {len(values)} fields, but the header names {len(header)};"
                     f" quote fields that hold {separator!r}"
                 )
-            yield columns.row(values)
+            cell = columns.cell(values)
+            yield columns.row(values, cells.names(cell, f"{path}: line {reader.line_num}"))
+            if cells.lists and not said:
+                lines.say(f"labels are written as lists, like {cell[:40]}, and are read as such")
+                said = True
     except csv.Error as error:
         raise DataFormatError(
             f"{path}: line {reader.line_num}: not CSV ({error}); quote fields that need it"

@@ -85,6 +85,10 @@ class Lines(Iterator[str]):
         """What messages call the file."""
         return str(self._path)
 
+    def say(self, text: str) -> None:
+        """Tell the user one finding about the file."""
+        self._phase.say(f"{self._path}: {text}")
+
     @property
     def live(self) -> bool:
         """Whether lines come as somebody writes them."""

@@ -13,6 +13,7 @@ from blockxmc._core.targets import Targets
 from blockxmc.data._source import PathLike, SlowPhase
 from blockxmc.data.corpus import Fields, clean_names, read_corpus
 from blockxmc.data.dataset import Dataset
+from blockxmc.data.label_lists import are_lists, listed_names
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, DataFormatError
 
@@ -100,14 +101,18 @@ def as_texts(texts: Any) -> tuple[list[str], bool]:
 def clean_rows(labels: Any) -> Any:
     """Label lists with stripped names and without empty ones, as files are read; a matrix as it is.
 
-    >>> clean_rows([[" a", ""], ("<http://x/1>",), []])
-    [['a'], ['http://x/1'], []]
+    Text that is a list, as a table that was written and read again has it, is taken for one where all of it is.
+
+    >>> clean_rows([[" a", ""], ("<http://x/1>",), []]), clean_rows(["['a', 'b']", "[]", ""])
+    ([['a'], ['http://x/1'], []], [['a', 'b'], [], []])
     """
     if _is_matrix(labels):
         return labels
     if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
         raise BlockXMCError(f"labels must be a matrix or a list with a list of names per text, got {labels!r:.60}")
-    rows = []
+    rows, labels = [], list(labels)
+    if are_lists(labels):
+        labels = [listed_names(cell) or [] for cell in labels]
     for i, row in enumerate(labels):
         if isinstance(row, (str, bytes)) or not isinstance(row, Iterable):
             raise BlockXMCError(
