@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state as sklearn_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from blockxmc._core import stored
-from blockxmc._core.matrix import as_csr, check_values
+from blockxmc._core.matrix import as_csr, check_values, renumbered
 from blockxmc._core.memory import check_training_memory
 from blockxmc._core.params import check_random_state
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
@@ -321,4 +321,6 @@ def _given_start(init: Any, n_rows: int) -> I32:
         raise BlockXMCError(f"init must hold one whole number for each of the {n_rows} rows")
     if start.min() < 0:
         raise BlockXMCError("init must not hold negative block numbers")
-    return np.unique(start, return_inverse=True)[1].astype(np.int32)  # numbers that name no row are closed up
+    if int(start.max()) < 4 * n_rows:  # numbers that name no row are closed up
+        return renumbered(start, int(start.max()) + 1)[1].astype(np.int32)
+    return np.unique(start, return_inverse=True)[1].astype(np.int32)

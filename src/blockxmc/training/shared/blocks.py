@@ -75,7 +75,7 @@ def partition_for_shared(
     partition._fit(X, Y, reporter)
     rule = "the fewest vector products for a row" if isinstance(options.n_blocks, str) else "set by n_blocks"
     if options.n_blocks == "auto" and partition.n_blocks_ > 1:
-        expected, full = expected_products(partition, settings), np.unique(Y.indices).size
+        expected, full = expected_products(partition, settings), np.count_nonzero(np.bincount(Y.indices))
         if expected > settings.most_products * full:
             reporter.say(f"Blocks do not pay here: a row would take {expected:,.0f} products, all labels take {full:,}")
             partition = Partitioner(1, 0.0, random_state=seed, n_jobs=threads)._fit(X, Y, reporter)

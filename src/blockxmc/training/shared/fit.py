@@ -155,7 +155,7 @@ class Training:
         visits = self._visits(~self.held_out)
         weights, pairs = self._trainer().train(self.shown, visits, "train labels")
         with self.reporter.phase("check negatives"):
-            outside = outside_violations(weights, self.X, self.shown, visits, self.clusters)
+            outside = outside_violations(weights, self.X, self.shown, visits, self.clusters, self.threads)
         if self.labels is not None:
             weights = self.labels.added_to(weights, np.arange(weights.n_labels), self.threads)
         return weights, {"trained_pairs": pairs, "outside_violations": outside}
@@ -187,7 +187,7 @@ class Training:
 
     def _fitted(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
         rows = np.flatnonzero(self.held_out)
-        X, Y = copy_rows(self.X, rows), take_rows(self.Y, rows)
+        X, Y = copy_rows(self.X, rows, self.threads), take_rows(self.Y, rows)
         # With the labels that held-out rows alone brought in, they would find more than new rows do.
         with self.reporter.phase("blocks without held-out rows"):
             clusters = cover_all_labels(self.shown, self.partition.assignment_, self.partition.label_clusters_)
@@ -256,7 +256,7 @@ class Training:
         if reranker is None or reranker.companions is None:
             return reranker
         with self.reporter.phase("pairs of labels"):
-            companions = companions_of(self.Y, self.settings)
+            companions = companions_of(self.Y, self.settings, threads=self.threads)
         return replace(reranker, companions=replace(companions, weight=reranker.companions.weight))
 
     def _teaching(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -340,7 +340,7 @@ class Training:
         vectors = weights.vectors
         centroids = Remembered(lambda labels: self._centroids(self.shown, take_rows(vectors, labels), labels))
         labelled = int(np.count_nonzero(np.diff(self.Y.indptr)))
-        companions = companions_of(self.shown, self.settings, labelled)
+        companions = companions_of(self.shown, self.settings, labelled, self.threads)
         rows, as_new = (
             HeldOut(trial, holds(known, self.Y.shape[1]), centroids, self.positives, self.settings, companions)
             for known in (self.clusters, clusters)
