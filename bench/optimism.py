@@ -35,7 +35,7 @@ def measure(train, new, seed):
     with patch.object(shared_fit, "fit_held_out", spy):
         clf = BlockwiseClassifier(random_state=seed).fit(*train)
     fitted, seen = kept["fitted"], kept["seen"]
-    scores, right = seen.ranked(fitted.mix, fitted.reranker, 5)
+    scores, right = seen.ranked(fitted.mix, fitted.reranker, 5, 1)
     listed = scores > -np.inf
     same = [100 * right[:, :k].sum() / right.shape[0] / k for k in KS]
     same_error = metrics.calibration_error(right[listed], fitted.calibration.probabilities(scores)[listed])

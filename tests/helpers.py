@@ -46,3 +46,9 @@ def same_bits(a, b):
             and same_bits([a.indptr, a.indices, a.data], [b.indptr, b.indices, b.data])
         )
     return a == b
+
+
+def gains_of_all(neighbors, X, visited, threads):
+    """What every label of each row gains."""
+    labels = np.tile(np.arange(neighbors.n_labels), (X.shape[0], 1))
+    return neighbors.few_gains(X, visited, labels, threads)

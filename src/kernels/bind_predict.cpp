@@ -205,8 +205,6 @@ void bind_predict(nb::module_ &m) {
     nb::class_<BoundNeighbors>(m, "Neighbors", "Training rows in the blocks of a model, and their labels.")
         .def(nb::init<nb::object, I64, I32, int64_t, int64_t, int64_t, float>(), "rows"_a, exact("indptr"), exact("labels"),
              "n_labels"_a, "count"_a, "features"_a, "weight"_a)
-        .def("gains", &BoundNeighbors::gains, exact("indptr"), exact("indices"), exact("data"), exact("nearest"),
-             exact("similarity"))
         .def("few_gains", &BoundNeighbors::few_gains, exact("indptr"), exact("indices"), exact("data"), exact("nearest"),
              exact("similarity"), exact("few"), exact("out"), "threads"_a);
     nb::class_<BoundReranker>(m, "Reranker", "A reranker of the best labels of a row.")
@@ -215,7 +213,7 @@ void bind_predict(nb::module_ &m) {
     nb::class_<BoundCompanions>(m, "Companions", "Pairs of labels that training rows carry.")
         .def(nb::init<I64, I32, In1<uint8_t>, F32, float, float>(), exact("indptr"), exact("others"), exact("log_counts"),
              exact("frequency"), "log_rows"_a, "weight"_a)
-        .def("sums", &BoundCompanions::sums, exact("labels"), exact("out"));
+        .def("sums", &BoundCompanions::sums, exact("labels"), exact("out"), nb::arg("threads"));
     m.attr("MAX_CHUNK_LABELS") = max_chunk_labels;
     m.attr("UNLISTED") = unlisted;
 }

@@ -109,26 +109,7 @@ class BoundNeighbors {
 
     const Neighbors &view() const { return view_; }
 
-    // What labels gain in each row, given its neighbors: (indptr, labels, values), in the order they are met.
-    auto gains(I64 of_rows, I32 indices, F32 data, In2<int64_t> nearest, In2<float> similarity) const {
-        const CsrView X = checked_rows(of_rows, indices, data, view_.rows->n_features);
-        const Nearest all = checked_nearest(X, nearest, similarity);
-        std::vector<int64_t> indptr{0};
-        std::vector<int32_t> labels;
-        std::vector<float> values;
-        for (int64_t i = 0; i < X.n_rows; ++i) {
-            Bonuses &bonuses = Scratch::of_this_thread().bonuses;
-            all.collect(i, row_of(X, i), bonuses);
-            for (const int32_t label : bonuses.labels()) {
-                labels.push_back(label);
-                values.push_back(bonuses.of(label));
-            }
-            indptr.push_back(static_cast<int64_t>(labels.size()));
-        }
-        return std::make_tuple(to_numpy(std::move(indptr)), to_numpy(std::move(labels)), to_numpy(std::move(values)));
-    }
-
-    // The same for some labels of each row (rows x few, -1: none): 0 where neighbors lack the label.
+    // What some labels of each row gain, given its neighbors (rows x few, -1: none): 0 where neighbors lack the label.
     void few_gains(I64 of_rows, I32 indices, F32 data, In2<int64_t> nearest, In2<float> similarity, In2<int64_t> few, Out2<float> out,
                    int threads) const {
         WithoutGil release;
@@ -182,20 +163,23 @@ class BoundCompanions {
     const Companions &view() const { return view_; }
 
     // What labels (rows x few, best first; -1: none, and none after it) say about each other: into out.
-    void sums(In2<int64_t> labels, Out2<float> out) const {
-        const size_t few = labels.shape(1);
-        require(out.shape(0) == labels.shape(0) && out.shape(1) == few, "out must have the shape of labels");
+    void sums(In2<int64_t> labels, Out2<float> out, int threads) const {
+        const int64_t n_rows = static_cast<int64_t>(labels.shape(0)), few = static_cast<int64_t>(labels.shape(1));
+        require(out.shape(0) == labels.shape(0) && out.shape(1) == labels.shape(1), "out must have the shape of labels");
         WithoutGil release;
-        std::vector<Scored> items;
-        for (size_t i = 0; i < labels.shape(0); ++i) {
-            items.clear();
-            for (size_t j = 0; j < few && labels.data()[i * few + j] >= 0; ++j) {
-                require(labels.data()[i * few + j] < view_.n_labels, "a label is out of range");
-                items.push_back({0, static_cast<int32_t>(labels.data()[i * few + j])});
+        constexpr int64_t rows_at_a_time = 16;
+        parallel_for((n_rows + rows_at_a_time - 1) / rows_at_a_time, threads, [&](int64_t part, int) {
+            std::vector<Scored> items;
+            for (int64_t i = part * rows_at_a_time; i < std::min((part + 1) * rows_at_a_time, n_rows); ++i) {
+                items.clear();
+                for (int64_t j = 0; j < few && labels.data()[i * few + j] >= 0; ++j) {
+                    require(labels.data()[i * few + j] < view_.n_labels, "a label is out of range");
+                    items.push_back({0, static_cast<int32_t>(labels.data()[i * few + j])});
+                }
+                std::fill(out.data() + i * few, out.data() + (i + 1) * few, 0.0f);
+                view_.sums(items.data(), static_cast<int64_t>(items.size()), out.data() + i * few);
             }
-            std::fill(out.data() + i * few, out.data() + (i + 1) * few, 0.0f);
-            view_.sums(items.data(), static_cast<int64_t>(items.size()), out.data() + i * few);
-        }
+        });
     }
 
   private:

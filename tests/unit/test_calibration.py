@@ -80,9 +80,9 @@ def test_an_eighth_label_that_hardly_varies_counts_nothing():
     scores = -np.sort(-rng.normal(size=(300, 12)).astype(np.float32), axis=1)
     right = rng.random(scores.shape) < expit(2 * scores - 1)
     scores[:, 7:] = -5  # below the bounds
-    assert fit_calibration(scores, right).others == 0
+    assert fit_calibration(scores, right, threads=1).others == 0
     scores[0, 7], right[0] = -0.999, True
-    assert abs(fit_calibration(scores, right).others) <= MOST_OTHERS
+    assert abs(fit_calibration(scores, right, threads=1).others) <= MOST_OTHERS
 
 
 def test_logistic_weights_are_where_the_loss_is_least():
@@ -119,10 +119,10 @@ def test_the_fit_finds_a_planted_curve():
     scores = -np.sort(-scores.astype(np.float32), axis=1)
     scores[:, 58:] = -np.inf
     right = rng.random(scores.shape) < planted.probabilities(scores)
-    found = fit_calibration(scores, right)
+    found = fit_calibration(scores, right, threads=1)
     assert_allclose(found.probabilities(scores), planted.probabilities(scores), atol=0.03)
     assert abs(found.others - planted.others) < 0.2
-    assert fit_calibration(scores, np.zeros_like(right)) == UNCALIBRATED
+    assert fit_calibration(scores, np.zeros_like(right), threads=1) == UNCALIBRATED
 
 
 def test_a_calibration_of_version_0_2_says_what_it_said():
@@ -153,7 +153,7 @@ def test_labels_in_order_never_become_equal():
     """Scores that say nothing: the curve rises all the same."""
     rng = np.random.default_rng(0)
     scores = -np.sort(-rng.normal(size=(500, 8)).astype(np.float32), axis=1)
-    found = fit_calibration(scores, rng.random(scores.shape) < 0.3)
+    found = fit_calibration(scores, rng.random(scores.shape) < 0.3, threads=1)
     assert min(found.slopes) >= 0.05 * (1 - 1e-9)
 
 
@@ -161,7 +161,7 @@ def test_chances_that_rise_with_the_rank_are_not_followed():
     rng = np.random.default_rng(0)
     scores = -np.sort(-rng.normal(size=(500, 8)).astype(np.float32), axis=1)
     right = rng.random(scores.shape) < np.linspace(0.1, 0.9, 8)
-    assert (np.diff(fit_calibration(scores, right).probabilities(scores), axis=1) <= 1e-12).all()
+    assert (np.diff(fit_calibration(scores, right, threads=1).probabilities(scores), axis=1) <= 1e-12).all()
 
 
 @given(st.integers(0, 10_000))
@@ -318,6 +318,6 @@ def test_labels_far_behind_add_up_to_their_hits():
     for width in (34, 700):
         scores = -np.sort(-rng.normal(scale=0.7, size=(600, width)).astype(np.float32), axis=1)
         right = rng.random(scores.shape) < 0.5 / np.arange(1, width + 1)
-        found = fit_calibration(scores, right).probabilities(scores)
+        found = fit_calibration(scores, right, threads=1).probabilities(scores)
         assert_allclose(found.sum(), right.sum(), rtol=0.03)
         assert_allclose(found[:, 32:].sum(), right[:, 32:].sum(), rtol=0.15)

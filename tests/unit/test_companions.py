@@ -45,6 +45,9 @@ def test_pairs_are_counted_and_add_up(seed, n_rows, n_labels):
     expected = [np.flatnonzero((both[a] >= 2) & (np.arange(n_labels) > a)) for a in range(n_labels)]
     assert_array_equal(pairs.others, np.concatenate(expected))
     assert_array_equal(np.diff(pairs.indptr), [len(own) for own in expected])
+    counts = np.concatenate([both[a, own] for a, own in enumerate(expected)])
+    assert_array_equal(pairs.log_counts, np.rint(16 * np.log(counts + 0.5)))
+    assert_array_equal(companions_of(sparse.csr_array(Y), SETTINGS, threads=3).others, pairs.others)
     labels = np.stack([rng.permutation(n_labels) for _ in range(5)])
     lift = lifts(Y, max(np.count_nonzero(Y.any(axis=1)), 1), log_positives)
     found = pairs.sums(labels, log_positives)
@@ -127,7 +130,7 @@ def test_the_fit_finds_what_pairs_say():
     labels, scores, right, Y = planted()
     look = Reranker(np.zeros(22, np.float32), np.log(Y.sum(axis=0)).astype(np.float32), 6)
     pairs, scores = companions_of(sparse.csr_array(Y), SETTINGS), scores.astype(np.float32)
-    told = fit_companions(look, pairs, labels, scores, right, SETTINGS)
+    told = fit_companions(look, pairs, labels, scores, right, SETTINGS, 1)
     assert told.companions is not None
     assert told.companions.weight > 0
     anew = told.companions.told(labels, scores, look.log_positives)
@@ -137,8 +140,8 @@ def test_the_fit_finds_what_pairs_say():
     assert first(order) > first(np.argsort(-scores, axis=1)) + 0.2
     # Where pairs mislead, or too few rows tell, they do not count.
     wrong = np.concatenate([right[:, :1], ~right[:, 1:]], axis=1)
-    assert fit_companions(look, pairs, labels, scores, wrong, SETTINGS) is look
-    assert fit_companions(look, pairs, labels[:90], scores[:90], right[:90], SETTINGS) is look
+    assert fit_companions(look, pairs, labels, scores, wrong, SETTINGS, 1) is look
+    assert fit_companions(look, pairs, labels[:90], scores[:90], right[:90], SETTINGS, 1) is look
 
 
 def test_damaged_pairs_are_refused():

@@ -23,7 +23,8 @@ from blockxmc.training.shared.settings import SETTINGS
 
 
 def fitter(terms, right, **changed):
-    return Fitter(Candidates(terms, right, right.sum(axis=1)), np.zeros(1, np.float32), replace(SETTINGS, **changed))
+    seen = Candidates(terms, right, right.sum(axis=1))
+    return Fitter(seen, np.zeros(1, np.float32), replace(SETTINGS, **changed), threads=1)
 
 
 def random_candidates(rng, n=40, few=12):
@@ -95,7 +96,7 @@ def test_tables_of_candidates_say_what_the_model_answers(route, rows, monkeypatc
         model = replace(clf.model_, top_p=top_p, calibration=None)
         scores = model.topk(new, 10, 1)[1]
         scores = np.where(scores < -1e5, -np.inf, scores)  # frequent labels that no visited block lists
-        found = table.ranked(fitted.mix, fitted.reranker, 10)[0]
+        found = table.ranked(fitted.mix, fitted.reranker, 10, 1)[0]
         close = np.isclose(found, scores, atol=0.02) | (found == scores)  # neighbors are kept in bfloat16
         assert close.mean() > 0.98
 
@@ -117,7 +118,10 @@ def test_rows_whose_rare_labels_are_held_back_ask_for_stretch():
     rarity = np.tile(np.array([[1.0, 0.1]], np.float32), (100, 1))
     nothing = np.zeros_like(margin)
     fit = fitter(Terms(margin, rarity, nothing, nothing, nothing, nothing), right)
-    assert fit.candidates.hits(Mix(stretch=2.0))[:, 0].mean() > fit.candidates.hits(Mix())[:, 0].mean()
+    assert (
+        fit.candidates.hits(Mix(stretch=2.0), threads=1)[:, 0].mean()
+        > fit.candidates.hits(Mix(), threads=1)[:, 0].mean()
+    )
     assert fit.mix(0.0).stretch > 0.5
 
 
@@ -128,12 +132,12 @@ def test_precision_of_a_mix_is_that_of_its_ranking():
     np.testing.assert_allclose(t.scores(mix), scores, rtol=1e-5)
     order = np.argsort(-scores, axis=1)
     expected = [metrics.precision_at_k(sparse.csr_array(seen.right), order, k) for k in (1, 3, 5)]
-    np.testing.assert_allclose(seen.hits(mix).mean(axis=0), expected)
+    np.testing.assert_allclose(seen.hits(mix, threads=1).mean(axis=0), expected)
     mixes = np.array([[0.4, 1.2, 0.6, 0.8], [0.0, 0.0, 0.0, 0.0], [0.8, 0.5, 1.0, 0.0]], np.float32)
     for threads in (1, 2, 3, 7):
-        each = [seen.hits(Mix(*weights.tolist())).mean(axis=1) for weights in mixes]
+        each = [seen.hits(Mix(*weights.tolist()), threads=1).mean(axis=1) for weights in mixes]
         np.testing.assert_allclose(seen.hits_of(mixes, threads), each)
-        np.testing.assert_array_equal(seen.hits_of(mixes, threads), seen.hits_of(mixes))
+        np.testing.assert_array_equal(seen.hits_of(mixes, threads), seen.hits_of(mixes, 1))
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -164,6 +168,26 @@ def test_the_best_come_first_and_equal_ones_stay_in_order():
         np.testing.assert_array_equal(best_first(scores, threads), np.argsort(-scores, axis=1, kind="stable"))
 
 
+@pytest.mark.parametrize("keep", [1, 5, 12, 40])
+def test_the_best_candidates_are_those_of_a_stable_sort(keep):
+    rng = np.random.default_rng(keep)
+    seen = random_candidates(rng, few=12)
+    odd = np.array([-np.inf, np.nan, 0.0, -0.0], np.float32)
+    margin = np.where(rng.random((40, 12)) < 0.6, np.float32(rng.integers(0, 3)), rng.choice(odd, (40, 12)))
+    seen = replace(
+        seen, terms=replace(seen.terms, margin=margin.astype(np.float32), rarity=np.zeros((40, 12), np.float32))
+    )
+    mix = Mix(0.4, 1.2, 0.0, 0.8)
+    scores = seen.terms.scores(mix)
+    order = np.argsort(-np.where(np.isnan(scores), -np.inf, scores), axis=1, kind="stable")[:, :keep]
+    for threads in (1, 3):
+        best = seen.best(mix, keep, threads)
+        np.testing.assert_array_equal(best.places, order)
+        np.testing.assert_array_equal(best.scores, np.take_along_axis(scores, order, 1))
+        np.testing.assert_array_equal(best.right, np.take_along_axis(seen.right, order, 1))
+        np.testing.assert_array_equal(best.terms, np.take_along_axis(seen.terms.for_reranker(mix), order[..., None], 1))
+
+
 def test_hits_after_a_reranker_are_those_of_its_order():
     rng = np.random.default_rng(0)
     seen = random_candidates(rng)
@@ -174,9 +198,9 @@ def test_hits_after_a_reranker_are_those_of_its_order():
     again[np.argsort(np.argsort(-scores, axis=1), axis=1) >= 6] = -np.inf
     order = np.argsort(-again, axis=1)
     expected = [metrics.precision_at_k(sparse.csr_array(seen.right), order, k) for k in (1, 3, 5)]
-    np.testing.assert_allclose(seen.hits(mix, reranker).mean(axis=0), expected)
-    assert (seen.hits(mix, reranker) != seen.hits(mix)).any()
-    found, _ = seen.ranked(mix, reranker, 12)
+    np.testing.assert_allclose(seen.hits(mix, reranker, threads=1).mean(axis=0), expected)
+    assert (seen.hits(mix, reranker, threads=1) != seen.hits(mix, threads=1)).any()
+    found, _ = seen.ranked(mix, reranker, 12, 1)
     assert (np.diff(found, axis=1) <= 1e-6).all()  # scores fall, also behind those that were reranked
 
 
@@ -185,7 +209,7 @@ def test_labels_that_are_no_candidates_come_last_and_are_never_right():
     terms = replace(seen.terms, margin=np.where(np.arange(6) < 2, seen.terms.margin, -np.inf).astype(np.float32))
     reranker = Reranker(np.concatenate([np.zeros(4), np.ones(18)]).astype(np.float32), np.zeros(1, np.float32), 4)
     for used in (None, reranker):
-        scores, right = Candidates(terms, np.ones((40, 6), bool), np.full(40, 6)).ranked(Mix(), used, 6)
+        scores, right = Candidates(terms, np.ones((40, 6), bool), np.full(40, 6)).ranked(Mix(), used, 6, 1)
         assert np.isfinite(scores[:, :2]).all()
         assert np.isneginf(scores[:, 2:]).all()
         assert_array_equal(right, np.tile(np.arange(6) < 2, (40, 1)))
@@ -196,7 +220,7 @@ def test_neighbors_count_unless_they_mislead(monkeypatch, lost, expected):
     seen = random_candidates(np.random.default_rng(0), n=400)
     # Every second row gains as much as the next one loses, and a little is lost on top.
     swing = np.where(np.arange(400) % 2, 0.2, -0.2)[:, None]
-    hits = lambda self, mix, *others: np.full((400, 3), 0.5) + (swing - lost) * (mix.neighbors > 0)  # noqa: E731
+    hits = lambda self, mix, *_, **how: np.full((400, 3), 0.5) + (swing - lost) * (mix.neighbors > 0)  # noqa: E731
     monkeypatch.setattr(Candidates, "hits", hits)
     assert mixing._neighbors_count(fitter(seen.terms, seen.right), SETTINGS) == expected
 
@@ -217,7 +241,7 @@ def test_rows_visit_the_usual_share_unless_another_is_clearly_better(right, expe
         hit = np.arange(100) < 100 * right[number] - 10
         hit[90:] = np.arange(10) % 2 == number % 2
         seen[top_p] = Candidates(Terms(*[nothing] * 6), hit[:, None], np.ones(100, int))
-    assert mixing._best_top_p(seen, Mix(), None, 0.7, SETTINGS) == expected
+    assert mixing._best_top_p(seen, Mix(), None, 0.7, SETTINGS, 1) == expected
 
 
 def test_a_share_that_is_asked_for_is_kept():

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from helpers import blocky
+from helpers import blocky, gains_of_all
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
@@ -44,7 +44,7 @@ def test_labels_of_the_nearest_rows_of_visited_blocks_gain(seed, count, length):
     visited[rng.random(visited.shape) < 0.2] = -1
     neighbors = Neighbors.pack(X, Y, assignment, 4, count=count, bits=32)
     expected = asked_by_hand(X, Y, assignment, new, visited, count)
-    np.testing.assert_allclose(neighbors.gains(new, visited, 2).toarray(), expected, atol=1e-5)
+    np.testing.assert_allclose(gains_of_all(neighbors, new, visited, 2), expected, atol=1e-5)
     few = rng.integers(-1, 9, (15, 6))
     wanted = np.where(few < 0, 0, np.take_along_axis(expected, np.maximum(few, 0), axis=1))
     np.testing.assert_allclose(neighbors.few_gains(new, visited, few, 3), wanted, atol=1e-5)
@@ -68,6 +68,9 @@ def test_the_largest_values_of_each_row_are_kept(seed, most):
         kept = np.sort(np.argsort(-abs(values), kind="stable")[:most])
         assert_array_equal(indices[indptr[i] : indptr[i + 1]], columns[kept])
         assert_array_equal(data[indptr[i] : indptr[i + 1]], values[kept])
+    of_unit = _kernels.largest_values(*csr_args(normalize(X)), most, 1)
+    for found, wanted in zip(_kernels.largest_values(*csr_args(X), most, 2, unit=True), of_unit, strict=True):
+        assert_array_equal(found, wanted)
 
 
 def test_long_rows_are_cut():
@@ -122,11 +125,11 @@ def test_of_long_rows_only_the_largest_features_are_compared(fitted):
         values[np.argsort(-values, kind="stable")[3:]] = 0
     cut.eliminate_zeros()
     visited = few.visited(X, 1)
-    gains = few.neighbors.gains(X, visited, 2).toarray()
+    gains = gains_of_all(few.neighbors, X, visited, 2)
     # The rows that are left out still count in the row's length.
-    share = replace(few.neighbors, features=100).gains(cut, visited, 1).toarray()
+    share = gains_of_all(replace(few.neighbors, features=100), cut, visited, 1)
     assert_array_equal(gains > 0, share > 0)
-    assert (gains != clf.model_.neighbors.gains(X, visited, 1).toarray()).any()
+    assert (gains != gains_of_all(clf.model_.neighbors, X, visited, 1)).any()
     labels, scores = few.topk(X, 5, 1)
     assert_array_equal(np.take_along_axis(scores_of_candidates(few.scores(X, 2)), labels, 1), scores)
     for row in (0, 99, 499):
@@ -146,7 +149,7 @@ def test_bonuses_never_lose_a_label(seed, k, weight, slope):
     scores[scores == 0] = -np.inf  # no candidate
     visited = blocks.visited(rows, 1)
     assert visited is not None
-    expected = scores + neighbors.gains(rows, visited, 1).toarray()
+    expected = scores + gains_of_all(neighbors, rows, visited, 1)
     labels, found = blocks.topk(rows, k, 1)
     wanted = -np.sort(-expected, axis=1)[:, :k].astype(np.float32)
     there = labels >= 0
@@ -157,7 +160,7 @@ def test_bonuses_never_lose_a_label(seed, k, weight, slope):
 def test_the_length_of_a_row_does_not_matter_to_its_neighbors(fitted):
     X, _, clf = fitted
     visited = clf.model_.visited(X, 1)
-    gains, longer = (clf.model_.neighbors.gains(rows, visited, 1).toarray() for rows in (X, X * np.float32(4)))
+    gains, longer = (gains_of_all(clf.model_.neighbors, rows, visited, 1) for rows in (X, X * np.float32(4)))
     np.testing.assert_allclose(gains, longer, atol=1e-6)
 
 
@@ -181,7 +184,7 @@ def test_neighbors_of_older_models_are_read(fitted):
         back = Neighbors.from_state(state)
         assert back.indptr.dtype == np.int64
         visited = np.zeros((X.shape[0], 1), np.int32)
-        assert (back.gains(X, visited, 1) != neighbors.gains(X, visited, 1)).nnz == 0
+        assert_array_equal(gains_of_all(back, X, visited, 1), gains_of_all(neighbors, X, visited, 1))
     for wrong in (new["indptr"].astype(np.int16), new["indptr"].tolist()):
         with pytest.raises(ModelFormatError, match="indptr of neighbors"):
             Neighbors.from_state(new | {"indptr": wrong})

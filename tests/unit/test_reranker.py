@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from helpers import blocky
+from helpers import blocky, gains_of_all
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
@@ -28,7 +28,7 @@ def gain(look, terms):
 
 
 def fit_reranker(*args):
-    return reranker.fit_reranker(*args, SETTINGS)
+    return reranker.fit_reranker(*args, SETTINGS, threads=1)
 
 
 def random_look(rng, n_labels, first):
@@ -40,7 +40,7 @@ def neighbor_gains(model, X, candidates):
     """What each candidate (in the order of the matrix) gains from the row's neighbors."""
     if model.neighbors is None:
         return np.zeros(candidates.nnz, np.float32)
-    gains = model.neighbors.gains(X, model.visited(X, 1), 1).toarray()
+    gains = gains_of_all(model.neighbors, X, model.visited(X, 1), 1)
     rows = np.repeat(np.arange(X.shape[0]), np.diff(candidates.indptr))
     return gains[rows, candidates.indices]
 
@@ -180,7 +180,7 @@ def test_the_weights_are_where_the_loss_is_least():
             total += sum(each) / np.sqrt(len(each)) / telling.sum()
         return total
 
-    found = reranker._order(features, right, there, SETTINGS)
+    found = reranker._order(features, right, there, SETTINGS, 1)
     bounds = [(None, None)] * N_TERMS + [(1.0, None)]
     best = minimize(loss, found + 0.1, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-12})
     assert loss(found) < loss(usual)

@@ -32,6 +32,7 @@ from blockxmc.serving import ensemble
 from blockxmc.serving.routed_scorer import RoutedScorer
 from blockxmc.serving.scorers import pack_scorer
 from blockxmc.training.shared import settings
+from blockxmc.training.shared.batches import rows_of_labels
 from blockxmc.training.shared.blocks import (
     cover_all_labels,
     expected_products,
@@ -40,7 +41,7 @@ from blockxmc.training.shared.blocks import (
 )
 from blockxmc.training.shared.candidates import HeldOut, Mix
 from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows
-from blockxmc.training.shared.labels import LabelTrainer, pack_shared, replaced, rows_of_labels, shared_costs
+from blockxmc.training.shared.labels import LabelTrainer, pack_shared, replaced, shared_costs
 from blockxmc.training.shared.mix import Fitter
 from blockxmc.training.shared.settings import SETTINGS
 
@@ -281,7 +282,7 @@ def test_some_labels_can_be_trained_again(base):
     trainer = LabelTrainer(as_learner(base, DiSMEC), X, clusters, Reporter(), threads=1, seed=0)
     whole, none = (trainer.train(labels, visits, "labels")[0] for labels in (Y, Y * 0))
     some = np.array([1, 5, 13])
-    mixed = replaced(none, some, trainer.train_some(Y, visits, some, "again")).scores(X)
+    mixed = replaced(none, some, trainer.train_some(Y, visits, some, "again"), 1).scores(X)
     others = np.setdiff1d(np.arange(14), some)
     np.testing.assert_allclose(mixed[:, some], whole.scores(X)[:, some], atol=2e-3)
     assert_array_equal(mixed[:, others], none.scores(X)[:, others])

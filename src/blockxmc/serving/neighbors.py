@@ -14,11 +14,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.preprocessing import normalize
 
 from blockxmc import _kernels
 from blockxmc._core import stored
-from blockxmc._core.matrix import csr_args, csr_of, row_parts
+from blockxmc._core.matrix import csr_args, csr_of
 from blockxmc._core.stored import INT32_MAX
 from blockxmc.errors import ModelFormatError
 from blockxmc.serving.packed import PackedScorer
@@ -29,8 +28,6 @@ from blockxmc.serving.scorers import restore_scorer
 DEFAULT_NEIGHBORS = 10
 # Features of a row that are compared, the largest: the others would cost memory and time that they are not worth.
 MOST_FEATURES = 24
-# Values that are looked at together where all rows are, so many on average: what is copied of X.
-VALUES_AT_A_TIME = 2**18
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class Neighbors:
     >>> X = sparse.csr_array(np.array([[1, 0], [0.6, 0.8], [0, 1]], np.float32))
     >>> Y = sparse.csr_array(np.array([[1, 0], [0, 1], [0, 1]], np.float32))
     >>> neighbors = Neighbors.pack(X, Y, np.zeros(3, np.int32), 1, count=2)
-    >>> neighbors.gains(X[:1], np.zeros((1, 1), np.int32), 1).toarray().round(3)
+    >>> neighbors.few_gains(X[:1], np.zeros((1, 1), np.int32), np.array([[0, 1]]), 1).round(3)
     array([[0.278, 0.167]], dtype=float32)
     """
 
@@ -69,7 +66,8 @@ class Neighbors:
         threads: int = 1,
     ) -> Self:
         """Keep the rows ``among`` X (None: all), each in its block; the scorer beside them has ``n_blocks``."""
-        vectors = _compared_parts(X, threads)
+        # The largest features of each row at unit length. X may be mapped, and is not copied.
+        vectors = _kernels.largest_values(*csr_args(X), MOST_FEATURES, threads, unit=True)
         some = np.arange(X.shape[0]) if among is None else np.flatnonzero(among)
         order = some[np.argsort(assignment[some], kind="stable")].astype(np.int32)
         blocks = np.split(order, np.searchsorted(assignment[order], np.arange(1, n_blocks)))
@@ -88,18 +86,10 @@ class Neighbors:
         """What is copied and sent to other processes: all but the compiled view, which is made anew."""
         return {name: value for name, value in vars(self).items() if name != "kernel"}
 
-    def gains(self, X: sparse.csr_array, visited: NDArray[np.int32], threads: int) -> sparse.csr_array:
-        """What the labels of each row gain, given the blocks it visits; labels that its neighbors lack are left out."""
-        nearest = self.rows.topk(self.compared(X, threads), visited, self.count, threads=threads)
-        indptr, labels, values = self.kernel.gains(*csr_args(X), *nearest)
-        out = csr_of(indptr, labels, values, (X.shape[0], self.n_labels))
-        out.sort_indices()
-        return out
-
     def few_gains(
         self, X: sparse.csr_array, visited: NDArray[np.int32], labels: NDArray[np.int64], threads: int
     ) -> NDArray[np.float32]:
-        """What some labels of each row gain (rows x few; -1: none), as ``gains`` has it."""
+        """What some labels of each row gain (rows x few; -1: none), given the blocks it visits."""
         nearest = self.rows.topk(self.compared(X, threads), visited, self.count, threads=threads)
         out = np.empty(labels.shape, np.float32)
         self.kernel.few_gains(*csr_args(X), *nearest, labels, out, threads)
@@ -140,18 +130,6 @@ class Neighbors:
         if not isinstance(rows, PackedScorer) or weight < 0:
             raise ModelFormatError("the model's neighbors are of the wrong kind")
         return cls(rows, indptr, labels, n_labels, count, features, weight=weight)
-
-
-def _compared_parts(
-    X: sparse.csr_array, threads: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-    """The largest features of each row at unit length: CSR arrays. X may be mapped, and is not copied whole."""
-    at_a_time = max(1, VALUES_AT_A_TIME * X.shape[0] // max(X.nnz, 1))
-    rows = (normalize(part) for part in row_parts(X, at_a_time))
-    parts = [_kernels.largest_values(*csr_args(part), MOST_FEATURES, threads) for part in rows]
-    sizes = np.concatenate([np.diff(indptr) for indptr, _, _ in parts])
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    return indptr, np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
 
 
 def _with_bias(state: Any) -> Any:

@@ -205,7 +205,7 @@ def _shifted(
         job = learner._job(request.threads, phase, request.seed)
         given = LinearWeights(sparse.csc_array(old.vectors.T), old.bias)
         found = learner._shift(X, given, lessons, job, request.settings.update_tol)
-        return weights.replaced(labels, LabelVectors(sparse.csr_array(found.coef.T), found.bias))
+        return weights.replaced(labels, LabelVectors(sparse.csr_array(found.coef.T), found.bias), request.threads)
 
 
 def drop_rows(
@@ -317,7 +317,7 @@ def _solved_blocks(
     targets = router_targets(Y, assignment, old.n_labels, request.settings, request.threads)
     options: Any = {"threads": request.threads, "reporter": reporter}
     found = router.weights_of(X, targets, changed, old.vectors, **options)
-    return old.replaced(changed, LabelVectors(sparse.csr_array(found.coef.T), found.bias))
+    return old.replaced(changed, LabelVectors(sparse.csr_array(found.coef.T), found.bias), request.threads)
 
 
 def _living(

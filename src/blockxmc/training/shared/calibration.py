@@ -18,6 +18,7 @@ from blockxmc.serving.calibration import (
     sums_of_first,
     thresholds_of_sums,
 )
+from blockxmc.training.shared.settings import NEWTON_TOLERANCE
 
 Mask = NDArray[np.bool_]
 F64 = NDArray[np.float64]
@@ -31,8 +32,6 @@ SAMPLED = {0: 1, 32: 8, 256: 32}
 LATER, LATER_COUNT = 10, 0.1
 # Weight of the squares of the slopes, where features have unit spread: it only matters where rows say nothing.
 SHRINKAGE = 1e-7
-# Newton's steps end where the next one promises less than this of the mean loss: far below what rows can tell.
-TOLERANCE = 1e-11
 # The curve rises with the score at least so much: where it were flat, labels in order would become equal.
 LEAST_SLOPE = 0.05
 # What the eighth label counts, at most: where rows ask for more, it hardly differs between them and tells nothing.
@@ -55,7 +54,7 @@ class Cut:
     f1_by_size: float = 0.0  # ... and of those that are cut by size
 
 
-def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None, threads: int = 1) -> Calibration:
+def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None, *, threads: int) -> Calibration:
     """The curve from the score and the rank of a label to the chance that it is right, for new rows.
 
     ``scores`` are those of the best labels of each row, best first (-inf: none). The curve rises with the score and falls
@@ -93,7 +92,7 @@ def _fit_curve(features: F64, targets: Mask, counts: F64, near: Calibration | No
     least = LEAST_SLOPE * spread * (np.arange(spread.size) < N_SLOPES)
     least[-1] = -np.inf  # what others say may count either way
     lower = np.concatenate([[-np.inf], least])
-    how = SHRINKAGE, TOLERANCE, threads
+    how = SHRINKAGE, NEWTON_TOLERANCE, threads
     found = _kernels.logistic_weights(
         features / spread, targets.view(np.uint8), counts / counts.sum(), start, lower, *how
     )

@@ -155,7 +155,7 @@ class Training:
         visits = self._visits(~self.held_out)
         weights, pairs = self._trainer().train(self.shown, visits, "train labels")
         with self.reporter.phase("check negatives"):
-            outside = outside_violations(weights, self.X, self.shown, visits, self.clusters)
+            outside = outside_violations(weights, self.X, self.shown, visits, self.clusters, self.threads)
         if self.labels is not None:
             weights = self.labels.added_to(weights, np.arange(weights.n_labels), self.threads)
         return weights, {"trained_pairs": pairs, "outside_violations": outside}
@@ -187,7 +187,7 @@ class Training:
 
     def _fitted(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
         rows = np.flatnonzero(self.held_out)
-        X, Y = copy_rows(self.X, rows), take_rows(self.Y, rows)
+        X, Y = copy_rows(self.X, rows, self.threads), take_rows(self.Y, rows)
         # With the labels that held-out rows alone brought in, they would find more than new rows do.
         with self.reporter.phase("blocks without held-out rows"):
             clusters = cover_all_labels(self.shown, self.partition.assignment_, self.partition.label_clusters_)
@@ -256,7 +256,7 @@ class Training:
         if reranker is None or reranker.companions is None:
             return reranker
         with self.reporter.phase("pairs of labels"):
-            companions = companions_of(self.Y, self.settings)
+            companions = companions_of(self.Y, self.settings, threads=self.threads)
         return replace(reranker, companions=replace(companions, weight=reranker.companions.weight))
 
     def _teaching(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -340,7 +340,7 @@ class Training:
         vectors = weights.vectors
         centroids = Remembered(lambda labels: self._centroids(self.shown, take_rows(vectors, labels), labels))
         labelled = int(np.count_nonzero(np.diff(self.Y.indptr)))
-        companions = companions_of(self.shown, self.settings, labelled)
+        companions = companions_of(self.shown, self.settings, labelled, self.threads)
         rows, as_new = (
             HeldOut(trial, holds(known, self.Y.shape[1]), centroids, self.positives, self.settings, companions)
             for known in (self.clusters, clusters)
@@ -356,7 +356,7 @@ class Training:
         if self.request.bits < 32:
             labels = rows.labels
             exact = weights.few_scores(X, labels, self.threads)
-            expected["lost_to_rounding"] = _lost_to_rounding(seen[fitted.top_p], exact, fitted)
+            expected["lost_to_rounding"] = _lost_to_rounding(seen[fitted.top_p], exact, fitted, self.threads)
         return fitted, expected
 
     def _only_calibrated(
@@ -367,7 +367,7 @@ class Training:
         rows = np.repeat(np.arange(X.shape[0]), labels.shape[1])
         right = np.asarray(Y[rows, np.maximum(labels, 0).ravel()]).reshape(labels.shape) > 0
         right &= labels >= 0
-        calibration = fit_calibration(scores, right)
+        calibration = fit_calibration(scores, right, threads=self.threads)
         expected = promises(calibration.probabilities(scores), right, np.diff(Y.indptr))
         return Fitted(Mix(), None, trial.top_p, calibration), expected
 
@@ -398,9 +398,10 @@ def _recall(model: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array, cluste
     return 1.0 if visited is None else metrics.candidate_recall(Y, (visited[:, -model.route :], clusters))
 
 
-def _lost_to_rounding(rounded: Candidates, margins: Any, fitted: Fitted) -> float:
+def _lost_to_rounding(rounded: Candidates, margins: Any, fitted: Fitted, threads: int) -> float:
     """Points of the mean of P@1, P@3 and P@5 that full precision of the weights would gain."""
     terms = rounded.terms
     exact = replace(terms, margin=np.where(terms.margin > -np.inf, margins, -np.inf).astype(np.float32))
-    kept, lost = (replace(rounded, terms=each).hits(fitted.mix, fitted.reranker).mean() for each in (exact, terms))
+    how = fitted.mix, fitted.reranker
+    kept, lost = (replace(rounded, terms=each).hits(*how, threads=threads).mean() for each in (exact, terms))
     return 100 * float(kept - lost)

@@ -7,17 +7,14 @@ from numpy.typing import NDArray
 
 from blockxmc import _kernels
 from blockxmc.serving.reranker import N_TERMS, PRODUCTS, Reranker
-from blockxmc.training.shared.settings import Settings
+from blockxmc.training.shared.settings import NEWTON_TOLERANCE, Settings
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
-# Newton's steps end where the next one promises less than this of the mean loss: far below what rows can tell.
-TOLERANCE = 1e-11
-
 
 def fit_reranker(
-    terms: F32, scores: F32, right: NDArray[np.bool_], log_positives: F32, settings: Settings, threads: int = 1
+    terms: F32, scores: F32, right: NDArray[np.bool_], log_positives: F32, settings: Settings, threads: int
 ) -> Reranker | None:
     """What puts the labels of these rows in the best order; None where there are too few rows to tell.
 
@@ -61,9 +58,7 @@ def _spread(values: F64) -> F64:
     return np.where(spread > 0, spread, 1.0)
 
 
-def _order(
-    features: F64, right: NDArray[np.bool_], there: NDArray[np.bool_], settings: Settings, threads: int = 1
-) -> F64:
+def _order(features: F64, right: NDArray[np.bool_], there: NDArray[np.bool_], settings: Settings, threads: int) -> F64:
     """Weights of the features, the last of which is the score so far, that put right candidates before wrong ones.
 
     Each right candidate of a row competes with all its wrong ones: ``log(1 + sum of exp(wrong - right))``, and a row with
@@ -73,5 +68,5 @@ def _order(
     usual, lower = np.zeros(n_features), np.full(n_features, -np.inf)
     usual[-1], lower[-1] = settings.reranker_score_weight, 1.0
     side = np.where(there, np.where(right, 1, -1), 0).astype(np.int8)
-    how = settings.reranker_pull, TOLERANCE, threads
+    how = settings.reranker_pull, NEWTON_TOLERANCE, threads
     return _kernels.order_weights(features.reshape(-1, n_features), side, usual, lower, *how)
