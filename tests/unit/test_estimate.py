@@ -14,7 +14,7 @@ from blockxmc.classifier import lean_dismec
 from blockxmc.data import load_demo, write_xc
 from blockxmc.errors import BlockXMCError
 from blockxmc.training import estimate as room
-from blockxmc.training.shared import labels
+from blockxmc.training.shared import batches
 from blockxmc.training.shared.settings import SETTINGS
 
 KEYS = {"train_seconds", "peak_memory_gb", "model_mb", "candidates"}
@@ -147,7 +147,7 @@ def test_memory_knows_the_settings_of_the_training():
     assert known == (SETTINGS.least_pairs, SETTINGS.least_pairs_per_row, SETTINGS.pairs_at_a_time, SETTINGS.calibrated)
     held_out = needs.HELD_OUT_ONE_IN, needs.HELD_OUT_LEAST, needs.HELD_OUT_MOST
     assert held_out == (SETTINGS.held_out_one_in, SETTINGS.held_out_least, SETTINGS.held_out_most)
-    assert (labels.SIDE_BY_SIDE, lean_dismec().prune) == (needs.SIDE_BY_SIDE, needs.PRUNE)
+    assert (batches.SIDE_BY_SIDE, lean_dismec().prune) == (needs.SIDE_BY_SIDE, needs.PRUNE)
 
 
 def test_sizes_know_weights_and_rows_that_teach(demo):

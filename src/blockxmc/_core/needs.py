@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-# Labels are solved so many at a time (training/shared/labels.py), weights below this are dropped (classifier.py), and rows
+# Labels are solved so many at a time (training/shared/batches.py), weights below this are dropped (classifier.py), and rows
 # that show it are looked at.
 SIDE_BY_SIDE, PRUNE, SHOWN_ROWS = 16, 0.1, 4096
 # A label with c positives has about c to the power of this times as many weights as a row has large values: its rows share
