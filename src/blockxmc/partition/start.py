@@ -95,6 +95,7 @@ def tree_pass(X: sparse.csr_array, leaves: I32, n_leaves: int, threads: int) -> 
     groups = leaves // np.int32(size)
     n_groups = -(-n_leaves // size)
     near = _nearest(X, groups, n_groups, X, threads, k=min(NEAR_GROUPS, n_groups))[0]
+    near = near.astype(np.uint16)  # groups are fewer than 2^16, and such small numbers are sorted much faster
     order, ends = np.argsort(near, axis=None, kind="stable"), np.cumsum(np.bincount(near.ravel(), minlength=n_groups))
     nearest, cosine = leaves.copy(), np.full(X.shape[0], -np.inf, np.float32)
     for group, rows in enumerate(np.split(order // near.shape[1], ends[:-1])):

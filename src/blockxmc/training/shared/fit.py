@@ -193,12 +193,12 @@ class Training:
             clusters = cover_all_labels(self.shown, self.partition.assignment_, self.partition.label_clusters_)
             promised = {"router_accuracy": best_block_first(Y, clusters, self.best_blocks[rows])}
             clusters = self._listed(clusters)
-        # One thread: sums must not depend on the number of threads, and these matrices are small.
-        with self.reporter.phase("fit on held-out rows"), threadpool_limits(1, user_api="blas"):
+        with self.reporter.phase("fit on held-out rows"):
             if isinstance(weights, LabelVectors):
                 fitted, expected = self._fit_mix(trial, weights, clusters, X, Y)
             else:
-                fitted, expected = self._only_calibrated(trial, X, Y)
+                with threadpool_limits(1, user_api="blas"):  # its sums must not depend on the number of threads
+                    fitted, expected = self._only_calibrated(trial, X, Y)
         model = replace(trial, top_p=fitted.top_p)
         promised |= expected
         promised["candidate_recall"] = _recall(model, X, Y, clusters, self.threads)
@@ -333,6 +333,8 @@ class Training:
         self, trial: RoutedModel, weights: LabelVectors, clusters: list[Any], X: sparse.csr_array, Y: sparse.csr_array
     ) -> tuple[Fitted, dict[str, float]]:
         """Mix, reranker, top_p and calibration from the candidates of the held-out rows.
+
+        All products of matrices here are of a few numbers each: BLAS shares none of them among threads.
 
         Calibration looks at the candidates that rows have by the ``clusters`` which do not know them.
         """

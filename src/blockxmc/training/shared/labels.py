@@ -34,7 +34,7 @@ from blockxmc.training.shared.settings import SETTINGS, Settings
 # Rows on which it is measured whether training rows were left out that would have taught a label.
 VIOLATION_ROWS = 64
 # Labels whose scores of these rows a thread holds at a time.
-VIOLATION_LABELS = 2**13
+VIOLATION_LABELS = 2**10
 SharedWeights = LabelVectors | OpaqueWeights
 
 
@@ -97,7 +97,7 @@ class LabelTrainer:
             rows_of_block = sparse.csr_array(visits.T)
             new = np.diff(start.indptr) == 0 if start is not None else None
             limited = None if new is None else (new, self.settings.update_negatives)
-            order = in_order(positives, visits, blocks, rows_of_block, limited, self.learner.any_batch)
+            order = in_order(positives, visits, blocks, rows_of_block, limited, self.learner.any_batch, self.threads)
 
             def batch(begin: int, end: int) -> tuple[Any, int]:
                 some = order.labels[begin:end]
