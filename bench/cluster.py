@@ -51,6 +51,16 @@ MOST_OVERHEAD = 10.0  # per cent of CPU time, beside fit on one machine
 BEGAN = time.perf_counter()
 
 
+def own_cores():
+    """The cores that this process may use: one thread of each before second threads of any."""
+    found = sorted(os.sched_getaffinity(0))
+    pairs = {}
+    for core in found:
+        file = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+        pairs.setdefault(file.read_text() if file.exists() else core, []).append(core)
+    return [each[0] for each in pairs.values()] + [core for each in pairs.values() for core in each[1:]]
+
+
 def pin(core):
     """A core of its own for a process and all its threads."""
     for thread in os.listdir("/proc/self/task"):
@@ -125,7 +135,7 @@ def cluster_of(workers, options):
         client.run(__import__, "blockxmc.distributed.worker")
         if options.pin:
             for number, address in enumerate(client.scheduler_info(n_workers=-1)["workers"]):
-                client.run(pin, options.cores[-1 - number % len(options.cores)], workers=[address])
+                client.run(pin, options.cores[(1 + number) % len(options.cores)], workers=[address])
         yield client
 
 
@@ -140,6 +150,7 @@ def trained(path, workers, options):
         if options.save is not None:
             clf.save(options.save)
     return {
+        "blocks": clf.partition_.n_blocks_,
         "wall": wall,
         "label_wall": watch.sum("wall"),
         "label_cpu": max(watch.cpu),
@@ -185,8 +196,9 @@ def alone(path, core=None):
     data = read_shards(path)
     cpu, wall = time.process_time(), time.perf_counter()
     with phases_of_fit() as phases:
-        BlockwiseClassifier(n_jobs=1).fit(data.X, data.Y)
-    return {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall, "phases": phases}
+        clf = BlockwiseClassifier(n_jobs=1).fit(data.X, data.Y)
+    spent = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+    return {"blocks": clf.partition_.n_blocks_, **spent, "phases": phases}
 
 
 class Steps:
@@ -202,7 +214,7 @@ class Steps:
         self.write({})
 
     def write(self, more):
-        around = {"load": os.getloadavg()[0], "cores": len(os.sched_getaffinity(0)), **self.sizes}
+        around = {"load": os.getloadavg()[0], "cores": len(self.options.cores), **self.sizes}
         if self.options.out:
             everything = {"runs": self.runs, "scores": self.scores, **around, **more}
             self.options.out.write_text(json.dumps(everything, indent=1) + "\n")
@@ -218,7 +230,7 @@ def train_all(path, counts, steps, options):
     with contextlib.ExitStack() as stack:
         pending = None
         if options.beside:
-            core = options.cores[0] if options.pin else None
+            core = options.cores[2 % len(options.cores)] if options.pin else None
             pending = stack.enter_context(spawned.Pool(1)).apply_async(alone, (path, core))
         elif steps.in_time:
             steps.add(steps.runs, "alone", alone(path))
@@ -243,7 +255,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=float("inf"), help="after so many no step begins")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    options.cores = sorted(os.sched_getaffinity(0))
+    options.cores = own_cores()
     train, test = _data(options)
     counts = sorted({1, 2, *options.workers})
     named = options.folder.name if options.folder else options.rung or options.synthetic or "demo"
@@ -255,7 +267,7 @@ def main():
         options.save = Path(folder) / "model" if options.score else None
         write_shards(path, train, n_shards=4)
         if options.pin:
-            pin(options.cores[min(1, len(options.cores) - 1)])
+            pin(options.cores[0])
         for _ in range(options.rounds):
             train_all(path, counts, steps, options)
         if options.score and steps.in_time:
