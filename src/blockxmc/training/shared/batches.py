@@ -69,6 +69,7 @@ def in_order(
     rows_of_block: sparse.csr_array,
     limited: tuple[NDArray[np.bool_], int] | None = None,
     apart: bool = True,
+    threads: int = 1,
 ) -> Order:
     """Those that learn from most rows, the most frequent first, if they are to stand apart; then the others by home.
 
@@ -80,7 +81,7 @@ def in_order(
     counts = np.diff(positives.indptr)
     wide = np.zeros(counts.size, bool)
     if apart:
-        wide = _learn_from_most(positives, blocks, rows_of_block, expected)
+        wide = _learn_from_most(positives, blocks, rows_of_block, expected, threads)
     if limited is not None and limited[1] < MOST_ROWS * positives.shape[1]:
         wide &= ~(limited[0] & (counts <= limited[1]))
     first = order[wide[order]]
@@ -126,12 +127,13 @@ def _learn_from_most(
     blocks: sparse.csr_array,
     rows_of_block: sparse.csr_array,
     expected: NDArray[np.float64],
+    threads: int,
 ) -> NDArray[np.bool_]:
     """Which labels learn from at least half of the rows; only those that may are counted."""
     wide = np.zeros(positives.shape[0], bool)
     maybe = np.flatnonzero(expected >= MOST_ROWS * positives.shape[1])
     for some in _few_pairs(maybe, expected):
-        rows = rows_of_labels(rows_of_block, take_rows(blocks, some), take_rows(positives, some), 1)
+        rows = rows_of_labels(rows_of_block, take_rows(blocks, some), take_rows(positives, some), threads)
         wide[some] = np.diff(rows.indptr) >= MOST_ROWS * positives.shape[1]
     return wide
 

@@ -8,6 +8,7 @@ of all rows, yet nearly everything that could teach it something. Blocks may the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -32,8 +33,8 @@ from blockxmc.training.shared.settings import SETTINGS, Settings
 
 # Rows on which it is measured whether training rows were left out that would have taught a label.
 VIOLATION_ROWS = 64
-# Labels whose scores of these rows are held at a time.
-VIOLATION_LABELS = 2**16
+# Labels whose scores of these rows a thread holds at a time.
+VIOLATION_LABELS = 2**10
 SharedWeights = LabelVectors | OpaqueWeights
 
 
@@ -96,7 +97,7 @@ class LabelTrainer:
             rows_of_block = sparse.csr_array(visits.T)
             new = np.diff(start.indptr) == 0 if start is not None else None
             limited = None if new is None else (new, self.settings.update_negatives)
-            order = in_order(positives, visits, blocks, rows_of_block, limited, self.learner.any_batch)
+            order = in_order(positives, visits, blocks, rows_of_block, limited, self.learner.any_batch, self.threads)
 
             def batch(begin: int, end: int) -> tuple[Any, int]:
                 some = order.labels[begin:end]
@@ -189,7 +190,12 @@ def pack_shared(
 
 
 def outside_violations(
-    weights: SharedWeights, X: sparse.csr_array, Y: sparse.csr_array, visits: sparse.csr_array, clusters: Sequence[Ids]
+    weights: SharedWeights,
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    visits: sparse.csr_array,
+    clusters: Sequence[Ids],
+    threads: int = 1,
 ) -> float:
     """Share of (row, label) pairs outside the training rows whose margin would have taught the label much.
 
@@ -200,13 +206,16 @@ def outside_violations(
     teaching = np.flatnonzero(np.diff(visits.indptr))
     rows = teaching[np.linspace(0, teaching.size - 1, min(teaching.size, VIOLATION_ROWS)).astype(int)]
     inside = sparse.csr_array(sparse.csr_array(visits[rows] @ holds(clusters, Y.shape[1]) + Y[rows]).T)
-    some, violating, n_outside = take_rows(X, rows), 0, 0
-    for first in range(0, Y.shape[1], VIOLATION_LABELS):
+    some = take_rows(X, rows)
+
+    def counted(first: int) -> tuple[int, int]:
         labels = np.arange(first, min(first + VIOLATION_LABELS, Y.shape[1]))
         outside = take_rows(inside, labels).toarray().T <= 0
-        violating += int((_some(weights, labels).scores(some)[outside] > -0.5).sum())
-        n_outside += int(outside.sum())
-    return violating / max(n_outside, 1)
+        return int((_some(weights, labels).scores(some)[outside] > -0.5).sum()), int(outside.sum())
+
+    with ThreadPoolExecutor(threads) as pool:
+        violating, n_outside = np.sum(list(pool.map(counted, range(0, Y.shape[1], VIOLATION_LABELS))), axis=0)
+    return int(violating) / max(int(n_outside), 1)
 
 
 def _some(weights: SharedWeights, labels: NDArray[np.intp]) -> SharedWeights:
