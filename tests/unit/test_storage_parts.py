@@ -109,7 +109,7 @@ CASES = [
     ("filters", "weights.bias", lambda a: a[:1]),
     ("filters leml", "weights.W", lambda a: a[:, :1]),
     ("default", "partition.assignment", at(0, 2**16 - 1)),
-    ("default", "partition.assignment", lambda a: a.astype(np.int32) - 2**31),
+    ("default", "partition.assignment", lambda a: a.astype(np.int32) - 1),
     ("default", "partition.assignment", lambda a: a.astype(np.int64)),
     ("default", "partition.assignment", lambda a: a[:-1]),
     ("default", "partition.ranking.labels", at(0, 2**16 - 1)),
