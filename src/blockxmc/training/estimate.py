@@ -10,7 +10,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy import sparse
 
-from blockxmc._core.memory import expected_bytes, used_memory
+from blockxmc._core.memory import used_memory
+from blockxmc._core.needs import expected_bytes, sizes_of
 from blockxmc.learners.dismec import DiSMEC
 
 # The formulas below are fitted to trainings of the default on nine sets, whose CPU time was measured on the machine that
@@ -41,7 +42,8 @@ def estimate(X: sparse.csr_array, Y: sparse.csr_array, *, threads: int, n_partit
         seconds = SECONDS_PER_POSITIVE * per_row * X.nnz + SECONDS_PER_ROW * n_rows * math.log(max(2, n_labels))
         kept = n_rows  # as neighbors
     size = MODEL_BYTES_PER_ROW * kept + MODEL_BYTES_PER_FEATURE * n_features + MODEL_BYTES_PER_LABEL * n_labels
-    needed = expected_bytes(n_rows, n_features, n_labels, X.nnz, Y.nnz) + (n_partitions - 1) * size
+    sizes = sizes_of(X, Y, threads)
+    needed = expected_bytes(sizes) + (n_partitions - 1) * size
     return {
         "train_seconds": n_partitions * seconds * calibration(threads) / CALIBRATION_SECONDS,
         "peak_memory_gb": (used_memory() + needed) / 1e9,
