@@ -63,15 +63,17 @@ class LabelTrainer:
         visits: sparse.csr_array,
         labels: NDArray[np.intp],
         title: str,
-        start: sparse.csr_array | None = None,
+        new: NDArray[np.bool_] | None = None,
     ) -> SharedWeights:
-        """Weights of some labels, in this order; ``start`` has vectors of theirs from which a learner may begin.
+        """Weights of some labels, in this order; ``new`` ones learn from the rows most like their positives.
 
-        A label whose start is empty is new: it learns from the rows that are most like its positives.
+        No label begins with weights that it has had. Solvers end early, and from there they end elsewhere: after twenty
+        updates of elife-keywords, all labels solved once more from their weights gave P@1 of -0.49 beside a training, from
+        nothing +0.36, for 1.3 times the time.
         """
         blocks = take_rows(self._blocks_of_labels(Y.shape[1]), labels)
         positives = take_rows(sparse.csr_array(Y.T), labels)
-        return self._train(positives, visits, blocks, title, self._costs(Y), start)[0]
+        return self._train(positives, visits, blocks, title, self._costs(Y), new)[0]
 
     def _costs(self, Y: sparse.csr_array) -> dict[str, F32]:
         """What rows count, for a learner that can be told."""
@@ -90,7 +92,7 @@ class LabelTrainer:
         blocks: sparse.csr_array,
         title: str,
         more: dict[str, Any],
-        start: sparse.csr_array | None = None,
+        new: NDArray[np.bool_] | None = None,
     ) -> tuple[SharedWeights, float]:
         """``positives`` and ``blocks`` have a row per label: its rows, and the blocks that hold it."""
         n_labels = positives.shape[0]
@@ -103,15 +105,11 @@ class LabelTrainer:
                 some = order[begin:end]
                 own = take_rows(positives, some)
                 rows = rows_of_labels(rows_of_block, take_rows(blocks, some), own, self.threads)
-                if start is not None:
-                    new = np.diff(start.indptr)[some] == 0
-                    rows = nearest_rows(self.X, own, rows, new, self.settings.update_negatives, self.threads)
+                if new is not None:
+                    rows = nearest_rows(self.X, own, rows, new[some], self.settings.update_negatives, self.threads)
                 job = self.learner._job(self.threads, Shifted(phase, begin), self.seed)
                 targets = sparse.csr_array(own.T)
-                options = more
-                if start is not None and self.learner.takes_start:
-                    options = more | {"start": take_rows(start, some)}
-                return self.learner._train(self.X, targets, job, rows=rows, **options), rows.nnz  # type: ignore[call-arg]
+                return self.learner._train(self.X, targets, job, rows=rows, **more), rows.nnz  # type: ignore[call-arg]
 
             ranges = _batches(expected[order], self._pairs_at_a_time(expected))
             parts, taught = [], 0
