@@ -236,7 +236,7 @@ class BlockwiseClassifier(LearningOn):
             self._fit_apart(learner, X, Y, kind, job)
         some = np.linspace(0, X.shape[0] - 1, min(X.shape[0], COST_ROWS)).astype(int)
         with job.reporter.phase("count products"):
-            self.cost_ |= self.model_.cost(copy_rows(X, some), self._threads)
+            self.cost_ |= self.model_.cost(copy_rows(X, some, self._threads), self._threads)
         self.cost_["largest_block"] = float(np.bincount(self.partition_.assignment_).max() / X.shape[0])
         if "trained_pairs" in self.cost_:
             self.cost_["rows_per_label"] = self.cost_["trained_pairs"] * X.shape[0]

@@ -69,6 +69,24 @@ void mix_hits(In2<float> margin, In2<float> rarity, In2<float> centroid, In2<flo
     hits_of_mixes(terms, weights, out.data(), threads);
 }
 
+void best_candidates_py(In2<float> margin, In2<float> rarity, In2<float> centroid, In2<float> block, In2<float> neighbors,
+                        In2<float> log_positives, In2<uint8_t> right, In1<float> mix, Out2<int64_t> places, Out2<float> scores,
+                        Out2<uint8_t> are_right, Out2<float> seen, int threads) {
+    const size_t n = margin.shape(0), few = margin.shape(1), keep = places.shape(1);
+    for (const In2<float> *table : {&rarity, &centroid, &block, &neighbors, &log_positives}) check_shape(*table, n, few);
+    check_shape(right, n, few);
+    require(mix.size() == 4, "a mix has four numbers");
+    require(keep <= few && places.shape(0) == n, "no more candidates than there are can be the best");
+    require(scores.shape(0) == n && scores.shape(1) == keep && are_right.shape(0) == n && are_right.shape(1) == keep &&
+                seen.shape(0) == n && seen.shape(1) == 4 * keep,
+            "all results must have the shape of the places");
+    WithoutGil release;
+    const ScoreTerms terms{margin.data(), rarity.data(), centroid.data(), block.data(), neighbors.data(), right.data(),
+                           static_cast<int64_t>(n), static_cast<int64_t>(few)};
+    const BestCandidates out{static_cast<int64_t>(keep), places.data(), scores.data(), are_right.data(), seen.data()};
+    best_candidates(terms, log_positives.data(), {mix.data()[0], mix.data()[1], mix.data()[2], mix.data()[3]}, out, threads);
+}
+
 void best_first(In2<float> scores, Out2<int64_t> out, int threads) {
     require(out.shape(0) == scores.shape(0) && out.shape(1) == scores.shape(1), "out must have the shape of the scores");
     WithoutGil release;
@@ -117,6 +135,9 @@ void bind_held_out(nb::module_ &m) {
           exact("labels"), exact("out"), nb::arg("threads"));
     m.def("right_labels", &right_labels, exact("indptr"), exact("labels_of"), nb::arg("n_labels"), exact("labels"), exact("out"),
           nb::arg("threads"));
+    m.def("best_candidates", &best_candidates_py, exact("margin"), exact("rarity"), exact("centroid"), exact("block"),
+          exact("neighbors"), exact("log_positives"), exact("right"), exact("mix"), exact("places"), exact("scores"), exact("are_right"),
+          exact("seen"), nb::arg("threads"));
     m.def("best_first", &best_first, exact("scores"), exact("out"), nb::arg("threads"));
 }
 

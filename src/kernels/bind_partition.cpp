@@ -1,5 +1,7 @@
+#include "balanced_tree.hpp"
 #include "bindings.hpp"
 #include "kmeans.hpp"
+#include "label_pairs.hpp"
 #include "partition.hpp"
 #include "row_sums.hpp"
 
@@ -36,6 +38,30 @@ Ragged rank_labels_py(In1<int64_t> indptr, In1<int32_t> indices, int64_t n_label
         out = rank_labels(Y, assignment.data(), n_blocks, min_count, threads);
     }
     return {to_numpy(std::move(out.indptr)), to_numpy(std::move(out.labels)), to_numpy(std::move(out.counts))};
+}
+
+Numpy1<int32_t> heaviest_clusters_py(I64 indptr, I32 indices, In1<double> weight, I32 cluster_of, int threads) {
+    std::vector<int32_t> out;
+    {
+        WithoutGil unlocked;
+        const CsrView Y = checked_csr("Y", indptr, indices, int64_t(weight.size()));
+        require(cluster_of.size() == weight.size(), "one weight and one cluster per label are needed");
+        out = heaviest_clusters(Y, weight.data(), cluster_of.data(), threads);
+    }
+    return to_numpy(std::move(out));
+}
+
+auto label_pairs_py(I64 indptr, I32 indices, I64 row_indptr, I32 rows, int64_t least, int threads) {
+    LabelPairs out;
+    {
+        WithoutGil unlocked;
+        const auto n_labels = int64_t(row_indptr.size()) - 1;
+        const CsrView Y = checked_csr("Y", indptr, indices, n_labels, Order::ascending);
+        const CsrView rows_of = checked_csr("rows of labels", row_indptr, rows, Y.n_rows);
+        require(least >= 1, "pairs of labels are counted from one row on");
+        out = count_pairs(Y, rows_of, least, threads);
+    }
+    return std::make_tuple(to_numpy(std::move(out.indptr)), to_numpy(std::move(out.others)), to_numpy(std::move(out.counts)));
 }
 
 auto choose_blocks_py(In1<int64_t> indptr, In1<int32_t> indices, int64_t n_labels, In1<int64_t> cluster_indptr,
@@ -100,6 +126,12 @@ void bind_partition(nb::module_ &m) {
     m.def("rank_labels", &rank_labels_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("n_labels"),
           nb::arg("assignment").noconvert(), nb::arg("n_blocks"), nb::arg("min_count"), nb::arg("threads"),
           "Labels of each block by falling count: (indptr, labels, counts).");
+    m.def("heaviest_clusters", &heaviest_clusters_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+          nb::arg("weight").noconvert(), nb::arg("cluster_of").noconvert(), nb::arg("threads"),
+          "The cluster that holds most of the labels of each row, by their weights.");
+    m.def("label_pairs", &label_pairs_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+          nb::arg("row_indptr").noconvert(), nb::arg("rows").noconvert(), nb::arg("least"), nb::arg("threads"),
+          "Pairs of labels that so many rows carry, by the lower label: (indptr, higher labels, counts).");
     m.def("choose_blocks", &choose_blocks_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
           nb::arg("n_labels"), nb::arg("cluster_indptr").noconvert(), nb::arg("cluster_labels").noconvert(),
           nb::arg("assignment").noconvert(), nb::arg("price"), nb::arg("small"), nb::arg("threads"),

@@ -213,7 +213,7 @@ void bind_predict(nb::module_ &m) {
     nb::class_<BoundCompanions>(m, "Companions", "Pairs of labels that training rows carry.")
         .def(nb::init<I64, I32, In1<uint8_t>, F32, float, float>(), exact("indptr"), exact("others"), exact("log_counts"),
              exact("frequency"), "log_rows"_a, "weight"_a)
-        .def("sums", &BoundCompanions::sums, exact("labels"), exact("out"));
+        .def("sums", &BoundCompanions::sums, exact("labels"), exact("out"), nb::arg("threads"));
     m.attr("MAX_CHUNK_LABELS") = max_chunk_labels;
     m.attr("UNLISTED") = unlisted;
 }

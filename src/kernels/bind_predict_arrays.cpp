@@ -52,13 +52,13 @@ void place(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data, In1<int64
     place_rows(from, starts.data(), to_indices.data(), to_data.data(), threads);
 }
 
-auto largest_values(I64 indptr, I32 indices, F32 data, int64_t most, int threads) {
+auto largest_values(I64 indptr, I32 indices, F32 data, int64_t most, int threads, bool unit) {
     const CsrView X = checked_rows(indptr, indices, data, INT32_MAX);
     require(most >= 0, "most must not be negative");
     std::optional<LargestOfRows> kept;
     {
         WithoutGil release;
-        kept.emplace(X, most, threads);
+        kept.emplace(X, most, threads, unit);
     }
     return std::make_tuple(to_numpy(std::move(kept->indptr)), to_numpy(std::move(kept->indices)), to_numpy(std::move(kept->data)));
 }
@@ -151,7 +151,8 @@ void bind_predict_arrays(nb::module_ &m) {
     const auto exact = [](const char *name) { return nb::arg(name).noconvert(); };
     m.def("place_rows", &place, exact("indptr"), exact("indices"), exact("data"), exact("starts"), exact("to_indices"),
           exact("to_data"), "threads"_a);
-    m.def("largest_values", &largest_values, exact("indptr"), exact("indices"), exact("data"), "most"_a, "threads"_a);
+    m.def("largest_values", &largest_values, exact("indptr"), exact("indices"), exact("data"), "most"_a, "threads"_a,
+          "unit"_a = false);
     m.def("pack_chunks", &pack, exact("indptr"), exact("indices"), exact("data"), exact("labels"), exact("ends"),
           "n_features"_a, "bits"_a, "threads"_a);
     m.def("take_columns", &columns_of, exact("indptr"), exact("indices"), exact("data"), exact("columns"), "n_rows"_a);

@@ -10,10 +10,10 @@ namespace {
 
 // The listed rows, in this order, copied to arrays that may lie in scratch files. Of X only these rows are looked at, since few
 // may be wanted of many; column numbers are copied as they are.
-auto copy_rows(I64 indptr, I32 indices, F32 data, I64 rows) {
+auto copy_rows(I64 indptr, I32 indices, F32 data, I64 rows, int threads) {
     std::vector<int64_t> starts(1, 0);
-    Large<int32_t> columns;
-    Large<float> values;
+    Unset<int32_t> columns;
+    Unset<float> values;
     {
         WithoutGil release;
         require(indptr.size() > 0 && indices.size() == data.size(), "X: arrays of a CSR matrix are needed");
@@ -26,13 +26,17 @@ auto copy_rows(I64 indptr, I32 indices, F32 data, I64 rows) {
             require(0 <= X.indptr[i] && X.indptr[i] <= X.indptr[i + 1] && X.indptr[i + 1] <= n_values, "X: row pointers must ascend");
             starts.push_back(starts.back() + X.row_size(i));
         }
-        columns.reserve(starts.back());
-        values.reserve(starts.back());
-        for (size_t at = 0; at < rows.size(); ++at) {
-            const int64_t i = rows.data()[at];
-            columns.insert(columns.end(), X.indices + X.indptr[i], X.indices + X.indptr[i + 1]);
-            values.insert(values.end(), X.data + X.indptr[i], X.data + X.indptr[i + 1]);
-        }
+        columns.resize(starts.back());
+        values.resize(starts.back());
+        constexpr int64_t at_a_time = 1024;
+        const auto n_wanted = static_cast<int64_t>(rows.size());
+        parallel_for((n_wanted + at_a_time - 1) / at_a_time, threads, [&](int64_t part, int) {
+            for (int64_t at = part * at_a_time; at < std::min((part + 1) * at_a_time, n_wanted); ++at) {
+                const int64_t begin = X.indptr[rows.data()[at]], end = X.indptr[rows.data()[at] + 1];
+                std::copy(X.indices + begin, X.indices + end, columns.begin() + starts[at]);
+                std::copy(X.data + begin, X.data + end, values.begin() + starts[at]);
+            }
+        });
     }
     return std::make_tuple(to_numpy(std::move(starts)), to_numpy(std::move(columns)), to_numpy(std::move(values)));
 }
@@ -49,7 +53,7 @@ void bind_scratch(nb::module_ &m) {
           nb::arg("budget"), "Large arrays beyond so many bytes go to files in the folder; an empty name: none do.");
     m.def("held_scratch", &held, "Bytes of large arrays: in memory, the most in memory since the last limit, in files.");
     m.def("copy_rows", &copy_rows, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("data").noconvert(),
-          nb::arg("rows").noconvert(), "Some rows of a CSR matrix: CSR arrays.");
+          nb::arg("rows").noconvert(), nb::arg("threads"), "Some rows of a CSR matrix: CSR arrays.");
 }
 
 } // namespace blockxmc

@@ -163,20 +163,23 @@ class BoundCompanions {
     const Companions &view() const { return view_; }
 
     // What labels (rows x few, best first; -1: none, and none after it) say about each other: into out.
-    void sums(In2<int64_t> labels, Out2<float> out) const {
-        const size_t few = labels.shape(1);
-        require(out.shape(0) == labels.shape(0) && out.shape(1) == few, "out must have the shape of labels");
+    void sums(In2<int64_t> labels, Out2<float> out, int threads) const {
+        const int64_t n_rows = static_cast<int64_t>(labels.shape(0)), few = static_cast<int64_t>(labels.shape(1));
+        require(out.shape(0) == labels.shape(0) && out.shape(1) == labels.shape(1), "out must have the shape of labels");
         WithoutGil release;
-        std::vector<Scored> items;
-        for (size_t i = 0; i < labels.shape(0); ++i) {
-            items.clear();
-            for (size_t j = 0; j < few && labels.data()[i * few + j] >= 0; ++j) {
-                require(labels.data()[i * few + j] < view_.n_labels, "a label is out of range");
-                items.push_back({0, static_cast<int32_t>(labels.data()[i * few + j])});
+        constexpr int64_t rows_at_a_time = 16;
+        parallel_for((n_rows + rows_at_a_time - 1) / rows_at_a_time, threads, [&](int64_t part, int) {
+            std::vector<Scored> items;
+            for (int64_t i = part * rows_at_a_time; i < std::min((part + 1) * rows_at_a_time, n_rows); ++i) {
+                items.clear();
+                for (int64_t j = 0; j < few && labels.data()[i * few + j] >= 0; ++j) {
+                    require(labels.data()[i * few + j] < view_.n_labels, "a label is out of range");
+                    items.push_back({0, static_cast<int32_t>(labels.data()[i * few + j])});
+                }
+                std::fill(out.data() + i * few, out.data() + (i + 1) * few, 0.0f);
+                view_.sums(items.data(), static_cast<int64_t>(items.size()), out.data() + i * few);
             }
-            std::fill(out.data() + i * few, out.data() + (i + 1) * few, 0.0f);
-            view_.sums(items.data(), static_cast<int64_t>(items.size()), out.data() + i * few);
-        }
+        });
     }
 
   private:

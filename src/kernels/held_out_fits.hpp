@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bounded_newton.hpp"
+#include "float_order.hpp"
 #include "simd.hpp"
 
 namespace blockxmc {
@@ -148,16 +149,25 @@ inline std::vector<double> fit_order(const RankedRows &rows, const std::vector<d
         usual, lower, tol);
 }
 
+// Weights of the terms, as floats: slope, stretch, centroid, neighbors.
+struct MixWeights {
+    float slope, stretch, centroid, neighbors;
+};
+
 // What speaks for some labels of each row (rows x few); see Terms in training/shared/candidates.py.
 struct ScoreTerms {
     const float *margin, *rarity, *centroid, *block, *neighbors;
     const uint8_t *right;
     int64_t n_rows, few;
-};
 
-// Weights of the terms, as floats: slope, stretch, centroid, neighbors.
-struct MixWeights {
-    float slope, stretch, centroid, neighbors;
+    float own(int64_t j, const MixWeights &mix) const {
+        const float stretched = (margin[j] + 1) * (1 + mix.stretch * rarity[j]) - 1;
+        return stretched + mix.centroid * centroid[j];
+    }
+    float score(int64_t j, const MixWeights &mix) const {
+        const float of_label = own(j, mix) + mix.slope * block[j];
+        return of_label + mix.neighbors * neighbors[j];
+    }
 };
 
 // mixes x rows: the mean of P@1, P@3 and P@5 of each row under each mix. Labels of equal scores stay in their order.
@@ -172,9 +182,7 @@ inline void hits_of_mixes(const ScoreTerms &terms, const std::vector<MixWeights>
                 uint8_t right[first] = {};
                 std::fill(best, best + first, -INFINITY);
                 for (int64_t j = begin; j < begin + terms.few; ++j) {
-                    float own = (terms.margin[j] + 1) * (1 + mix.stretch * terms.rarity[j]) - 1;
-                    own += mix.centroid * terms.centroid[j];
-                    const float score = own + mix.slope * terms.block[j] + mix.neighbors * terms.neighbors[j];
+                    const float score = terms.score(j, mix);
                     if (!(score > best[first - 1])) continue;
                     int64_t at = first - 1;
                     for (; at > 0 && score > best[at - 1]; --at) best[at] = best[at - 1], right[at] = right[at - 1];
@@ -188,19 +196,63 @@ inline void hits_of_mixes(const ScoreTerms &terms, const std::vector<MixWeights>
     });
 }
 
-// rows x few: the places of the candidates of each row, the highest score first; equal scores stay in their order, and what
-// is no number counts as -inf.
+// The places of the highest scores of a row, the highest first; equal scores stay in their order, and what is no number
+// counts as -inf.
+class HighestOfRow {
+  public:
+    // `score_at(j)` for j in [0, few); only `keep` of the places are found.
+    template <typename ScoreAt>
+    HighestOfRow(int64_t few, int64_t keep, ScoreAt &&score_at) : keys_(few) {
+        for (int64_t j = 0; j < few; ++j) {
+            const float score = score_at(j);
+            keys_[j] = uint64_t(~rising_bits(std::isnan(score) ? -INFINITY : score)) << 32 | uint64_t(j);
+        }
+        if (keep < few) std::nth_element(keys_.begin(), keys_.begin() + keep, keys_.end());
+        std::sort(keys_.begin(), keys_.begin() + keep);
+    }
+    int64_t operator[](int64_t rank) const { return static_cast<int64_t>(keys_[rank] & 0xffffffffu); }
+
+  private:
+    std::vector<uint64_t> keys_;
+};
+
+constexpr int64_t ranked_rows_at_a_time = 16;
+
+// rows x few: the places of all candidates of each row, best first.
 inline void order_of_scores(const float *scores, int64_t n_rows, int64_t few, int64_t *out, int threads) {
-    constexpr int64_t piece = 16;
-    parallel_for((n_rows + piece - 1) / piece, threads, [&](int64_t item, int) {
-        std::vector<std::pair<float, int32_t>> order(few);
-        for (int64_t row = item * piece; row < std::min((item + 1) * piece, n_rows); ++row) {
-            for (int64_t j = 0; j < few; ++j) {
-                const float score = scores[row * few + j];
-                order[j] = {std::isnan(score) ? -INFINITY : score, static_cast<int32_t>(j)};
+    parallel_for((n_rows + ranked_rows_at_a_time - 1) / ranked_rows_at_a_time, threads, [&](int64_t item, int) {
+        for (int64_t row = item * ranked_rows_at_a_time; row < std::min((item + 1) * ranked_rows_at_a_time, n_rows); ++row) {
+            const HighestOfRow best(few, few, [&](int64_t j) { return scores[row * few + j]; });
+            for (int64_t j = 0; j < few; ++j) out[row * few + j] = best[j];
+        }
+    });
+}
+
+// The best `keep` candidates of each row under a mix (rows x keep), best first: their places, scores, whether they are right,
+// and what a reranker sees of each: its own score, blocks, neighbors, frequency.
+struct BestCandidates {
+    int64_t keep;
+    int64_t *places;
+    float *scores;
+    uint8_t *right;
+    float *terms; // rows x keep x 4
+};
+
+inline void best_candidates(const ScoreTerms &terms, const float *log_positives, const MixWeights &mix, const BestCandidates &out, int threads) {
+    parallel_for((terms.n_rows + ranked_rows_at_a_time - 1) / ranked_rows_at_a_time, threads, [&](int64_t item, int) {
+        std::vector<float> scores(terms.few);
+        for (int64_t row = item * ranked_rows_at_a_time; row < std::min((item + 1) * ranked_rows_at_a_time, terms.n_rows); ++row) {
+            const int64_t begin = row * terms.few;
+            for (int64_t j = 0; j < terms.few; ++j) scores[j] = terms.score(begin + j, mix);
+            const HighestOfRow best(terms.few, out.keep, [&](int64_t j) { return scores[j]; });
+            for (int64_t rank = 0; rank < out.keep; ++rank) {
+                const int64_t to = row * out.keep + rank, j = begin + best[rank];
+                out.places[to] = best[rank];
+                out.scores[to] = scores[best[rank]];
+                out.right[to] = terms.right[j];
+                const float seen[] = {terms.own(j, mix), terms.block[j], mix.neighbors * terms.neighbors[j], log_positives[j]};
+                std::copy(seen, seen + 4, out.terms + 4 * to);
             }
-            std::sort(order.begin(), order.end(), [](const auto &a, const auto &b) { return a.first > b.first || (a.first == b.first && a.second < b.second); });
-            for (int64_t j = 0; j < few; ++j) out[row * few + j] = order[j].second;
         }
     });
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -77,17 +78,32 @@ struct LargestOfRows {
     std::vector<int32_t> indices;
     std::vector<float> data;
 
-    LargestOfRows(const CsrView &X, int64_t most, int threads) : indptr(X.n_rows + 1, 0) {
+    // `unit`: of rows at unit length.
+    LargestOfRows(const CsrView &X, int64_t most, int threads, bool unit = false) : indptr(X.n_rows + 1, 0) {
         for (int64_t i = 0; i < X.n_rows; ++i) indptr[i + 1] = indptr[i] + std::min(X.row_size(i), most);
         indices.resize(indptr.back());
         data.resize(indptr.back());
         constexpr int64_t rows_per_item = 256;
         const int64_t n_items = (X.n_rows + rows_per_item - 1) / rows_per_item;
         std::vector<LargestValues> of_worker(worker_count(n_items, threads));
+        std::vector<std::vector<float>> scaled(of_worker.size());
         parallel_for(n_items, threads, [&](int64_t t, int worker) {
-            for (int64_t i = t * rows_per_item; i < std::min((t + 1) * rows_per_item, X.n_rows); ++i)
-                of_worker[worker].copy(row_of(X, i), most, indices.data() + indptr[i], data.data() + indptr[i]);
+            for (int64_t i = t * rows_per_item; i < std::min((t + 1) * rows_per_item, X.n_rows); ++i) {
+                const RowView row = unit ? at_unit_length(row_of(X, i), scaled[worker]) : row_of(X, i);
+                of_worker[worker].copy(row, most, indices.data() + indptr[i], data.data() + indptr[i]);
+            }
         });
+    }
+
+    // As scikit-learn's normalize has it; a row of zeros stays as it is.
+    static RowView at_unit_length(const RowView &x, std::vector<float> &room) {
+        double squares = 0;
+        for (int64_t k = 0; k < x.size; ++k) squares += x.values[k] * x.values[k];
+        if (squares == 0) return x;
+        const double norm = std::sqrt(squares);
+        room.resize(x.size);
+        for (int64_t k = 0; k < x.size; ++k) room[k] = static_cast<float>(x.values[k] / norm);
+        return {x.indices, room.data(), x.size};
     }
 
     CsrView view(int64_t n_cols) const {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "csr.hpp"
@@ -14,6 +15,31 @@
 #include "threads.hpp"
 
 namespace blockxmc {
+
+// The cluster that holds most of each row's labels by their weights (of equal ones the lower; -1: a row without labels). The
+// labels of a cluster are added up in the order of the row.
+inline std::vector<int32_t> heaviest_clusters(const CsrView &Y, const double *weight, const int32_t *cluster_of, int threads) {
+    std::vector<int32_t> out(Y.n_rows, -1);
+    constexpr int64_t kRows = 1024;
+    parallel_for((Y.n_rows + kRows - 1) / kRows, threads, [&](int64_t part, int) {
+        std::vector<std::pair<int32_t, int64_t>> held; // cluster, and where the label stands
+        for (int64_t i = part * kRows; i < std::min((part + 1) * kRows, Y.n_rows); ++i) {
+            held.clear();
+            for (int64_t k = Y.indptr[i]; k < Y.indptr[i + 1]; ++k) held.emplace_back(cluster_of[Y.indices[k]], k);
+            std::sort(held.begin(), held.end());
+            double heaviest = -1;
+            for (size_t at = 0; at < held.size();) {
+                const int32_t cluster = held[at].first;
+                double sum = 0;
+                for (; at < held.size() && held[at].first == cluster; ++at) sum += weight[Y.indices[held[at].second]];
+                if (sum <= heaviest) continue;
+                heaviest = sum;
+                out[i] = cluster;
+            }
+        }
+    });
+    return out;
+}
 
 struct RankedLabels {
     std::vector<int64_t> indptr; // n_blocks + 1
@@ -51,13 +77,13 @@ inline RankedLabels rank_labels(const CsrView &Y, const int32_t *assignment, int
     for (int64_t l = 0; l < n_blocks; ++l) out.indptr[l + 1] = out.indptr[l] + int64_t(keys[l].size());
     out.labels.resize(out.indptr[n_blocks]);
     out.counts.resize(out.indptr[n_blocks]);
-    for (int64_t l = 0; l < n_blocks; ++l) {
+    parallel_for(n_blocks, threads, [&](int64_t l, int) {
         for (size_t k = 0; k < keys[l].size(); ++k) {
             out.labels[out.indptr[l] + k] = int32_t(keys[l][k] & UINT32_MAX);
             out.counts[out.indptr[l] + k] = int32_t(UINT32_MAX - uint32_t(keys[l][k] >> 32));
         }
         std::vector<uint64_t>().swap(keys[l]);
-    }
+    });
     return out;
 }
 

@@ -15,7 +15,7 @@ namespace blockxmc {
 
 struct RowUnions {
     std::vector<int64_t> indptr;
-    Large<int32_t> rows; // ascending within a label
+    Unset<int32_t> rows; // ascending within a label
 };
 
 // Unions of lists of numbers below n. A bit per number sorts a long union in one sweep; a short union is simply sorted.

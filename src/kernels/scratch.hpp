@@ -171,4 +171,26 @@ struct ScratchAllocator {
 template <typename T>
 using Large = std::vector<T, ScratchAllocator<T>>;
 
+// The same, but resize() leaves new elements unset: the threads that fill them touch their memory first, all at once.
+template <typename T>
+struct UnsetAllocator : ScratchAllocator<T> {
+    template <typename Other>
+    struct rebind {
+        using other = UnsetAllocator<Other>;
+    };
+    UnsetAllocator() = default;
+    template <typename Other>
+    UnsetAllocator(const UnsetAllocator<Other> &) {}
+    template <typename U>
+    void construct(U *place) {
+        ::new (static_cast<void *>(place)) U;
+    }
+    template <typename U, typename... Args>
+    void construct(U *place, Args &&...args) {
+        ::new (static_cast<void *>(place)) U(std::forward<Args>(args)...);
+    }
+};
+template <typename T>
+using Unset = std::vector<T, UnsetAllocator<T>>;
+
 } // namespace blockxmc

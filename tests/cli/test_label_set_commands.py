@@ -32,7 +32,7 @@ def folder(tmp_path_factory):
     return where
 
 
-def test_rows_without_labels_count_alike_in_all_that_stands_side_by_side(capsys, folder):
+def test_precision_has_one_meaning_where_rows_have_no_labels(capsys, folder):
     code, out, _ = run(capsys, "evaluate", folder / "model", folder / "test.txt", "--json", "--at", "1,4")
     result = json.loads(out)
     assert (code, result["rows"], result["rows_without_labels"]) == (0, 100, 20)
@@ -41,9 +41,11 @@ def test_rows_without_labels_count_alike_in_all_that_stands_side_by_side(capsys,
     code, out, _ = run(capsys, "evaluate", folder / "model", folder / "test.txt", "--at", "1,4")
     numbers = {cells[0]: cells[1:] for cells in (re.split("  +", line.strip()) for line in out.splitlines())}
     assert code == 0
-    assert float(numbers["P"][0]) == pytest.approx(float(numbers["nDCG"][0]), abs=0.01)  # at 1 they are the same thing
-    assert float(numbers["P, all rows"][0]) == pytest.approx(result["P@1"], abs=0.01)
-    assert float(numbers["P"][0]) == pytest.approx(result["P@1"] / 0.8, abs=0.01)
+    assert float(numbers["P"][0]) == pytest.approx(result["P@1"], abs=0.01)
+    assert result["P_labelled@1"] == pytest.approx(result["P@1"] / 0.8)
+    labelled = float(numbers["P, rows with labels"][0])
+    assert labelled == pytest.approx(result["P_labelled@1"], abs=0.01)
+    assert labelled == pytest.approx(float(numbers["nDCG"][0]), abs=0.01)  # at 1 they are the same thing
     assert "20 rows have no labels" in out
 
 

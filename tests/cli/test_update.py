@@ -64,7 +64,7 @@ def test_rows_are_forgotten_by_number(texts, capsys):
     [
         ([], "nothing to do"),
         (["--forget", "bad.txt"], "is no row number"),
-        (["--forget", "far.txt"], "numbers from 0 to 17"),
+        (["--forget", "far.txt"], "has no row 18: its rows have the numbers 0 to 17"),
         (["missing.jsonl"], "missing.jsonl"),
         (["train.txt"], "trained on text"),
     ],

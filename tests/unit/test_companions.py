@@ -45,6 +45,9 @@ def test_pairs_are_counted_and_add_up(seed, n_rows, n_labels):
     expected = [np.flatnonzero((both[a] >= 2) & (np.arange(n_labels) > a)) for a in range(n_labels)]
     assert_array_equal(pairs.others, np.concatenate(expected))
     assert_array_equal(np.diff(pairs.indptr), [len(own) for own in expected])
+    counts = np.concatenate([both[a, own] for a, own in enumerate(expected)])
+    assert_array_equal(pairs.log_counts, np.rint(16 * np.log(counts + 0.5)))
+    assert_array_equal(companions_of(sparse.csr_array(Y), SETTINGS, threads=3).others, pairs.others)
     labels = np.stack([rng.permutation(n_labels) for _ in range(5)])
     lift = lifts(Y, max(np.count_nonzero(Y.any(axis=1)), 1), log_positives)
     found = pairs.sums(labels, log_positives)

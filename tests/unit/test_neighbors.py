@@ -68,6 +68,9 @@ def test_the_largest_values_of_each_row_are_kept(seed, most):
         kept = np.sort(np.argsort(-abs(values), kind="stable")[:most])
         assert_array_equal(indices[indptr[i] : indptr[i + 1]], columns[kept])
         assert_array_equal(data[indptr[i] : indptr[i + 1]], values[kept])
+    of_unit = _kernels.largest_values(*csr_args(normalize(X)), most, 1)
+    for found, wanted in zip(_kernels.largest_values(*csr_args(X), most, 2, unit=True), of_unit, strict=True):
+        assert_array_equal(found, wanted)
 
 
 def test_long_rows_are_cut():

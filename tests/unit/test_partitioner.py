@@ -262,6 +262,21 @@ class TestChoice:
         assert choice.lam_at_floor(ranking, "quadratic", 0.7) == pytest.approx(1 / 3)
         assert choice.lam_at_floor(ranking, "quadratic", 0.8) == 0
 
+    @pytest.mark.parametrize("objective", ["quadratic", "cost"])
+    def test_lam_at_floor_is_read_off_the_path(self, objective):
+        for seed in range(20):
+            rng = np.random.default_rng(seed)
+            Y = sparse.csr_array((rng.random((60, 25)) < rng.random(25)).astype(np.float32))
+            ranking = Ranking.of(Y, rng.integers(4, size=60).astype(np.int32), 4)
+            path = ranking.path(objective, int(ranking.counts.sum()))
+            for floor in (0.0, 0.3, 0.9, 0.98, 1.0):
+                wanted = path.lam[path.captured >= floor * path.captured[0]].max()
+                assert choice.lam_at_floor(ranking, objective, floor) == wanted
+            some = path.lam[::7]
+            apart = [ranking.path(objective, int(ranking.counts.sum()), [lam]) for lam in some]
+            np.testing.assert_array_equal([at.cost[0] for at in apart], path.cost[::7])
+            np.testing.assert_array_equal([at.captured[0] for at in apart], path.captured[::7])
+
 
 class TestStart:
     def test_lloyd_is_as_good_as_scikit_learn(self):
@@ -329,7 +344,7 @@ def test_rows_choose_their_first_block_by_rare_labels():
     cluster_of = rng.integers(4, size=12).astype(np.int32)
     dense = Y.toarray()
     weight = np.maximum(dense.sum(axis=0), 1) ** -start.RARITY
-    found = start.heaviest_clusters(Y, cluster_of, 4)
+    found = start.heaviest_clusters(Y, cluster_of, 2)
     for i in range(200):
         held = np.bincount(cluster_of, weights=dense[i] * weight, minlength=4)
         assert found[i] == (held.argmax() if dense[i].any() else -1)

@@ -44,6 +44,8 @@ def test_rows_are_copied_as_scipy_takes_them(data):
     assert (found != X[rows]).nnz == 0
     assert_array_equal(found.indptr, X[rows].indptr)
     assert copy_rows(X, np.zeros(0, np.int64)).shape == (0, X.shape[1])
+    many = np.arange(5000) % 600
+    assert (copy_rows(X, many, 3) != X[many]).nnz == 0
     for wrong in (-1, 600):
         with pytest.raises(ValueError, match="out of range"):
             copy_rows(X, np.array([wrong]))

@@ -32,6 +32,7 @@ from blockxmc.serving import ensemble
 from blockxmc.serving.routed_scorer import RoutedScorer
 from blockxmc.serving.scorers import pack_scorer
 from blockxmc.training.shared import settings
+from blockxmc.training.shared.batches import rows_of_labels
 from blockxmc.training.shared.blocks import (
     cover_all_labels,
     expected_products,
@@ -40,7 +41,7 @@ from blockxmc.training.shared.blocks import (
 )
 from blockxmc.training.shared.candidates import HeldOut, Mix
 from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows
-from blockxmc.training.shared.labels import LabelTrainer, pack_shared, replaced, rows_of_labels, shared_costs
+from blockxmc.training.shared.labels import LabelTrainer, pack_shared, replaced, shared_costs
 from blockxmc.training.shared.mix import Fitter
 from blockxmc.training.shared.settings import SETTINGS
 

@@ -123,7 +123,7 @@ def spliced_values(node):
 def test_an_update_writes_what_has_changed(updated, rows):
     path, clf, before = updated
     manifest = json.loads((path / "manifest.json").read_text())
-    assert manifest["format_version"] == 2
+    assert manifest["format_version"] == storage.FORMAT_VERSION
     assert spliced_values(manifest["state"])
     files = {p.name: p.stat().st_size for p in path.iterdir()}
     written = sum(size for name, size in files.items() if name not in before)

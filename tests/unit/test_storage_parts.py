@@ -328,4 +328,4 @@ def test_sparse_parts_survive(tmp_path, monkeypatch):
     model.extra_ = {"matrix": sparse.csr_array(np.eye(3, dtype=np.float32))}
     matrix = load(saved(tmp_path, model)).extra_["matrix"]
     assert (matrix @ np.ones(3)).tolist() == [1, 1, 1]
-    assert json.loads((tmp_path / "model" / "manifest.json").read_text())["format_version"] == 1
+    assert json.loads((tmp_path / "model" / "manifest.json").read_text())["format_version"] == storage.FORMAT_VERSION

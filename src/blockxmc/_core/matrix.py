@@ -147,13 +147,13 @@ def take_rows(X: sparse.csr_array, rows: NDArray[np.intp]) -> sparse.csr_array:
     return sparse.csr_array(X[rows])
 
 
-def copy_rows(X: sparse.csr_array, rows: NDArray[np.integer]) -> sparse.csr_array:
+def copy_rows(X: sparse.csr_array, rows: NDArray[np.integer], threads: int = 1) -> sparse.csr_array:
     """``take_rows`` of a large part of a float matrix: where memory is limited, the copy may lie in a scratch file.
 
     >>> copy_rows(sparse.csr_array(np.eye(3, dtype=np.float32)), np.array([2, 0])).toarray().tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
-    arrays = _kernels.copy_rows(*csr_args(X), np.ascontiguousarray(rows, np.int64))
+    arrays = _kernels.copy_rows(*csr_args(X), np.ascontiguousarray(rows, np.int64), threads)
     return csr_of(*arrays, (len(rows), X.shape[1]))
 
 

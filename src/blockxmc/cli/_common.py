@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,6 +90,31 @@ def work_on_cluster(work: Path | None, **given: Any) -> Path:
         if value:
             raise BlockXMCError(f"--{option.replace('_', '-')} has no meaning with --scheduler")
     return work
+
+
+@contextmanager
+def kept_when_interrupted(what: str, folder: Path | None) -> Iterator[None]:
+    """Say on Ctrl-C that work in a folder was not in vain."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if folder is not None:
+            print(f"{what} are kept in {folder}: the same command goes on", file=sys.stderr)
+        raise
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder in which nothing can be written, before hours of work for it; it need not be there yet."""
+    import tempfile
+
+    there = folder.absolute()
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise BlockXMCError(f"{folder}: nothing can be written there: {there}: {error.strerror}") from None
 
 
 def read_rows(path: PathLike, **options: Any) -> Dataset:
@@ -189,12 +215,22 @@ def kind_of(source: PathLike, lines: Lines | None = None, *, wants_text: bool) -
     piped = live or isinstance(source, Piped)
     if wants_text and kind == "xc" and (piped or not looks_like_xc(first_line(source))):
         return "tsv"
-    is_text = kind in TEXT_FORMATS
+    is_text = kind in TEXT_FORMATS or (
+        kind == "xc" and _begins_with_a_word(lines.first() if live and lines else source)
+    )
     if is_text != wants_text:
         name = lines.name if lines is not None else source
         kinds = ("features (XC text or npz)", "text (JSONL, JSON, TSV or CSV)")
         raise BlockXMCError(f"{name}: holds {kinds[is_text]}, but the model was trained on {kinds[wants_text]}")
     return kind
+
+
+def _begins_with_a_word(source: PathLike | bytes) -> bool:
+    """Whether data, or its first line, is text: rows of features begin with digits."""
+    from blockxmc.data._source import first_line
+
+    line = source if isinstance(source, bytes) else first_line(source)
+    return next(filter(str.isalnum, line.decode("utf-8", errors="ignore")), "").isalpha()
 
 
 def _with_rows(path: PathLike, dataset: Dataset) -> Dataset:

@@ -134,5 +134,16 @@ def note_on_uncut(labels: Sequence[Sequence[str]]) -> str | None:
     return None
 
 
+def note_on_bare(without: int, rows: int) -> str | None:
+    """What to say where some rows have no labels.
+
+    >>> note_on_bare(2, 300), note_on_bare(0, 300)
+    ('2 of 300 rows have no labels: they only teach what labels are not', None)
+    """
+    if not 0 < without < rows:
+        return None
+    return f"{without:,} of {rows:,} rows have no labels: they only teach what labels are not"
+
+
 def _short(name: str, most: int = 40) -> str:
     return name if len(name) <= most else f"{name[: most - 3]}..."

@@ -25,6 +25,8 @@ from blockxmc.cli._common import (
 from blockxmc.cli._text_options import ExtraColumns, LabelField, LabelSeparator, TextField, TextSettings
 from blockxmc.errors import BlockXMCError
 
+# Precision over the rows that have labels, given where some have none.
+LABELLED = "P_labelled"
 OF_SETS = {
     "F1": "F1, mean of rows (%)",
     "F1_micro": "F1, all pairs together (%)",
@@ -79,7 +81,7 @@ def evaluate(
     if dataset.unseen_labels and not dataset.Y.nnz:
         raise BlockXMCError(f"{data}: no row has a label that the model knows: is it another model, or another column?")
     with reporter.phase("evaluate"):
-        result = measure(on_features(estimator), dataset, ks=ks, a=a, b=b)
+        result = with_labelled(measure(on_features(estimator), dataset, ks=ks, a=a, b=b), ks)
     if plot is not None:
         _draw(on_features(estimator), dataset, plot)
     if dataset.unseen_labels:
@@ -94,6 +96,18 @@ def evaluate(
     _print(result, ks)
 
 
+def with_labelled(result: dict[str, Any], ks: list[int]) -> dict[str, Any]:
+    """A result that says P@k of the rows with labels, too, where other rows have none and are misses in P@k.
+
+    >>> with_labelled({"rows": 4, "rows_without_labels": 1, "P@1": 30.0}, [1])
+    {'rows': 4, 'rows_without_labels': 1, 'P@1': 30.0, 'P_labelled@1': 40.0}
+    """
+    rows, without = result["rows"], result["rows_without_labels"]
+    if not 0 < without < rows:
+        return result
+    return result | {f"{LABELLED}@{k}": result[f"P@{k}"] * rows / (rows - without) for k in ks}
+
+
 def _by_cluster(
     of: tuple[Path, str], scheduler: str, work: Path, ks: list[int], propensity: tuple[float, float]
 ) -> dict[str, Any]:
@@ -102,22 +116,18 @@ def _by_cluster(
 
     with connected(scheduler) as client:
         found = evaluate(*of, client, out=work, ks=ks, propensity=propensity, verbose=verbosity())
-    return {key: 100 * value if "@" in key else value for key, value in found.items()}
+    return with_labelled({key: 100 * value if "@" in key else value for key, value in found.items()}, ks)
 
 
 def _print(result: dict[str, Any], ks: list[int]) -> None:
-    names = ("P", "nDCG", "R", "F1", "PSP", "PSnDCG")
-    values = {name: [result[f"{name}@{k}"] for k in ks] for name in names}
+    names = {name: name for name in ("P", LABELLED, "nDCG", "R", "F1", "PSP", "PSnDCG") if f"{name}@{ks[0]}" in result}
+    names |= {LABELLED: "P, rows with labels"} if LABELLED in names else {}
+    values = [[head, *(result[f"{name}@{k}"] for k in ks)] for name, head in names.items()]
     rows, without = result["rows"], result["rows_without_labels"]
     title = f"{rows:,} rows" + (f", {result['labels']:,} labels" if "labels" in result else "")
-    if without and without < rows:
-        # All over the same rows, or P would look worse than what stands beside it.
-        title += f"; the {rows - without:,} rows that have labels"
-        values["P, all rows"] = values["P"]
-        values["P"] = [value * rows / (rows - without) for value in values["P"]]
-    print_table(title, ["%", *(f"@{k}" for k in ks)], [[name, *of_ks] for name, of_ks in values.items()])
+    print_table(title, ["%", *(f"@{k}" for k in ks)], values)
     if without:
-        print(f"{without:,} rows have no labels: misses in P of all rows (P@k in --json), left out elsewhere\n")
+        print(f"{without:,} rows have no labels: they are misses in P, and left out of the other lines\n")
     sets = [[head, result[key]] for key, head in OF_SETS.items() if key in result]
     if sets:
         rows_of_sets = [[head, f"{value:.4f}" if "prob" in head else value] for head, value in sets]

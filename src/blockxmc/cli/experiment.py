@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blockxmc.cli._common import Json, Seed, Threads, print_json, verbosity
+from blockxmc.cli._common import Json, Seed, Threads, kept_when_interrupted, print_json, verbosity
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
@@ -136,7 +136,8 @@ def _run(name: str, data: list[Path], out: Path, settings: Settings, as_json: bo
     from blockxmc.experiments.conclusions import conclude
 
     draw, reporter = how.draw, reporter_for(1 if how.verbose else verbosity())
-    results = run(name, data, out, settings, reporter, jobs=how.jobs, draw=draw, seconds=how.seconds)
+    with kept_when_interrupted("finished cells", out / "cells"):
+        results = run(name, data, out, settings, reporter, jobs=how.jobs, draw=draw, seconds=how.seconds)
     said = {folder: conclude(results, folder) for folder in results.data}
     errors = {cell: content["error"] for cell, content in results.contents.items() if "error" in content}
     waiting = [cell for cell, error in errors.items() if error == "not computed"]

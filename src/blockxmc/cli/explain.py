@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,9 +64,14 @@ def _rows(estimator: Any, text: str) -> Any:
     if _is_data(text):
         X = read_for(estimator, text, require_labels=False).X
         return ((None, X[[i]]) for i in range(X.shape[0]))
+    if not text.strip():
+        raise BlockXMCError("the text is empty; give words, or a file with rows")
     if vectorizer is None:
         raise BlockXMCError(f"{text}: no such file; the model was trained on features, so give a file with rows")
-    return [(text, vectorizer.transform([text]))]
+    row = vectorizer.transform([text])
+    if not row.nnz:
+        print("note: the model knows no word of this text; these are its guesses without any", file=sys.stderr)
+    return [(text, row)]
 
 
 def _is_data(text: str) -> bool:

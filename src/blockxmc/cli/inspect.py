@@ -68,10 +68,11 @@ def inspect(
         return
     print_table("", ["model", ""], [[key.replace("_", " "), value] for key, value in about.items()])
     if partition is not None:
-        facts = {key: value for key, value in _partition(partition).items() if key != "objective_trace"}
+        trace, one = partition.objective_trace_, partition.n_blocks_ == 1
+        left_out = {"objective_trace", *(("lam", "captured %") if one else ())}  # of one block they say nothing
+        facts = {key: value for key, value in _partition(partition).items() if key not in left_out}
         print_table("", ["partition", ""], [[key, value] for key, value in facts.items()])
-        trace = partition.objective_trace_
-        if len(trace):
+        if len(trace) and not one:
             print_table("", ["objective", ""], [["first", float(trace[0])], ["last", float(trace[-1])]])
         shown = _blocks(partition, estimator, limit=20)
         title = f"largest {len(shown)} of {partition.n_blocks_} blocks"

@@ -17,6 +17,8 @@ from blockxmc.cli._common import (
     Scheduler,
     Seed,
     Threads,
+    check_writable,
+    kept_when_interrupted,
     on_features,
     print_json,
     print_table,
@@ -36,6 +38,7 @@ from blockxmc.cli._text_options import (
     StopWords,
     TextField,
     TextSettings,
+    note_on_bare,
     note_on_uncut,
 )
 from blockxmc.cli.systems import SystemOptions, make_system
@@ -134,6 +137,7 @@ class _Plan:
                 f"--work has no meaning for --system {self.options.system}: only bp is trained in stages"
             )
         check_target(self.model)
+        check_writable(self.model)
         source = once(self.data)
         if self.scheduler is not None:
             fit = self._fit_on_cluster(self.scheduler, source, estimator)
@@ -142,7 +146,8 @@ class _Plan:
         else:
             fit = self._fit_features(source, estimator)
         wall, cpu = time.perf_counter(), time.process_time()
-        model = fit()
+        with kept_when_interrupted("finished stages", self.work):
+            model = fit()
         times = {"train_seconds": time.perf_counter() - wall, "train_cpu_seconds": time.process_time() - cpu}
         model.save(self.model)
         return self._result(on_features(model)) | times | _size(self.model)
@@ -150,15 +155,18 @@ class _Plan:
     def _fit_texts(self, source: PathLike, classifier: Any) -> Callable[[], Any]:
         """How to make a TextClassifier, its texts read already."""
         from blockxmc import TextClassifier
-        from blockxmc.data.corpus import read_corpus
+        from blockxmc.data.corpus import columns_taken, read_corpus
 
         if self.label_names is not None:
             raise BlockXMCError(f"--label-names is for numbered labels; {source} names its own")
         model = TextClassifier(classifier, **self.text.parameters())
         more = self.text.of_labels()
-        corpus = read_corpus(source, verbose=verbosity(), fields=self.text.fields())
-        if (note := note_on_uncut(corpus.labels)) is not None:
-            print(f"note: {note}", file=sys.stderr)
+        fields = self.text.fields()
+        corpus = read_corpus(source, verbose=verbosity(), fields=fields)
+        bare = sum(not labels for labels in corpus.labels)
+        _note(columns_taken(source, fields), note_on_uncut(corpus.labels), note_on_bare(bare, len(corpus.labels)))
+        if empty := sum(not text.strip() for text in corpus.texts):
+            _note(f"{empty:,} of {len(corpus.texts):,} texts are empty")
         return partial(model.fit, corpus.texts, corpus.labels, **self._fit_options(), **more)
 
     def _fit_features(self, source: PathLike, classifier: Any) -> Callable[[], Any]:
@@ -170,6 +178,7 @@ class _Plan:
         self.text.refuse_for(source)
         names = None if self.label_names is None else read_names(self.label_names)
         dataset = read_rows(source, label_names=names)
+        _note(note_on_bare(int((dataset.Y.indptr[1:] == dataset.Y.indptr[:-1]).sum()), dataset.n_rows))
 
         def train() -> Any:
             fitted = fit_dataset(classifier, dataset, **self._fit_options())
@@ -228,6 +237,12 @@ class _Plan:
             result["went_on_from"] = estimator.went_on_from_
         remark = _remark(result)
         return result | ({"remark": remark} if remark else {})
+
+
+def _note(*notes: str | None) -> None:
+    """Say what there is to be said about the data, a line each."""
+    for note in filter(None, notes):
+        print(f"note: {note}", file=sys.stderr)
 
 
 def _size(model: Path) -> dict[str, float]:

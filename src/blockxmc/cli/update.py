@@ -11,6 +11,7 @@ import typer
 from blockxmc.cli._common import (
     Json,
     Threads,
+    check_writable,
     kind_of,
     loaded,
     on_features,
@@ -50,6 +51,7 @@ def update(
     text = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)
     target = model if out is None else out
     check_target(target)
+    check_writable(target)
     known: Any = loaded(model, extra)
     classifier: Any = on_features(known)
     if not hasattr(classifier, "update"):
@@ -58,7 +60,7 @@ def update(
     classifier.set_params(n_jobs=threads, verbose=verbosity())
     wall, cpu = time.perf_counter(), time.process_time()
     if forget is not None:
-        known.forget(row_numbers(forget))
+        known.forget(row_numbers(forget, classifier.n_train_rows_))
     if new is not None:
         _learn(known, new, text)
     times = {"update_seconds": time.perf_counter() - wall, "update_cpu_seconds": time.process_time() - cpu}
@@ -99,15 +101,20 @@ def _learn_features(model: Any, source: PathLike) -> None:
     model.update(widened(X, max(X.shape[1], model.n_features_in_)), Y, label_names=names)
 
 
-def row_numbers(path: Path) -> list[int]:
-    """The numbers in a file, one a line."""
+def row_numbers(path: Path, n_rows: int) -> list[int]:
+    """The numbers in a file, one a line, of a model with so many rows."""
     out = []
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         if not line.strip():
             continue
         if not line.strip().isdecimal():
             raise BlockXMCError(f"{path}:{number}: {line.strip()[:40]!r} is no row number; give one a line, from 0")
+        if int(line) >= n_rows:
+            last = f"its rows have the numbers 0 to {n_rows - 1:,}"
+            raise BlockXMCError(f"{path}:{number}: the model has no row {line.strip()[:40]}: {last}")
         out.append(int(line))
+    if not out:
+        raise BlockXMCError(f"{path}: holds no row numbers; give one a line, from 0")
     return out
 
 
@@ -140,5 +147,7 @@ def _show(classifier: Any, target: Path, events: list[dict[str, Any]], times: di
         ["time", f"{times['update_seconds']:,.1f} s"],
     ]
     print_table("", [f"updated: {target}", ""], rows)
+    if any(event["what"] == "forget" for event in events):
+        print("Rows behind forgotten ones have moved up: their numbers are new.")
     if result["advice"] is not None:
         print(f"note: {result['advice']}")

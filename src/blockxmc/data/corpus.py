@@ -106,6 +106,17 @@ def read_corpus(
     return Corpus([row.text for row in rows], [row.labels for row in rows], None if ids.count(None) else ids)
 
 
+def columns_taken(path: PathLike, fields: Fields) -> str | None:
+    """Which columns of a CSV file are read, where neither the caller nor the names text and labels say it; else None."""
+    if text_format(path) != "csv" or (fields.text and fields.labels):
+        return None
+    with open_text(path) as lines:
+        header = next(csv.reader(lines, delimiter=_separator(lines.first())), [])
+    columns = _Columns.found(header, path, True, fields)
+    taken = [header[j].strip().lower() for j in (*columns.text, columns.labels) if j is not None]
+    return None if taken == ["text", "labels"] else columns.said(header)
+
+
 def rows_of(lines: Lines, path: PathLike, kind: str, require_labels: bool, fields: Fields) -> Iterator[Row]:
     """The rows of a file, each as soon as its lines are there (the rows of a JSON array: when all are)."""
     readers = {"jsonl": _jsonl_rows, "json": _json_rows, "tsv": _tsv_rows, "csv": _csv_rows}
@@ -228,7 +239,7 @@ class _Columns:
 
         def asked(name: str) -> int:
             if name.strip().lower() not in names:
-                raise DataFormatError(f"{path}: line 1: no column {name!r} (found {ascii(','.join(names))[:60]})")
+                raise DataFormatError(f"{path}: line 1: no column {name!r} (found {', '.join(names)[:80]!r})")
             return names.index(name.strip().lower())
 
         text = [asked(name) for name in fields.text] or [j for j, name in enumerate(names) if name in _TEXT_COLUMNS]
@@ -239,11 +250,22 @@ class _Columns:
             raise DataFormatError(
                 f"{path}: line 1: no {missing} column; name one of the columns"
                 f" {' or '.join(_LABEL_COLUMNS if text else _TEXT_COLUMNS)}, or say which it is by --{missing}-field"
-                f" (found {ascii(','.join(names))[:60]})"
+                f" (found {', '.join(names)[:80]!r})"
             )
         separator = fields.separator or (None if labels is None else _LABEL_COLUMNS.get(names[labels], ";"))
         name = asked(fields.id) if fields.id is not None else (names.index("id") if "id" in names else None)
+        for j in (*text, labels, name):
+            if j is not None and names.count(names[j]) > 1:
+                raise DataFormatError(f"{path}: line 1: several columns are called {names[j]!r}; rename all but one")
         return cls(text, labels, separator, name)
+
+    def said(self, header: list[str]) -> str:
+        """Which columns these are, for people."""
+        found = f"text is {' + '.join(header[j].strip() for j in self.text)}"
+        if self.labels is not None:
+            apart = "at spaces" if self.separator is None else f"at {self.separator!r}"
+            found += f"; labels are {header[self.labels].strip()}, cut {apart}"
+        return found if self.id is None else f"{found}; id is {header[self.id].strip()}"
 
     def cell(self, values: list[str]) -> str:
         """What stands in the column of the labels."""

@@ -32,6 +32,8 @@ T = TypeVar("T")
 LOOK_EVERY = 1.0
 # Seconds in which a worker that has finished says so.
 ANSWER_WITHIN = 10.0
+# Threads for which labels are cut into parts, at least: workers may come later.
+LEAST_THREADS = 2
 # Workers that may end while they have a part, before it is held to be its fault.
 MOST_DEATHS = 3
 
@@ -43,7 +45,7 @@ class Crew:
     """The workers of a client that are ready for one job; those that join later are asked, too.
 
     Each has as many parts as it has threads, and one more, so that it never waits: a fast worker is given more of them,
-    and when one dies, these few are given to others.
+    and when one dies, these few are given to others. The last parts wait for whoever is free first.
     """
 
     def __init__(self, client: Client, task: Task, folder: Path) -> None:
@@ -106,6 +108,12 @@ class Crew:
             with suppress(Exception):
                 self._client.cancel(list(given))
 
+    def threads(self) -> int:
+        """How many parts the workers that are ready compute at a time; one more may come."""
+        with _scheduler_there(OSError, RuntimeError):
+            self._look()
+        return max(sum(threads for address, threads in self._ready.items() if address in self._present), LEAST_THREADS)
+
     def _taken_back(self, given: dict[Future, tuple[str, Range]]) -> list[Range]:
         """The parts of workers that are gone, which have them no more."""
         lost = [future for future, (address, _) in given.items() if address not in self._present]
@@ -114,11 +122,12 @@ class Crew:
 
     def _free(self, busy: Counter[str], most: int) -> list[str]:
         """Who takes the next parts, at most so many: those that have fewest come first."""
+        there = {address: threads for address, threads in self._ready.items() if address in self._present}
+        more = int(most > sum(there.values()))
         places = [
             (number - threads, address)
-            for address, threads in self._ready.items()
-            if address in self._present
-            for number in range(busy[address], threads + 1)
+            for address, threads in there.items()
+            for number in range(busy[address], threads + more)
         ]
         return [address for _, address in sorted(places)[:most]]
 
@@ -226,6 +235,9 @@ class ClusterJob(Job):
             self._crew.keep(self.place(name), missing, finished)
             found = f"{len(missing)} parts from {len(workers)} workers, {size / 1e6:,.1f} MB"
             self.reporter.say(f"{self.place(name)}: {found}")
+
+    def _helpers(self) -> int:
+        return self._crew.threads()
 
     def _see(self, done: Done) -> None:
         """What a worker has kept must be here, too."""

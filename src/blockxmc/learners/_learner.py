@@ -37,6 +37,8 @@ class Learner(Explained):
     takes_costs: ClassVar[bool] = False
     # True where ``_train`` takes ``start``: vectors near the solutions.
     takes_start: ClassVar[bool] = False
+    # True where labels that come in a fixed order (training/shared/batches.py) may be trained in batches of any size.
+    any_batch: ClassVar[bool] = False
 
     def _train(self, X: sparse.csr_array, Y: sparse.csr_array, job: Job) -> Weights:
         """Weights of all columns of Y from all rows of X; reports ``job.phase.update(labels_done)``."""

@@ -99,7 +99,8 @@ class LabelVectors:
         some = self.vectors if asked.size == self.n_labels else take_rows(self.vectors, asked)
         kernel = _kernels.LabelWeights(*csr_args(some), self.vectors.shape[1], threads)
         kernel.score(*csr_args(X), indptr.astype(np.int64), position.astype(np.int32), found, threads)
-        found += self.bias[labels]
+        if self.bias.any():
+            found += self.bias[labels]
         if self.mass is not None:
             lengths = np.asarray(abs(X).sum(axis=1), np.float32)
             found += np.repeat(lengths, np.diff(indptr)) * self.mass[labels]

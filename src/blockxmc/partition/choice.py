@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from blockxmc._core.matrix import copy_rows, take_rows
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.partition.alternation import Blocks
@@ -45,8 +47,13 @@ class Choice:
 
 def lam_at_floor(ranking: Ranking, objective: ObjectiveName, floor: float = FLOOR) -> float:
     """The largest lambda at which the ranked blocks still hold ``floor`` of the positives that they hold at 0."""
-    path = ranking.path(objective, int(ranking.counts.sum(dtype=np.int64)))
-    return float(path.lam[np.flatnonzero(path.captured >= floor * path.captured[0])[-1]])
+    falling, captured = ranking.falling(objective)
+    share = captured / max(int(captured[-1]), 1)
+    at = int(np.searchsorted(share, floor * share[-1]))  # so many must stay
+    # Labels of one critical value go together, and first labels that always stay have none.
+    if at < falling.size and (np.isinf(falling[at]) or (at > 0 and falling[at] == falling[at - 1])):
+        at = int(np.searchsorted(-falling, -falling[at], side="right"))
+    return float(falling[at]) if at < falling.size else 0.0
 
 
 def fewest_products(
@@ -74,19 +81,24 @@ def fewest_products(
     share = 1.0
     if n_rows > SAMPLE_ROWS:
         rows = np.sort(np.random.default_rng(seed).choice(n_rows, SAMPLE_ROWS, replace=False))
-        X, Y, share = sparse.csr_array(X[rows]), sparse.csr_array(Y[rows]), SAMPLE_ROWS / n_rows
+        X, Y, share = copy_rows(X, rows, threads), take_rows(Y, rows), SAMPLE_ROWS / n_rows
     # With every label in one block only, sqrt(visited * labels) blocks would be best; overlap moves that up, but not by
     # more than 8.
     limit = min(Y.shape[0] // MIN_ROWS, int(8 * (visited * whole["products"]) ** 0.5 * share))
     depth = max(limit, 1).bit_length() - 1
     with Reporter().phase("") as silent:
         leaves = balanced_tree(X, 2**depth, seed=seed, threads=threads, phase=silent, iterations=PASSES)
-    for level in range(1, depth + 1):
+    at_once = max(1, min(threads, depth))
+
+    def at_level(level: int) -> dict[str, float]:
         n_blocks = round(2**level / share)
         assignment = leaves >> np.int32(depth - level)
         # lambda is per row count of a block, which the sample keeps: no rescaling.
-        found = _products(Y, assignment, 2**level, lam, objective, threads, n_blocks=n_blocks, visited=visited)
-        tried.append({"n_blocks": n_blocks, **found})
+        how: Any = {"n_blocks": n_blocks, "visited": visited}
+        return {"n_blocks": n_blocks, **_products(Y, assignment, 2**level, lam, objective, threads // at_once, **how)}
+
+    with ThreadPoolExecutor(at_once) as pool:
+        tried += pool.map(at_level, range(1, depth + 1))
     enough = FLOOR * max(t["captured"] for t in tried) if lam is not None else 0.0
     best = min((t for t in tried if t["captured"] >= enough), key=lambda t: (t["products"], t["n_blocks"]))
     return Choice(

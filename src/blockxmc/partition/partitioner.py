@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state as sklearn_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from blockxmc._core import stored
-from blockxmc._core.matrix import as_csr, check_values
+from blockxmc._core.matrix import as_csr, check_values, renumbered
 from blockxmc._core.memory import check_training_memory
 from blockxmc._core.params import check_random_state
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
@@ -162,9 +162,9 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
             n_blocks = int(_given_start(self.init, X.shape[0]).max()) + 1
             if not isinstance(self.n_blocks, str) and n_blocks > self.n_blocks:
                 raise BlockXMCError(f"init names {n_blocks} blocks, n_blocks allows {self.n_blocks}")
-            return choice.Choice(n_blocks, "as in the given start", [])
+            return choice.Choice(n_blocks, "those of init", [])
         if not isinstance(self.n_blocks, str):
-            return choice.Choice(int(self.n_blocks), "as given", [])
+            return choice.Choice(int(self.n_blocks), "set by n_blocks", [])
         return choice.fewest_products(X, Y, lam, self.objective, seed=seed, threads=threads)
 
     def _partition(
@@ -225,16 +225,19 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         self.n_positives_ = n_positives
         self.ranking_ = blocks.ranking
 
-    def _explain(self, chosen: choice.Choice) -> dict[str, Any]:
+    def _explain(self, chosen: choice.Choice, lam_rule: str | None = None) -> dict[str, Any]:
+        """How blocks and lambda were chosen, in words and numbers; ``lam_rule`` where somebody else chose lambda."""
         cost = float(self.ranking_.path(self.objective, self.n_positives_, [self.lam_]).cost[0])
-        lam_rule = "as given"
-        if isinstance(self.lam, str):
+        if lam_rule is None and isinstance(self.lam, str):
             where = "one block" if self.n_blocks == "paper" else "the blocks of the start"
             lam_rule = f"the largest that keeps {choice.FLOOR:.0%} of the positives in {where}"
+        lam_rule = lam_rule or "set by lam"
         text = (
             f"{self.n_blocks_} blocks ({chosen.rule}; {chosen.n_blocks} at the start); lam {self.lam_:.4g} ({lam_rule}); "
             f"{self.captured_:.1%} of the positives captured, {cost:.1f} labels per row"
         )
+        if self.n_blocks_ == 1:
+            text = f"one block ({chosen.rule}): it lists {cost:,.0f} labels, and all of them are scored for every row"
         return {
             "text": text,
             "n_blocks": {"start": chosen.n_blocks, "rule": chosen.rule, "tried": chosen.tried},
@@ -318,4 +321,6 @@ def _given_start(init: Any, n_rows: int) -> I32:
         raise BlockXMCError(f"init must hold one whole number for each of the {n_rows} rows")
     if start.min() < 0:
         raise BlockXMCError("init must not hold negative block numbers")
-    return np.unique(start, return_inverse=True)[1].astype(np.int32)  # numbers that name no row are closed up
+    if int(start.max()) < 4 * n_rows:  # numbers that name no row are closed up
+        return renumbered(start, int(start.max()) + 1)[1].astype(np.int32)
+    return np.unique(start, return_inverse=True)[1].astype(np.int32)

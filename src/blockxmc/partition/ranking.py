@@ -96,18 +96,25 @@ class Ranking:
         sizes = np.bincount(self._block[kept], minlength=self.n_rows.size)
         return Clusters(_pointers(sizes), self.labels[kept]), int(self.counts[kept].sum(dtype=np.int64))
 
+    def falling(self, objective: ObjectiveName) -> tuple[F64, I64]:
+        """All critical values, the highest first, and the positives that the first 0, 1, 2, ... of them capture."""
+        critical = self.critical(objective)
+        order = np.argsort(-critical, kind="stable")
+        return critical[order], np.concatenate([[0], np.cumsum(self.counts[order], dtype=np.int64)])
+
     def path(self, objective: ObjectiveName, n_positives: int, lam: ArrayLike | None = None) -> LambdaPath:
         """Captured share and cost at each ``lam``, or at 0 and at every value where the clusters change."""
         critical = self.critical(objective)
-        order = np.argsort(-critical, kind="stable")
+        if lam is None:
+            grid = np.unique(np.concatenate([[0.0], critical[np.isfinite(critical)]]))
+        else:
+            grid = np.atleast_1d(np.asarray(lam, dtype=np.float64))
+        some = np.flatnonzero(~(critical <= grid.min(initial=np.inf)))  # others are left out at every lambda
+        order = some[np.argsort(-critical[some], kind="stable")]
         falling = critical[order]
         captured = np.concatenate([[0], np.cumsum(self.counts[order], dtype=np.int64)])
         share = self.n_rows / max(int(self.n_rows.sum()), 1)
         cost = np.concatenate([[0.0], np.cumsum(share[self._block[order]])])
-        if lam is None:
-            grid = np.unique(np.concatenate([[0.0], falling[np.isfinite(falling)]]))
-        else:
-            grid = np.atleast_1d(np.asarray(lam, dtype=np.float64))
         kept = np.searchsorted(-falling, -grid, side="left")  # how many critical values exceed each lambda
         return LambdaPath(grid, captured[kept] / max(n_positives, 1), cost[kept])
 

@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.utils.extmath import row_norms
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import copy_rows, csr_args, csr_of
+from blockxmc._core.matrix import copy_rows, csr_args, csr_of, pattern_args
 from blockxmc._core.progress import Phase, Reporter, watched
 from blockxmc.partition.ranking import F64, I32
 
@@ -95,12 +95,13 @@ def tree_pass(X: sparse.csr_array, leaves: I32, n_leaves: int, threads: int) -> 
     groups = leaves // np.int32(size)
     n_groups = -(-n_leaves // size)
     near = _nearest(X, groups, n_groups, X, threads, k=min(NEAR_GROUPS, n_groups))[0]
+    near = near.astype(np.uint16)  # groups are fewer than 2^16, and such small numbers are sorted much faster
     order, ends = np.argsort(near, axis=None, kind="stable"), np.cumsum(np.bincount(near.ravel(), minlength=n_groups))
     nearest, cosine = leaves.copy(), np.full(X.shape[0], -np.inf, np.float32)
     for group, rows in enumerate(np.split(order // near.shape[1], ends[:-1])):
         own = np.flatnonzero(groups == group)
         within = leaves[own] - np.int32(group * size)
-        found, value = _nearest(copy_rows(X, own), within, size, copy_rows(X, rows), threads)
+        found, value = _nearest(copy_rows(X, own, threads), within, size, copy_rows(X, rows, threads), threads)
         closer = value[:, 0] > cosine[rows]
         nearest[rows[closer]] = found[closer, 0] + np.int32(group * size)
         cosine[rows[closer]] = value[closer, 0]
@@ -120,31 +121,23 @@ def label_first(
     cluster_of = np.zeros(Y.shape[1], np.int32)
     cluster_of[seen] = which
     with reporter.phase("start: blocks of rows"):
-        assignment = heaviest_clusters(Y, cluster_of, n_clusters)
+        assignment = heaviest_clusters(Y, cluster_of, threads)
         return nearest_blocks(X, assignment, n_clusters, threads)
 
 
-def heaviest_clusters(Y: sparse.csr_array, cluster_of: I32, n_clusters: int) -> I32:
+def heaviest_clusters(Y: sparse.csr_array, cluster_of: I32, threads: int = 1) -> I32:
     """The cluster that holds most of each row's labels (-1: a row without labels), rare labels counted more.
 
     A label counts ``n ** -RARITY`` for n positives. Counted alike, the few most frequent labels would choose the cluster of
     most rows: one block would take a third of them, and its labels would learn from all of these.
 
     >>> Y = sparse.csr_array(np.array([[1, 1, 1], [1, 0, 0], [0, 0, 0]], np.float32))
-    >>> heaviest_clusters(Y, np.array([0, 1, 1], np.int32), 2).tolist()
+    >>> heaviest_clusters(Y, np.array([0, 1, 1], np.int32)).tolist()
     [1, 0, -1]
     """
     counts = np.bincount(Y.indices, minlength=Y.shape[1])
     weight = np.maximum(counts, 1) ** -RARITY
-    held = sparse.csr_array((weight[Y.indices], cluster_of[Y.indices], Y.indptr.copy()), shape=(Y.shape[0], n_clusters))
-    held.sum_duplicates()
-    held.sort_indices()
-    rows = np.repeat(np.arange(Y.shape[0]), np.diff(held.indptr))
-    # Of equal weights the lower cluster: it comes first, and the last one written stays.
-    order = np.lexsort((-held.indices, held.data, rows))
-    out = np.full(Y.shape[0], -1, np.int32)
-    out[rows[order]] = held.indices[order]
-    return out
+    return _kernels.heaviest_clusters(*pattern_args(Y), weight, cluster_of, threads)
 
 
 def label_vectors(
@@ -164,7 +157,7 @@ def nearest_blocks(X: sparse.csr_array, assignment: I32, n_blocks: int, threads:
     if not lost.size:
         return assignment
     out = assignment.copy()
-    out[lost] = _nearest(X, assignment, n_blocks, copy_rows(X, lost), threads)[0][:, 0]
+    out[lost] = _nearest(X, assignment, n_blocks, copy_rows(X, lost, threads), threads)[0][:, 0]
     return out
 
 

@@ -114,7 +114,7 @@ class Router:
         n_rows, n_blocks = targets.shape
         n_groups = -(-n_blocks // GROUP)
         if self.sample is None or (self.sample * n_groups + targets.nnz) > n_rows * n_groups:
-            known = X if which is None else copy_rows(X, which)
+            known = X if which is None else copy_rows(X, which, threads)
             return train_one_vs_all(self._problem, known, targets, threads=threads, phase=phase, start=start)
         everywhere = np.random.default_rng(0).choice(n_rows, self.sample, replace=False)
         by_block = sparse.csc_array(targets)

@@ -42,16 +42,16 @@ class Companions:
         pairs = self.indptr, self.others, self.log_counts
         return _kernels.Companions(*pairs, log_positives, self.log_rows, self.weight)
 
-    def sums(self, labels: NDArray[np.int64], log_positives: F32) -> F32:
+    def sums(self, labels: NDArray[np.int64], log_positives: F32, threads: int = 1) -> F32:
         """What the labels of each row (rows x few, best first, -1: none) say about each other; nothing about the first."""
         out = np.empty(labels.shape, np.float32)
-        self.kernel(log_positives).sums(np.ascontiguousarray(labels), out)
+        self.kernel(log_positives).sums(np.ascontiguousarray(labels), out, threads)
         return out
 
-    def told(self, labels: NDArray[np.int64], scores: F32, log_positives: F32) -> F32:
+    def told(self, labels: NDArray[np.int64], scores: F32, log_positives: F32, threads: int = 1) -> F32:
         """Scores (best first, -inf: none) after labels have heard of each other; the first stays first."""
         there = scores > -np.inf
-        out = scores + np.float32(self.weight) * self.sums(np.where(there, labels, -1), log_positives)
+        out = scores + np.float32(self.weight) * self.sums(np.where(there, labels, -1), log_positives, threads)
         highest = out[:, 1:].max(axis=1, initial=-np.inf)
         out[:, 0] = np.maximum(out[:, 0], highest + np.float32(LEAD))
         return np.where(there, out, -np.inf).astype(np.float32)

@@ -14,11 +14,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.preprocessing import normalize
 
 from blockxmc import _kernels
 from blockxmc._core import stored
-from blockxmc._core.matrix import csr_args, csr_of, row_parts
+from blockxmc._core.matrix import csr_args, csr_of
 from blockxmc._core.stored import INT32_MAX
 from blockxmc.errors import ModelFormatError
 from blockxmc.serving.packed import PackedScorer
@@ -29,8 +28,6 @@ from blockxmc.serving.scorers import restore_scorer
 DEFAULT_NEIGHBORS = 10
 # Features of a row that are compared, the largest: the others would cost memory and time that they are not worth.
 MOST_FEATURES = 24
-# Values that are looked at together where all rows are, so many on average: what is copied of X.
-VALUES_AT_A_TIME = 2**18
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,8 @@ class Neighbors:
         threads: int = 1,
     ) -> Self:
         """Keep the rows ``among`` X (None: all), each in its block; the scorer beside them has ``n_blocks``."""
-        vectors = _compared_parts(X, threads)
+        # The largest features of each row at unit length. X may be mapped, and is not copied.
+        vectors = _kernels.largest_values(*csr_args(X), MOST_FEATURES, threads, unit=True)
         some = np.arange(X.shape[0]) if among is None else np.flatnonzero(among)
         order = some[np.argsort(assignment[some], kind="stable")].astype(np.int32)
         blocks = np.split(order, np.searchsorted(assignment[order], np.arange(1, n_blocks)))
@@ -132,18 +130,6 @@ class Neighbors:
         if not isinstance(rows, PackedScorer) or weight < 0:
             raise ModelFormatError("the model's neighbors are of the wrong kind")
         return cls(rows, indptr, labels, n_labels, count, features, weight=weight)
-
-
-def _compared_parts(
-    X: sparse.csr_array, threads: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-    """The largest features of each row at unit length: CSR arrays. X may be mapped, and is not copied whole."""
-    at_a_time = max(1, VALUES_AT_A_TIME * X.shape[0] // max(X.nnz, 1))
-    rows = (normalize(part) for part in row_parts(X, at_a_time))
-    parts = [_kernels.largest_values(*csr_args(part), MOST_FEATURES, threads) for part in rows]
-    sizes = np.concatenate([np.diff(indptr) for indptr, _, _ in parts])
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    return indptr, np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
 
 
 def _with_bias(state: Any) -> Any:

@@ -55,7 +55,6 @@ class Writer:
         self.entries: dict[str, Entry] = {}
         self._taken: set[str] = set()
         self._written: list[Path] = []
-        self.spliced = False  # whether any array was
         self._before = {name: entry for name, entry in (before or {}).items() if _is_entry(name, entry)}
         self._there = {_without_version(name): name for name in self._before}
 
@@ -74,7 +73,6 @@ class Writer:
         whole = whole or not self._splices
         found = None if whole or old is None or self._is_same(old, write) else self._splice(old, plain)
         if old is not None and found is not None:
-            self.spliced = True
             self.entries[old] = dict(self._before[old])
             parts = {part: self.array(f"{hint}.{part}", found[part]) for part in found}
             return {"$spliced": {"base": old, **parts, "shape": list(plain.shape)}}

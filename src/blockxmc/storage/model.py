@@ -31,9 +31,9 @@ from blockxmc.storage.tree import decode, encode
 from blockxmc.text import TextClassifier
 
 FORMAT = "blockxmc-model"
-FORMAT_VERSION = 1
-SPLICED_VERSION = 2  # of models that have spliced arrays, which readers of version 1 do not know
-READABLE_VERSIONS = (FORMAT_VERSION, SPLICED_VERSION)
+FORMAT_VERSION = 3
+# 1 is that of blockxmc 0.2; 2 had spliced arrays, before 0.3 was released.
+READABLE_VERSIONS = (1, 2, FORMAT_VERSION)
 # What a manifest may be at most; a model with ten thousand blocks of low-rank weights stays below a tenth of it.
 MOST_MANIFEST_BYTES = 1 << 26
 MOST_NESTING = 40
@@ -190,9 +190,11 @@ def _parsed(content: bytes, path: Path) -> dict[str, Any]:
         raise ModelFormatError(f"{where} does not describe a blockxmc model")
     version = manifest.get("format_version")
     if type(version) is not int or version not in READABLE_VERSIONS:
+        made = manifest.get("provenance")
+        of = f" of blockxmc {short(made.get('blockxmc'))}" if isinstance(made, dict) else ""
         known = ", ".join(map(str, READABLE_VERSIONS))
         raise ModelFormatError(
-            f"{where}: format version {short(version)} cannot be read (this version of blockxmc reads {known}); "
+            f"{where}: format version {short(version)}{of} cannot be read (blockxmc {__version__} reads {known}); "
             "upgrade blockxmc or train the model again"
         )
     missing = [section for section in _SECTIONS if section not in manifest]
@@ -292,8 +294,6 @@ def _written(estimator: Any, writer: Writer) -> bytes:
         },
         "files": writer.entries,
     }
-    if writer.spliced:
-        manifest["format_version"] = SPLICED_VERSION
     if _depth(manifest) > MOST_NESTING:
         raise BlockXMCError(f"the model cannot be saved: its values are nested deeper than {MOST_NESTING} levels")
     manifest["manifest_sha256"] = _seal(manifest)

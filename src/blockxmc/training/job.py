@@ -126,6 +126,22 @@ class Job:
     ) -> None:
         """Tell which parts of a stage will be asked for: a job that is done in many places has them computed there."""
 
+    def cut(self, name: str, ranges: Callable[[int], list[Range]]) -> list[Range]:
+        """The parts of a stage that may be cut anywhere: as they were when it began, else made for so many helpers."""
+        if self.kept is None:
+            return ranges(0)
+        place = self.place(f"{name} cut")
+        state = self._found(place)
+        if state is not None:
+            return [(begin, end) for begin, end in state["result"]]
+        found = ranges(self._helpers())
+        self._keep(place, {"job": self._key, "result": [list(part) for part in found]})
+        return found
+
+    def _helpers(self) -> int:
+        """Threads elsewhere that compute parts."""
+        return 0
+
     def place(self, name: str, part: Range | None = None) -> str:
         """The name under which a stage, or a part of it, is kept."""
         return self._prefix + name + ("" if part is None else f" {part[0]}-{part[1]}")

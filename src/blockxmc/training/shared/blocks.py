@@ -73,13 +73,18 @@ def partition_for_shared(
         lam = choice.lam_at_floor(start.ranking_, "quadratic", settings.captured_floor)
     partition = Partitioner(start.n_blocks_, lam, init=start.assignment_, random_state=seed, n_jobs=threads)
     partition._fit(X, Y, reporter)
+    rule = "the fewest vector products for a row" if isinstance(options.n_blocks, str) else "set by n_blocks"
     if options.n_blocks == "auto" and partition.n_blocks_ > 1:
-        expected, full = expected_products(partition, settings), np.unique(Y.indices).size
+        expected, full = expected_products(partition, settings), np.count_nonzero(np.bincount(Y.indices))
         if expected > settings.most_products * full:
             reporter.say(f"Blocks do not pay here: a row would take {expected:,.0f} products, all labels take {full:,}")
             partition = Partitioner(1, 0.0, random_state=seed, n_jobs=threads)._fit(X, Y, reporter)
+            rule = f"more would take {expected:,.0f} vector products for a row"
     # An array is how the start was handed over, not a choice of the user's to be remembered with the model.
     partition.set_params(n_blocks=options.n_blocks, lam=options.lam, init="labels")
+    of_lam = f"the largest that keeps {settings.captured_floor:.0%} of the positives in the blocks of the start"
+    chosen = choice.Choice(start.n_blocks_, rule, [])
+    partition.choice_ = partition._explain(chosen, of_lam if options.lam == "auto" else None)
     return partition
 
 

@@ -19,7 +19,7 @@ from blockxmc._core.matrix import pattern_args, renumbered
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import F32
 from blockxmc.serving.companions import Companions
-from blockxmc.serving.reranker import Reranker
+from blockxmc.serving.reranker import N_TERMS, Reranker
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.shared.settings import Settings
 
@@ -55,10 +55,6 @@ class Terms:
     neighbors: F32
     log_positives: F32
 
-    def at(self, places: NDArray[np.int64]) -> Terms:
-        """Those of each row that stand at these places of it."""
-        return Terms(**{name: np.take_along_axis(part, places, axis=1) for name, part in vars(self).items()})
-
     def own(self, mix: Mix) -> F32:
         """What the weights that are served will say of the label."""
         out: F32 = (self.margin + 1) * (1 + np.float32(mix.stretch) * self.rarity) - 1
@@ -75,6 +71,16 @@ class Terms:
         """What the reranker sees: rows x few x N_TERMS."""
         neighbors = np.float32(mix.neighbors) * self.neighbors
         return np.stack([self.own(mix), self.block, neighbors, self.log_positives], axis=-1)
+
+
+@dataclass(frozen=True)
+class Best:
+    """The candidates that score best in each row, best first (rows x few)."""
+
+    places: NDArray[np.int64]  # among the candidates
+    scores: F32
+    right: NDArray[np.bool_]
+    terms: F32  # what the reranker sees: rows x few x N_TERMS
 
 
 @dataclass(frozen=True)
@@ -108,19 +114,35 @@ class Candidates:
 
     def first(self, few: int) -> Candidates:
         """Only the first few of each row, by the score that found them."""
-        terms = Terms(**{name: part[:, :few] for name, part in vars(self.terms).items()})
+        terms = Terms(**{name: np.ascontiguousarray(part[:, :few]) for name, part in vars(self.terms).items()})
         labels = None if self.labels is None else self.labels[:, :few]
-        return Candidates(terms, self.right[:, :few], self.n_true, labels, self.companions)
+        return Candidates(terms, np.ascontiguousarray(self.right[:, :few]), self.n_true, labels, self.companions)
+
+    def best(self, mix: Mix, few: int, threads: int) -> Best:
+        """The few that score best in each row, best first."""
+        few, n = min(few, self.right.shape[1]), self.n_rows
+        terms, right = self.terms, self.right.view(np.uint8)
+        parts = terms.margin, terms.rarity, terms.centroid, terms.block, terms.neighbors, terms.log_positives, right
+        weights = np.array([mix.slope, mix.stretch, mix.centroid, mix.neighbors], np.float32)
+        out = Best(
+            np.empty((n, few), np.int64),
+            np.empty((n, few), np.float32),
+            np.empty((n, few), bool),
+            np.empty((n, few, N_TERMS), np.float32),
+        )
+        found = out.places, out.scores, out.right.view(np.uint8), out.terms.reshape(n, -1)
+        args: Any = *(np.ascontiguousarray(part) for part in parts), weights, *found, threads
+        _kernels.best_candidates(*args)
+        return out
 
     def ranked(self, mix: Mix, reranker: Reranker | None, k: int, threads: int) -> tuple[F32, NDArray[np.bool_]]:
         """Scores of the best k of each row and whether they are right, best first."""
-        scores = self.terms.scores(mix)
-        best = best_first(scores, threads)
-        scores, right = np.take_along_axis(scores, best, axis=1), np.take_along_axis(self.right, best, axis=1)
+        best = self.best(mix, k if reranker is None else max(k, reranker.first), threads)
+        scores, right = best.scores, best.right
         if reranker is not None:
-            labels, front, hits = self.reranked(mix, reranker, best, threads=threads)
+            labels, front, hits = self.reranked(best, reranker, threads)
             if reranker.companions is not None and labels is not None:
-                front = reranker.companions.told(labels, front, reranker.log_positives)
+                front = reranker.companions.told(labels, front, reranker.log_positives, threads)
             order = best_first(front, threads)
             front, hits = np.take_along_axis(front, order, axis=1), np.take_along_axis(hits, order, axis=1)
             back = scores[:, reranker.first :] + _shift(scores[:, : reranker.first], front)
@@ -129,22 +151,18 @@ class Candidates:
         return scores[:, :k], right[:, :k] & (scores[:, :k] > -np.inf)
 
     def reranked(
-        self, mix: Mix, reranker: Reranker, best: NDArray[np.int64] | None = None, *, threads: int
+        self, best: Best, reranker: Reranker, threads: int
     ) -> tuple[NDArray[np.int64] | None, F32, NDArray[np.bool_]]:
-        """The first labels as the reranker's curve orders them: which, their scores, whether they are right.
-
-        ``best`` has the places of all candidates, best first, where that is known.
-        """
-        scores = self.terms.scores(mix)
-        best = best_first(scores, threads) if best is None else best
-        first = best[:, : reranker.first]
-        terms = self.terms.at(first).for_reranker(mix)
-        scores = np.take_along_axis(scores, first, axis=1)
-        gained = np.where(scores > -np.inf, scores + reranker.gains(terms), -np.inf).astype(np.float32)
+        """The first of the best as the reranker's curve orders them: which labels, their scores, whether they are right."""
+        first, scores = best.places[:, : reranker.first], best.scores[:, : reranker.first]
+        gains = reranker.gains(best.terms[:, : reranker.first])
+        gained = np.where(scores > -np.inf, scores + gains, -np.inf).astype(np.float32)
         order = best_first(gained, threads)
-        first = np.take_along_axis(first, order, axis=1)
-        labels = None if self.labels is None else np.take_along_axis(self.labels, first, axis=1)
-        return labels, np.take_along_axis(gained, order, axis=1), np.take_along_axis(self.right, first, axis=1)
+        right = np.take_along_axis(best.right[:, : reranker.first], order, axis=1)
+        labels = None
+        if self.labels is not None:
+            labels = np.take_along_axis(self.labels, np.take_along_axis(first, order, axis=1), axis=1)
+        return labels, np.take_along_axis(gained, order, axis=1), right
 
     def hits(self, mix: Mix, reranker: Reranker | None = None, *, threads: int) -> NDArray[np.float64]:
         """P@1, P@3 and P@5 of each row."""

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._core.matrix import take_rows
+from blockxmc import _kernels
+from blockxmc._core.matrix import pattern_args, take_rows
 from blockxmc.serving.companions import Companions
 from blockxmc.serving.reranker import Reranker
 from blockxmc.training.shared.reranker import _order, telling_rows
@@ -17,7 +18,7 @@ from blockxmc.training.shared.settings import Settings
 F32 = NDArray[np.float32]
 
 
-def companions_of(Y: sparse.csr_array, settings: Settings, n_rows: int | None = None) -> Companions:
+def companions_of(Y: sparse.csr_array, settings: Settings, n_rows: int | None = None, threads: int = 1) -> Companions:
     """The pairs of labels that enough rows carry, each with its count.
 
     Of very many rows, some are counted: every so manieth, without those that carry most labels. Positives of labels are
@@ -34,16 +35,12 @@ def companions_of(Y: sparse.csr_array, settings: Settings, n_rows: int | None = 
     step = -(-int((sizes[counted] ** 2).sum()) // settings.companion_pairs)
     counted = counted[:: max(step, 1)]
     some = take_rows(Y, counted)
-    carried = sparse.csr_array((np.ones(some.nnz, np.int32), some.indices, some.indptr), shape=some.shape)
-    both = sparse.csr_array(carried.T @ carried)
-    labels = np.repeat(np.arange(Y.shape[1]), np.diff(both.indptr))
-    listed = (both.indices > labels) & (both.data >= settings.companion_rows)
-    found = sparse.csr_array((both.data[listed], (labels[listed], both.indices[listed])), shape=both.shape)
-    found.sort_indices()
-    log_counts = np.minimum(np.rint(16 * np.log(found.data + 0.5)), 255).astype(np.uint8)
+    by_label = pattern_args(sparse.csr_array(some.T))
+    indptr, others, counts = _kernels.label_pairs(*pattern_args(some), *by_label, settings.companion_rows, threads)
+    log_counts = np.minimum(np.rint(16 * np.log(counts + 0.5)), 255).astype(np.uint8)
     among = int(np.count_nonzero(sizes)) if n_rows is None else n_rows
     log_rows = 2 * np.log(max(among, 1)) - np.log(max(counted.size, 1))
-    return Companions(found.indptr.astype(np.int64), found.indices.astype(np.int32), log_counts, float(log_rows))
+    return Companions(indptr, others, log_counts, float(log_rows))
 
 
 def fit_companions(
@@ -61,7 +58,8 @@ def fit_companions(
     where it was moved, too, precision of the first label fell.
     """
     there = (scores > -np.inf)[:, 1:]
-    sums = companions.sums(np.where(scores > -np.inf, labels, -1), reranker.log_positives)[:, 1:].astype(np.float64)
+    known = np.where(scores > -np.inf, labels, -1)
+    sums = companions.sums(known, reranker.log_positives, threads)[:, 1:].astype(np.float64)
     scores, right = scores[:, 1:], right[:, 1:] & there
     telling = telling_rows(right, there)
     if telling.sum() < settings.companion_least_rows:

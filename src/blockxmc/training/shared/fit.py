@@ -155,7 +155,7 @@ class Training:
         visits = self._visits(~self.held_out)
         weights, pairs = self._trainer().train(self.shown, visits, "train labels")
         with self.reporter.phase("check negatives"):
-            outside = outside_violations(weights, self.X, self.shown, visits, self.clusters)
+            outside = outside_violations(weights, self.X, self.shown, visits, self.clusters, self.threads)
         if self.labels is not None:
             weights = self.labels.added_to(weights, np.arange(weights.n_labels), self.threads)
         return weights, {"trained_pairs": pairs, "outside_violations": outside}
@@ -187,18 +187,18 @@ class Training:
 
     def _fitted(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
         rows = np.flatnonzero(self.held_out)
-        X, Y = copy_rows(self.X, rows), take_rows(self.Y, rows)
+        X, Y = copy_rows(self.X, rows, self.threads), take_rows(self.Y, rows)
         # With the labels that held-out rows alone brought in, they would find more than new rows do.
         with self.reporter.phase("blocks without held-out rows"):
             clusters = cover_all_labels(self.shown, self.partition.assignment_, self.partition.label_clusters_)
             promised = {"router_accuracy": best_block_first(Y, clusters, self.best_blocks[rows])}
             clusters = self._listed(clusters)
-        # One thread: sums must not depend on the number of threads, and these matrices are small.
-        with self.reporter.phase("fit on held-out rows"), threadpool_limits(1, user_api="blas"):
+        with self.reporter.phase("fit on held-out rows"):
             if isinstance(weights, LabelVectors):
                 fitted, expected = self._fit_mix(trial, weights, clusters, X, Y)
             else:
-                fitted, expected = self._only_calibrated(trial, X, Y)
+                with threadpool_limits(1, user_api="blas"):  # its sums must not depend on the number of threads
+                    fitted, expected = self._only_calibrated(trial, X, Y)
         model = replace(trial, top_p=fitted.top_p)
         promised |= expected
         promised["candidate_recall"] = _recall(model, X, Y, clusters, self.threads)
@@ -256,7 +256,7 @@ class Training:
         if reranker is None or reranker.companions is None:
             return reranker
         with self.reporter.phase("pairs of labels"):
-            companions = companions_of(self.Y, self.settings)
+            companions = companions_of(self.Y, self.settings, threads=self.threads)
         return replace(reranker, companions=replace(companions, weight=reranker.companions.weight))
 
     def _teaching(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -334,13 +334,15 @@ class Training:
     ) -> tuple[Fitted, dict[str, float]]:
         """Mix, reranker, top_p and calibration from the candidates of the held-out rows.
 
+        All products of matrices here are of a few numbers each: BLAS shares none of them among threads.
+
         Calibration looks at the candidates that rows have by the ``clusters`` which do not know them.
         """
         routed, auto = trial.router is not None, self.request.route == "auto"
         vectors = weights.vectors
         centroids = Remembered(lambda labels: self._centroids(self.shown, take_rows(vectors, labels), labels))
         labelled = int(np.count_nonzero(np.diff(self.Y.indptr)))
-        companions = companions_of(self.shown, self.settings, labelled)
+        companions = companions_of(self.shown, self.settings, labelled, self.threads)
         rows, as_new = (
             HeldOut(trial, holds(known, self.Y.shape[1]), centroids, self.positives, self.settings, companions)
             for known in (self.clusters, clusters)

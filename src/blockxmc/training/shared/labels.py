@@ -8,6 +8,7 @@ of all rows, yet nearly everything that could teach it something. Blocks may the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -16,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc import _kernels
-from blockxmc._core.matrix import as_pattern, flat_positions, pattern_args, take_rows
+from blockxmc._core.matrix import as_pattern, flat_positions, take_rows
 from blockxmc._core.progress import Reporter, Shifted
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.sklearn_adapter import OpaqueWeights, constants
@@ -27,15 +27,14 @@ from blockxmc.serving.scorer import Scorer
 from blockxmc.serving.scorers import pack_scorer, pack_shared_scorer
 from blockxmc.training.forms import WEIGHTS
 from blockxmc.training.job import Form, Job, Range
-from blockxmc.training.shared.blocks import frequent_labels, holds, home_blocks
+from blockxmc.training.shared.batches import Order, in_order, rows_of_labels
+from blockxmc.training.shared.blocks import frequent_labels, holds
 from blockxmc.training.shared.settings import SETTINGS, Settings
 
-# Labels that the solver takes at a time (newton.hpp).
-SIDE_BY_SIDE = 16
 # Rows on which it is measured whether training rows were left out that would have taught a label.
 VIOLATION_ROWS = 64
-# Labels whose scores of these rows are held at a time.
-VIOLATION_LABELS = 2**16
+# Labels whose scores of these rows a thread holds at a time.
+VIOLATION_LABELS = 2**10
 SharedWeights = LabelVectors | OpaqueWeights
 
 
@@ -98,11 +97,12 @@ class LabelTrainer:
         n_labels = positives.shape[0]
         with self.reporter.phase(title, n_labels) as phase:
             rows_of_block = sparse.csr_array(visits.T)
-            expected = _expected_rows(rows_of_block, blocks, positives)
-            order = _by_home(positives, visits, expected)
+            new = np.diff(start.indptr) == 0 if start is not None else None
+            limited = None if new is None else (new, self.settings.update_negatives)
+            order = in_order(positives, visits, blocks, rows_of_block, limited, self.learner.any_batch, self.threads)
 
             def batch(begin: int, end: int) -> tuple[Any, int]:
-                some = order[begin:end]
+                some = order.labels[begin:end]
                 own = take_rows(positives, some)
                 rows = rows_of_labels(rows_of_block, take_rows(blocks, some), own, self.threads)
                 if new is not None:
@@ -111,19 +111,28 @@ class LabelTrainer:
                 targets = sparse.csr_array(own.T)
                 return self.learner._train(self.X, targets, job, rows=rows, **more), rows.nnz  # type: ignore[call-arg]
 
-            ranges = _batches(expected[order], self._pairs_at_a_time(expected))
+            name = title.removeprefix("train ")
             parts, taught = [], 0
-            for part, pairs in self.job.parts(title.removeprefix("train "), ranges, batch, _BATCH, phase):
+            for part, pairs in self.job.parts(name, self._ranges(name, order), batch, _BATCH, phase):
                 parts.append(part)
                 taught += pairs
             del part
-            weights = _joined(parts, order, self.threads)
+            weights = _joined(parts, order.labels, self.threads)
         return weights, taught / max(self.X.shape[0] * n_labels, 1)
 
-    def _pairs_at_a_time(self, expected: NDArray[np.float64]) -> float:
-        """As many batches as are worth keeping one by one, unless they would be too small, or too large for memory."""
+    def _ranges(self, name: str, order: Order) -> list[Range]:
+        """As many batches as are worth keeping one by one, unless they would be too small, or too large for memory.
+
+        Smaller ones where others help, if the learner does not mind which labels a batch has.
+        """
         least = max(self.settings.least_pairs, self.settings.least_pairs_per_row * self.X.shape[0])
-        return min(max(float(expected.sum()) / self.settings.most_batches, least), self.settings.pairs_at_a_time)
+        total = float(order.pairs.sum())
+        usual = min(max(total / self.settings.most_batches, least), self.settings.pairs_at_a_time)
+
+        def cut(helpers: int) -> list[Range]:
+            return order.shares(helpers, usual, self.settings) if helpers else order.batches(usual)
+
+        return self.job.cut(name, cut) if self.learner.any_batch else cut(0)
 
 
 # Weights of a batch of labels, and the number of (row, label) pairs that taught them.
@@ -180,7 +189,12 @@ def pack_shared(
 
 
 def outside_violations(
-    weights: SharedWeights, X: sparse.csr_array, Y: sparse.csr_array, visits: sparse.csr_array, clusters: Sequence[Ids]
+    weights: SharedWeights,
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    visits: sparse.csr_array,
+    clusters: Sequence[Ids],
+    threads: int = 1,
 ) -> float:
     """Share of (row, label) pairs outside the training rows whose margin would have taught the label much.
 
@@ -191,28 +205,22 @@ def outside_violations(
     teaching = np.flatnonzero(np.diff(visits.indptr))
     rows = teaching[np.linspace(0, teaching.size - 1, min(teaching.size, VIOLATION_ROWS)).astype(int)]
     inside = sparse.csr_array(sparse.csr_array(visits[rows] @ holds(clusters, Y.shape[1]) + Y[rows]).T)
-    some, violating, n_outside = take_rows(X, rows), 0, 0
-    for first in range(0, Y.shape[1], VIOLATION_LABELS):
+    some = take_rows(X, rows)
+
+    def counted(first: int) -> tuple[int, int]:
         labels = np.arange(first, min(first + VIOLATION_LABELS, Y.shape[1]))
         outside = take_rows(inside, labels).toarray().T <= 0
-        violating += int((_some(weights, labels).scores(some)[outside] > -0.5).sum())
-        n_outside += int(outside.sum())
-    return violating / max(n_outside, 1)
+        return int((_some(weights, labels).scores(some)[outside] > -0.5).sum()), int(outside.sum())
+
+    with ThreadPoolExecutor(threads) as pool:
+        violating, n_outside = np.sum(list(pool.map(counted, range(0, Y.shape[1], VIOLATION_LABELS))), axis=0)
+    return int(violating) / max(int(n_outside), 1)
 
 
 def _some(weights: SharedWeights, labels: NDArray[np.intp]) -> SharedWeights:
     if isinstance(weights, LabelVectors):
         return weights.some(labels)
     return next(iter(weights.split([labels])))
-
-
-def rows_of_labels(
-    rows_of_block: sparse.csr_array, blocks_of_label: sparse.csr_array, positives: sparse.csr_array, threads: int
-) -> sparse.csr_array:
-    """labels x rows, a pattern: the rows each label learns from, those of its blocks and its positives."""
-    blocks, own = pattern_args(blocks_of_label), pattern_args(positives)
-    indptr, rows = _kernels.rows_of_labels(*pattern_args(rows_of_block), positives.shape[1], *blocks, *own, threads)
-    return as_pattern(indptr, rows, positives.shape)
 
 
 def nearest_rows(
@@ -260,34 +268,3 @@ def _joined(parts: list[Any], order: NDArray[np.intp], threads: int) -> SharedWe
 def _models(weights: Any) -> Sequence[Any]:
     """A model per label; a batch of labels that nobody or everybody has comes out linear, whatever the base."""
     return getattr(weights, "models", None) or constants(weights.bias)
-
-
-def _expected_rows(
-    rows_of_block: sparse.csr_array, blocks_of_label: sparse.csr_array, positives: sparse.csr_array
-) -> NDArray[np.float64]:
-    """About how many rows each label learns from: rows of several of its blocks are counted more than once."""
-    rows_per_block = np.diff(rows_of_block.indptr).astype(np.float64)
-    return np.asarray(blocks_of_label @ rows_per_block) + np.diff(positives.indptr)
-
-
-def _by_home(positives: sparse.csr_array, visits: sparse.csr_array, expected: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Labels in the order of the block that most of their positives visit, and then of their number of rows.
-
-    Labels side by side then learn from about the same rows: the solver takes sixteen of them at a time.
-    """
-    home = np.full(positives.shape[0], visits.shape[1])
-    labels, blocks = home_blocks(positives, visits)
-    home[labels] = blocks
-    return np.lexsort((expected, home))
-
-
-def _batches(expected: NDArray[np.float64], pairs_at_a_time: float) -> list[Range]:
-    """Stretches of labels that are trained together; each has whole groups of those that are solved side by side.
-
-    >>> _batches(np.full(40, 2.0), 60)
-    [(0, 32), (32, 40)]
-    """
-    groups = np.add.reduceat(expected, np.arange(0, expected.size, SIDE_BY_SIDE)) if expected.size else expected
-    stretch = ((np.cumsum(groups) - groups) // pairs_at_a_time).astype(np.int64)
-    ends = [0, *((np.flatnonzero(np.diff(stretch)) + 1) * SIDE_BY_SIDE).tolist(), expected.size]
-    return list(pairwise(ends))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Self
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockxmc import metrics
+from blockxmc._core.progress import Phase, Reporter, run_in_threads
 from blockxmc.linear.weights import F32
 from blockxmc.serving.calibration import Calibration
 from blockxmc.serving.reranker import Reranker
@@ -58,6 +60,12 @@ class Fitter:
         self._rerankers: dict[Mix, Reranker | None] = {}
         self._tried = np.array(list(product(settings.slopes, settings.stretches, settings.centroid_weights)))
 
+    def with_threads(self, threads: int) -> Self:
+        """The same fitter, and all that it knows, for so many threads."""
+        other = copy(self)
+        other.threads = threads
+        return other
+
     def fit(self, neighbors: float, rows: NDArray[np.bool_] | None = None) -> tuple[Mix, Reranker | None]:
         """What ranks the labels of these rows best (None: all), if neighbors count so much."""
         mix = self.mix(neighbors, rows)
@@ -89,10 +97,10 @@ class Fitter:
                 reranker_least_rows=int(settings.reranker_least_rows * rows.mean()),
                 companion_least_rows=int(settings.companion_least_rows * rows.mean()),
             )
-        terms, scores = seen.terms.for_reranker(mix), seen.terms.scores(mix)
-        found = fit_reranker(terms, scores, seen.right, self.log_positives, settings, self.threads)
+        best = seen.best(mix, settings.reranked, self.threads)
+        found = fit_reranker(best.terms, best.scores, best.right, self.log_positives, settings, self.threads)
         if found is not None and seen.companions is not None:
-            labels, scores, right = seen.reranked(mix, found, threads=self.threads)
+            labels, scores, right = seen.reranked(best, found, self.threads)
             assert labels is not None
             found = fit_companions(found, seen.companions, labels, scores, right, settings, self.threads)
         if rows is None:
@@ -162,18 +170,24 @@ def expected(fitter: Fitter, many: Candidates, neighbors: float, whole: Calibrat
     judged by what they have fitted themselves look up to a point too good (docs/results/optimism.md). The curve of the
     ``whole`` is where the curves of the parts are sought.
     """
-    n_rows, few = fitter.candidates.n_rows, fitter.settings.judged
+    n_rows, few, threads = fitter.candidates.n_rows, fitter.settings.judged, min(fitter.threads, FOLDS)
     many = many.first(few)
     parts = np.arange(n_rows) % FOLDS
     hits, found = np.zeros((n_rows, 3)), np.zeros((n_rows, min(few, many.right.shape[1])))
     right = np.zeros(found.shape, bool)
-    for part in range(FOLDS):
+    fitter.mix(neighbors)  # what all parts ask for is made once, by all threads
+    fitter = fitter.with_threads(max(fitter.threads // FOLDS, 1))
+
+    def judge(part: int, _: Phase) -> None:
         others, own = parts != part, parts == part
         mix, reranker = fitter.fit(neighbors, others)
         scores, shown = many.ranked(mix, reranker, few, fitter.threads)
         calibration = fit_calibration(scores[others], shown[others], near=whole, threads=fitter.threads)
         hits[own] = fitter.candidates.of_rows(own).hits(mix, reranker, threads=fitter.threads)
         found[own], right[own] = calibration.probabilities(scores[own]), shown[own]
+
+    with Reporter().phase("") as silent:
+        run_in_threads(judge, range(FOLDS), threads, silent)
     values = {f"expected_P@{k}": float(value) for k, value in zip((1, 3, 5), hits.mean(axis=0), strict=True)}
     return values | promises(found, right, many.n_true)
 

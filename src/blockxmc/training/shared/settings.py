@@ -80,6 +80,11 @@ class Settings:
     least_pairs_per_row: int = 128
     # ... and of no more: a quarter of a gigabyte.
     pairs_at_a_time: int = 2**26
+    # On a cluster batches become smaller towards the end, lest many workers wait for one: half of what is left for each
+    # thread, no less than its part of all, 1 in shares_of_all, nor than so many pairs.
+    shares_left: int = 2
+    shares_of_all: int = 32
+    least_share: int = 2**16
     # Parts of a label's centroid, at unit length, that are smaller than this count only where the label has a weight anyway
     # (ablation: "centroid prune").
     centroid_prune: float = 0.1

@@ -1,0 +1,252 @@
+// A balanced tree of 2-means on sparse rows: equally large leaves, at a cost that grows with the logarithm of their number.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "csr.hpp"
+#include "float_order.hpp"
+#include "kmeans.hpp"
+#include "random.hpp"
+#include "scratch.hpp"
+#include "threads.hpp"
+
+namespace blockxmc::kmeans {
+
+// One worker's memory for splitting a set of rows in two. The features of the rows are numbered 0, 1, ..., so that the
+// iterations run on short dense vectors even where d is large.
+class Splitter {
+  public:
+    // `norms`: the inverse norm of each row.
+    Splitter(const CsrView &X, const std::vector<float> &norms, int max_iter) : X_(X), norms_(norms), max_iter_(max_iter), local_(X.n_cols, -1) {}
+
+    // Reorders rows[0, n), which ascend, so that the first n_left of them form the left part; the rows of each part ascend.
+    void split(int64_t *rows, int64_t n, int64_t n_left, int64_t sample, RandomStream random, int threads) {
+        threads_ = threads;
+        const int64_t n_sample = std::min(n, sample);
+        rows_.assign(rows, rows + n);
+        if (n_sample < n)
+            for (int64_t i = 0; i < n_sample; ++i) std::swap(rows_[i], rows_[i + random.below_any(n - i)]);
+        gather(n_sample);
+        find_direction(n_sample, std::clamp<int64_t>(std::llround(double(n_left) * n_sample / n), 1, n_sample - 1), random);
+        cut(n, n_left, [&](int64_t i) { return project(rows[i]); });
+        rows_.assign(rows, rows + n);
+        int64_t *next[2] = {rows, rows + n_left};
+        for (int64_t i = 0; i < n; ++i) *next[keys_[i] >= first_right_]++ = rows_[i];
+        for (int32_t f : features_) local_[f] = -1;
+    }
+
+  private:
+    static constexpr int64_t kItems = 512; // rows, or features, that are worked on at a time
+
+    // The root of a tree has all threads, since no other node can be split beside it.
+    template <typename Use>
+    void for_items(int64_t n, Use &&use) const {
+        parallel_for((n + kItems - 1) / kItems, threads_, [&](int64_t item, int) {
+            for (int64_t i = item * kItems; i < std::min((item + 1) * kItems, n); ++i) use(i);
+        });
+    }
+
+    // The first n of rows_ with their features numbered, in the order in which they come.
+    void gather(int64_t n) {
+        indptr_.assign(1, 0);
+        features_.clear();
+        for (int64_t i = 0; i < n; ++i) {
+            indptr_.push_back(indptr_.back() + X_.row_size(rows_[i]));
+            for (int64_t k = X_.indptr[rows_[i]]; k < X_.indptr[rows_[i] + 1]; ++k) {
+                int32_t &id = local_[X_.indices[k]];
+                if (id >= 0) continue;
+                id = int32_t(features_.size());
+                features_.push_back(X_.indices[k]);
+            }
+        }
+        indices_.resize(indptr_.back());
+        values_.resize(indptr_.back());
+        for_items(n, [&](int64_t i) {
+            const int64_t begin = X_.indptr[rows_[i]];
+            const float norm = norms_[rows_[i]];
+            for (int64_t k = begin, to = indptr_[i]; to < indptr_[i + 1]; ++k, ++to) {
+                indices_[to] = local_[X_.indices[k]];
+                values_[to] = X_.data[k] * norm;
+            }
+        });
+    }
+
+    float product(int64_t i) const {
+        float sum = 0;
+        for (int64_t k = indptr_[i]; k < indptr_[i + 1]; ++k) sum += values_[k] * direction_[indices_[k]];
+        return sum;
+    }
+
+    float project(int64_t row) const {
+        float sum = 0;
+        for (int64_t k = X_.indptr[row]; k < X_.indptr[row + 1]; ++k)
+            if (const int32_t id = local_[X_.indices[k]]; id >= 0) sum += X_.data[k] * direction_[id];
+        return sum * norms_[row];
+    }
+
+    // Makes keys_ of the scores of n items; those of the n_left lowest are below first_right_. Of equal scores the earlier
+    // item is lower. Rows that hold infinities have no score, which counts as 0.
+    template <typename ScoreOf>
+    void cut(int64_t n, int64_t n_left, ScoreOf &&score_of) {
+        keys_.resize(n);
+        for_items(n, [&](int64_t i) {
+            const float score = score_of(i);
+            keys_[i] = uint64_t(rising_bits(std::isnan(score) ? 0.0f : score)) << 32 | uint64_t(i);
+        });
+        ordered_ = keys_;
+        std::nth_element(ordered_.begin(), ordered_.begin() + n_left, ordered_.end());
+        first_right_ = ordered_[n_left];
+    }
+
+    // 2-means++ start: a random row, and a second one drawn by its distance from the first.
+    void seed_direction(int64_t n, RandomStream &random) {
+        direction_.assign(features_.size(), 0.0f);
+        const int64_t first = random.below_any(n);
+        for (int64_t k = indptr_[first]; k < indptr_[first + 1]; ++k) direction_[indices_[k]] = values_[k];
+        std::vector<double> reach(n);
+        double total = 0;
+        for_items(n, [&](int64_t i) {
+            const float near = product(i);
+            reach[i] = std::max(0.0, 1.0 - (std::isnan(near) ? 0.0 : double(near)));
+        });
+        for (double &each : reach) each = total += each;
+        const double mark = random.uniform() * total;
+        const int64_t second = std::min<int64_t>(std::upper_bound(reach.begin(), reach.end(), mark) - reach.begin(), n - 1);
+        for (float &w : direction_) w = -w;
+        for (int64_t k = indptr_[second]; k < indptr_[second + 1]; ++k) direction_[indices_[k]] += values_[k];
+    }
+
+    // Alternates "cut the rows at n_left along the direction" and "direction = difference of the two mean directions".
+    void find_direction(int64_t n, int64_t n_left, RandomStream &random) {
+        seed_direction(n, random);
+        side_.assign(n, 2);
+        if (threads_ > 1) gather_columns(n);
+        for (int iteration = 0; iteration < max_iter_; ++iteration) {
+            cut(n, n_left, [&](int64_t i) { return product(i); });
+            int64_t moved = 0;
+            for (int64_t i = 0; i < n; ++i) {
+                const uint8_t side = keys_[i] >= first_right_;
+                moved += side_[i] != side;
+                side_[i] = side;
+            }
+            if (moved * 1000 <= n) return;
+            update_direction(n);
+        }
+    }
+
+    // The same rows by column, for threads that share one sum. The rows of a column ascend, so that it is the same sum.
+    // Each thread counts, and later places, the entries of its own part of the rows.
+    void gather_columns(int64_t n) {
+        const int64_t n_features = static_cast<int64_t>(features_.size()), per_part = (n + threads_ - 1) / threads_;
+        std::vector<std::vector<int32_t>> next(threads_);
+        const auto for_entries = [&](int64_t part, auto &&use) {
+            for (int64_t i = std::min(part * per_part, n); i < std::min((part + 1) * per_part, n); ++i)
+                for (int64_t k = indptr_[i]; k < indptr_[i + 1]; ++k) use(i, k);
+        };
+        parallel_for(threads_, threads_, [&](int64_t part, int) {
+            next[part].assign(n_features, 0);
+            for_entries(part, [&](int64_t, int64_t k) { ++next[part][indices_[k]]; });
+        });
+        column_.assign(n_features + 1, 0);
+        for_items(n_features, [&](int64_t f) { // how many of a column stand before those of each part
+            int32_t sum = 0;
+            for (auto &count : next) sum += std::exchange(count[f], sum);
+            column_[f + 1] = sum;
+        });
+        std::partial_sum(column_.begin(), column_.end(), column_.begin());
+        entries_.resize(indices_.size());
+        parallel_for(threads_, threads_, [&](int64_t part, int) {
+            for_entries(part, [&](int64_t i, int64_t k) {
+                entries_[column_[indices_[k]] + next[part][indices_[k]]++] = {static_cast<int32_t>(i), values_[k]};
+            });
+        });
+    }
+
+    void sum_columns() {
+        for_items(static_cast<int64_t>(features_.size()), [&](int64_t f) {
+            for (int64_t k = column_[f]; k < column_[f + 1]; ++k) sums_[2 * f + side_[entries_[k].first]] += entries_[k].second;
+        });
+    }
+
+    void update_direction(int64_t n) {
+        sums_.assign(2 * features_.size(), 0.0f);
+        if (threads_ > 1) sum_columns();
+        else
+            for (int64_t i = 0; i < n; ++i)
+                for (int64_t k = indptr_[i]; k < indptr_[i + 1]; ++k) sums_[2 * indices_[k] + side_[i]] += values_[k];
+        double squares[2] = {0, 0};
+        for (size_t f = 0; f < sums_.size(); ++f) squares[f & 1] += double(sums_[f]) * sums_[f];
+        const float left = squares[0] > 0 ? float(1 / std::sqrt(squares[0])) : 0.0f;
+        const float right = squares[1] > 0 ? float(1 / std::sqrt(squares[1])) : 0.0f;
+        for (size_t f = 0; f < direction_.size(); ++f) direction_[f] = right * sums_[2 * f + 1] - left * sums_[2 * f];
+    }
+
+    const CsrView &X_;
+    const std::vector<float> &norms_;
+    const int max_iter_;
+    int threads_ = 1;
+    std::vector<int64_t> rows_;     // of the node: those of the sample first
+    std::vector<int32_t> local_;    // feature -> its number here, or -1
+    std::vector<int32_t> features_; // the reverse
+    std::vector<int64_t> indptr_;
+    Large<int32_t> indices_;
+    Large<float> values_;
+    std::vector<float> direction_, sums_;
+    std::vector<int64_t> column_;              // where each feature begins in entries_, where threads share a node
+    Large<std::pair<int32_t, float>> entries_; // row and value, column by column
+    std::vector<uint8_t> side_;
+    std::vector<uint64_t> keys_, ordered_; // score and place of each item, as they come and half sorted
+    uint64_t first_right_ = 0;
+};
+
+// Splits the rows into n_leaves groups of equal size (up to rounding) by a binary tree of balanced 2-means. Leaves are
+// numbered from left to right, so with n_leaves = 2^t the coarser levels are leaf >> 1, leaf >> 2, ...
+inline std::vector<int32_t> balanced_tree(const CsrView &X, int64_t n_leaves, uint64_t seed, int64_t sample, int max_iter,
+                                          int threads, const Watch &watch) {
+    struct Node {
+        int64_t begin, end, first_leaf, leaves;
+        uint64_t id;
+    };
+    std::vector<float> norms(X.n_rows);
+    constexpr int64_t kRows = 1024;
+    parallel_for((X.n_rows + kRows - 1) / kRows, threads, [&](int64_t part, int) {
+        for (int64_t i = part * kRows; i < std::min((part + 1) * kRows, X.n_rows); ++i) norms[i] = inverse_norm(X, i);
+    });
+    std::vector<int64_t> rows(X.n_rows);
+    std::iota(rows.begin(), rows.end(), 0);
+    std::vector<int32_t> leaf_of(X.n_rows, 0);
+    std::vector<Node> level{{0, X.n_rows, 0, n_leaves, 1}};
+    std::vector<std::vector<Splitter>> room(worker_count(n_leaves, threads));
+    while (!level.empty() && !watch.cancelled()) {
+        std::vector<Node> open;
+        for (const Node &node : level) {
+            if (node.leaves > 1) {
+                open.push_back(node);
+                continue;
+            }
+            for (int64_t r = node.begin; r < node.end; ++r) leaf_of[rows[r]] = int32_t(node.first_leaf);
+        }
+        std::vector<Node> children(2 * open.size());
+        parallel_for(int64_t(open.size()), threads, [&](int64_t item, int worker) {
+            const Node &node = open[item];
+            const int64_t left_leaves = node.leaves / 2;
+            const int64_t middle = node.begin + (node.end - node.begin) * left_leaves / node.leaves;
+            children[2 * item] = {node.begin, middle, node.first_leaf, left_leaves, 2 * node.id};
+            children[2 * item + 1] = {middle, node.end, node.first_leaf + left_leaves, node.leaves - left_leaves, 2 * node.id + 1};
+            if (watch.cancelled()) return;
+            if (room[worker].empty()) room[worker].emplace_back(X, norms, max_iter);
+            room[worker][0].split(rows.data() + node.begin, node.end - node.begin, middle - node.begin, sample,
+                                  RandomStream::of_node(seed, node.id), threads / static_cast<int>(open.size()));
+            watch.advance();
+        });
+        level = std::move(children);
+    }
+    return leaf_of;
+}
+
+} // namespace blockxmc::kmeans

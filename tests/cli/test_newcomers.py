@@ -1,0 +1,149 @@
+"""What people trip over who use the commands for the first time."""
+
+import json
+import sys
+
+import pytest
+from cli_parts import run
+
+from blockxmc.data import make_synthetic, write_xc
+
+ROWS = [("apple pear plum", "fruit"), ("ship wave sail", "sea"), ("pear harbour", "fruit;sea"), ("stone", "")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Books in a CSV with columns of the usual names, a model of them, and a model of features."""
+    where = tmp_path_factory.mktemp("newcomers")
+    lines = [f"{i},{text},,{labels}\n" for i, (text, labels) in enumerate(ROWS * 5)]
+    (where / "books.csv").write_text("id,title,abstract,subjects\n" + "".join(lines))
+    data, _ = make_synthetic(n_train=120, n_test=1, n_features=80, n_labels=8, labels_per_row=2.0)
+    write_xc(where / "rows.txt", data.X, data.Y)
+    from blockxmc.cli import main
+
+    for name, file in (("books", "books.csv"), ("rows", "rows.txt")):
+        with pytest.raises(SystemExit):
+            main(["train", str(where / file), "--model", str(where / name), "--keep-rows"])
+    return where
+
+
+def test_train_says_which_columns_it_took_and_how_many_rows_have_no_labels(capsys, folder, tmp_path):
+    code, _, err = run(capsys, "train", folder / "books.csv", "--model", tmp_path / "m")
+    assert code == 0
+    assert err.splitlines() == [
+        "note: text is title + abstract; labels are subjects, cut at ';'; id is id",
+        "note: 5 of 20 rows have no labels: they only teach what labels are not",
+    ]
+    (tmp_path / "plain.csv").write_text("text,labels\napple pear,b\n ,c\n")
+    _, _, err = run(capsys, "train", tmp_path / "plain.csv", "--model", tmp_path / "m")
+    assert err == "note: 1 of 2 texts are empty\n"  # the documented columns need no word
+    named = ["--text-field", "title", "--label-field", "subjects"]
+    _, _, err = run(capsys, "train", folder / "books.csv", "--model", tmp_path / "m", *named)
+    assert err.splitlines() == ["note: 5 of 20 rows have no labels: they only teach what labels are not"]
+
+
+def test_rows_of_features_without_labels_are_told(capsys, tmp_path):
+    (tmp_path / "rows.txt").write_text("4 3 2\n0 0:1\n1 1:1\n 2:1\n0 0:1 2:1\n")
+    code, _, err = run(capsys, "train", tmp_path / "rows.txt", "--model", tmp_path / "m")
+    assert (code, err) == (0, "note: 1 of 4 rows have no labels: they only teach what labels are not\n")
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [("text,labels,text", "text"), ("text,labels,Labels", "labels"), ("id,text,labels,id", "id")],
+)
+def test_two_columns_of_one_name_are_refused(capsys, tmp_path, header, name):
+    (tmp_path / "twice.csv").write_text(f"{header}\n{','.join('abcd'[: header.count(',') + 1])}\n")
+    code, _, err = run(capsys, "train", tmp_path / "twice.csv", "--model", tmp_path / "m")
+    assert code == 2
+    assert f"line 1: several columns are called '{name}'; rename all but one" in err
+
+
+def test_names_of_columns_are_shown_as_they_are(capsys, tmp_path):
+    (tmp_path / "odd.csv").write_text("Titel;Schlagwörter\na;b\n")
+    _, _, err = run(capsys, "train", tmp_path / "odd.csv", "--model", tmp_path / "m")
+    assert err.endswith("or say which it is by --text-field (found 'titel, schlagwörter')\n")
+
+
+def test_a_model_of_one_block_does_not_speak_of_captured(capsys, folder):
+    _, out, _ = run(capsys, "inspect", folder / "books")
+    assert "one block" in out
+    assert "all of them are scored for every row" in out
+    assert "captured %" not in out
+    assert "as given" not in out
+    assert "given start" not in out
+    _, out, _ = run(capsys, "inspect", folder / "books", "--json")
+    assert json.loads(out)["partition"]["captured %"] == 100
+
+
+def test_inspect_says_how_blocks_and_lambda_were_chosen(capsys, folder, tmp_path):
+    run(capsys, "train", folder / "rows.txt", "--model", tmp_path / "m", "--blocks", "3", "--lam", "0.5")
+    _, out, _ = run(capsys, "inspect", tmp_path / "m", "--json")
+    assert "(set by n_blocks; 3 at the start); lam 0.5 (set by lam)" in json.loads(out)["partition"]["choice"]
+    run(capsys, "train", folder / "rows.txt", "--model", tmp_path / "m", "--blocks", "cost")
+    _, out, _ = run(capsys, "inspect", tmp_path / "m", "--json")
+    said = json.loads(out)["partition"]["choice"]
+    assert "(the fewest vector products for a row" in said
+    assert "given" not in said
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+@pytest.mark.parametrize("text", ["apple pie\n", "“Äpfel” und Birnen\n", "id,title,subjects\n1,a,b\n"])
+def test_texts_for_a_model_of_features(capsys, monkeypatch, folder, tmp_path, command, text):
+    (tmp_path / "in").write_text(text)
+    with open(tmp_path / "in") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        code, _, err = run(capsys, command, folder / "rows", "-")
+    told = "holds text (JSONL, JSON, TSV or CSV), but the model was trained on features (XC text or npz)"
+    assert (code, err) == (2, f"error: standard input: {told}\n")
+
+
+def test_numbers_of_rows_that_the_model_has_not(capsys, folder, tmp_path):
+    (tmp_path / "rows").write_text("3\n20\n")
+    code, _, err = run(capsys, "update", folder / "books", "--forget", tmp_path / "rows", "--out", tmp_path / "m")
+    told = f"error: {tmp_path / 'rows'}:2: the model has no row 20: its rows have the numbers 0 to 19\n"
+    assert (code, err) == (2, told)
+    (tmp_path / "rows").write_text("\n")
+    code, _, err = run(capsys, "update", folder / "books", "--forget", tmp_path / "rows", "--out", tmp_path / "m")
+    assert (code, err) == (2, f"error: {tmp_path / 'rows'}: holds no row numbers; give one a line, from 0\n")
+    (tmp_path / "rows").write_text("3\n")
+    code, out, _ = run(capsys, "update", folder / "books", "--forget", tmp_path / "rows", "--out", tmp_path / "m")
+    assert code == 0
+    assert "Rows behind forgotten ones have moved up: their numbers are new." in out
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_the_work(capsys, monkeypatch, folder, tmp_path):
+    from blockxmc import TextClassifier
+
+    def never(*_, **__):
+        raise AssertionError("trained before the folder was tried")
+
+    monkeypatch.setattr(TextClassifier, "fit", never)
+    (tmp_path / "file").write_text("")
+    code, _, err = run(capsys, "train", folder / "books.csv", "--model", tmp_path / "file" / "model")
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"{tmp_path / 'file' / 'model'}: nothing can be written there: {tmp_path / 'file'}: Not a directory" in err
+
+
+def test_an_empty_text_and_one_without_a_known_word(capsys, folder):
+    for text in ("", " \n"):
+        code, _, err = run(capsys, "explain", folder / "books", text)
+        assert (code, err) == (2, "error: the text is empty; give words, or a file with rows\n")
+    code, out, err = run(capsys, "explain", folder / "books", "zebra", "--top-k", "1")
+    assert code == 0
+    assert err == "note: the model knows no word of this text; these are its guesses without any\n"
+    assert "rank 1 of 2" in out
+
+
+def test_what_an_interrupted_experiment_keeps_is_said(capsys, monkeypatch, tmp_path):
+    from blockxmc import experiments
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiments, "run", interrupted)
+    code, _, err = run(capsys, "experiment", "table-data", tmp_path, "--out", tmp_path / "report")
+    assert code == 130
+    assert (
+        err.splitlines()[0] == f"finished cells are kept in {tmp_path / 'report' / 'cells'}: the same command goes on"
+    )
