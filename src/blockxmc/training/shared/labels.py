@@ -97,7 +97,6 @@ class LabelTrainer:
         n_labels = positives.shape[0]
         with self.reporter.phase(title, n_labels) as phase:
             rows_of_block = sparse.csr_array(visits.T)
-            new = np.diff(start.indptr) == 0 if start is not None else None
             limited = None if new is None else (new, self.settings.update_negatives)
             order = in_order(positives, visits, blocks, rows_of_block, limited, self.learner.any_batch, self.threads)
 
