@@ -1,7 +1,9 @@
 """What people trip over who use the commands for the first time."""
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from cli_parts import run
@@ -17,7 +19,7 @@ def folder(tmp_path_factory):
     where = tmp_path_factory.mktemp("newcomers")
     lines = [f"{i},{text},,{labels}\n" for i, (text, labels) in enumerate(ROWS * 5)]
     (where / "books.csv").write_text("id,title,abstract,subjects\n" + "".join(lines))
-    data, _ = make_synthetic(n_train=120, n_test=1, n_features=80, n_labels=8, labels_per_row=2.0)
+    data, _ = make_synthetic(n_train=240, n_test=1, n_features=80, n_labels=8, labels_per_row=2.0)
     write_xc(where / "rows.txt", data.X, data.Y)
     from blockxmc.cli import main
 
@@ -133,6 +135,18 @@ def test_an_empty_text_and_one_without_a_known_word(capsys, folder):
     assert code == 0
     assert err == "note: the model knows no word of this text; these are its guesses without any\n"
     assert "rank 1 of 2" in out
+
+
+def test_every_name_that_commands_print_is_explained(capsys, folder, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
+    _, out, _ = run(capsys, "train", folder / "rows.txt", "--model", tmp_path / "m", "--json")
+    sizes = {"model", "system", "estimator", "features", "blocks", "lam", "remark", "model_mb"}
+    names = {name for name in json.loads(out) if name not in sizes and not name.endswith("_seconds")}
+    _, out, _ = run(capsys, "evaluate", folder / "books", folder / "books.csv", "--json")
+    names |= set(json.loads(out))
+    shown = {re.sub(r"@\d+$", "@k", name) for name in names}
+    assert {"P_labelled@k", "threads_us", "expected_P@k"} <= shown
+    assert [name for name in sorted(shown) if name not in page] == []
 
 
 def test_what_an_interrupted_experiment_keeps_is_said(capsys, monkeypatch, tmp_path):
