@@ -200,7 +200,7 @@ class BlockwiseClassifier(LearningOn):
         hints = Hints.checked(X, Y, sample_weight, label_features)
         Y = hints.taught(Y)
         self.label_counts_ = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
-        with within_memory(X, Y, max_memory_gb if self._uses_files else None, work):
+        with within_memory(X, Y, max_memory_gb if self._uses_files else None, work, self._threads):
             self._fit(X, Y, reporter_for(self.verbose), hints, work)
         return self
 

@@ -8,10 +8,14 @@ from cli_parts import run
 from scipy import sparse
 
 from blockxmc import LEML, BlockwiseClassifier, DiSMEC, TextClassifier
-from blockxmc._core import memory
+from blockxmc._core import memory, needs
+from blockxmc._core.progress import thread_count
+from blockxmc.classifier import lean_dismec
 from blockxmc.data import load_demo, write_xc
 from blockxmc.errors import BlockXMCError
 from blockxmc.training import estimate as room
+from blockxmc.training.shared import batches
+from blockxmc.training.shared.settings import SETTINGS
 
 KEYS = {"train_seconds", "peak_memory_gb", "model_mb", "candidates"}
 
@@ -35,7 +39,7 @@ def test_the_bundled_set_takes_about_what_was_expected(demo):
     assert 1 / 1.5 < found["train_seconds"] / 4.3 < 1.5
     assert 1 / 1.5 < found["model_mb"] / 13.5 < 1.5
     assert 1 / 1.5 < found["candidates"] / 738 < 1.5
-    needed = memory.expected_bytes(*demo.X.shape, demo.Y.shape[1], demo.X.nnz, demo.Y.nnz)
+    needed = needs.expected_bytes(needs.sizes_of(demo.X, demo.Y))
     assert 1 / 1.3 < needed / 174e6 < 1.3
     assert found["peak_memory_gb"] * 1e9 > needed
 
@@ -70,17 +74,20 @@ def test_other_trainings_have_no_estimate(demo):
 
 def test_a_training_over_the_limit_is_refused_with_what_would_fit(demo, monkeypatch):
     monkeypatch.setattr(memory, "used_memory", lambda: 10**8)
-    per = memory.BESIDE_FILES
-    needed = memory.expected_bytes(*demo.X.shape, demo.Y.shape[1], demo.X.nnz, demo.Y.nnz, per)
+    needed = needs.expected_bytes(needs.sizes_of(demo.X, demo.Y, thread_count(None)), in_files=True)
     with pytest.raises(BlockXMCError, match=rf"{(needed + 1e8) / 1e9:.2f} GB.*max_features=\d+") as caught:
         BlockwiseClassifier().fit(demo.X, demo.Y, max_memory_gb=(needed + 0.9e8) / 1e9)
     kept = int(str(caught.value).split("max_features=")[1].split(",")[0])
     counts = np.bincount(demo.X.indices, minlength=demo.n_features)
     frequent = np.sort(np.argsort(-counts, kind="stable")[:kept])
-    memory.check_memory_limit(demo.X[:, frequent], demo.Y, (needed + 0.9e8) / 1e9, per)
+    memory.check_memory_limit(
+        demo.X[:, frequent], demo.Y, (needed + 0.9e8) / 1e9, in_files=True, threads=thread_count(None)
+    )
     more = np.argsort(-counts, kind="stable")[: kept + 2]
     with pytest.raises(BlockXMCError):
-        memory.check_memory_limit(demo.X[:, np.sort(more)], demo.Y, (needed + 0.9e8) / 1e9, per)
+        memory.check_memory_limit(
+            demo.X[:, np.sort(more)], demo.Y, (needed + 0.9e8) / 1e9, in_files=True, threads=thread_count(None)
+        )
     with pytest.raises(BlockXMCError, match="rows would fit"):
         BlockwiseClassifier().fit(demo.X, demo.Y, max_memory_gb=0.13)
     with pytest.raises(BlockXMCError, match="before it begins"):
@@ -113,3 +120,49 @@ def test_calibration_is_a_short_training(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(room, "CALIBRATION_PATIENCE", 0.1)
     assert 0 < room.calibration.__wrapped__(1) < 10
+
+
+# What trainings of the default held at their peak beside their data, in MB, on one thread; sizes as sizes_of has them.
+PEAKS = {
+    "debian-small": ((15711, 17917, 6563, 649033, 69597, 815_166, 1.0), 151),
+    "elife-keywords": ((15366, 32454, 9483, 2162646, 94265, 992_673, 1.0), 246),
+    "citeulike-t-tags": ((20750, 19855, 18302, 394048, 204487, 1_842_585, 1.0), 296),
+    "tate-subjects": ((47026, 12219, 14650, 771903, 289242, 1_120_466, 1.0), 284),
+    "bibtex": ((4880, 1836, 159, 334250, 11616, 250_547, 1.0), 29),
+    "delicious": ((12920, 500, 983, 239549, 246088, 446_327, 1.0), 111),
+    "gutenberg-lcsh": ((61303, 59917, 13916, 6978249, 347029, 2_888_369, 1.0), 606),
+    "yso-finna-en": ((518051, 85695, 24826, 5752622, 1269866, 4_516_830, 0.0147), 781),
+    "commit-files-xl": ((336516, 52744, 92111, 5428783, 971949, 6_434_344, 0.114), 684),
+}
+
+
+@pytest.mark.parametrize("name", PEAKS)
+def test_memory_is_within_a_factor_of_1_3_on_every_set(name):
+    sizes, found = PEAKS[name]
+    assert 1 / 1.3 < needs.expected_bytes(needs.Sizes(*sizes)) / (found * 1e6) < 1.3
+
+
+def test_memory_knows_the_settings_of_the_training():
+    known = needs.LEAST_PAIRS, needs.LEAST_PAIRS_PER_ROW, needs.MOST_PAIRS, needs.CANDIDATES
+    assert known == (SETTINGS.least_pairs, SETTINGS.least_pairs_per_row, SETTINGS.pairs_at_a_time, SETTINGS.calibrated)
+    held_out = needs.HELD_OUT_ONE_IN, needs.HELD_OUT_LEAST, needs.HELD_OUT_MOST
+    assert held_out == (SETTINGS.held_out_one_in, SETTINGS.held_out_least, SETTINGS.held_out_most)
+    assert (batches.SIDE_BY_SIDE, lean_dismec().prune) == (needs.SIDE_BY_SIDE, needs.PRUNE)
+
+
+def test_sizes_know_weights_and_rows_that_teach(demo):
+    X, Y = demo.X[:3000], demo.Y[:3000]
+    sizes = needs.sizes_of(X, Y)
+    assert sizes[:5] == (*X.shape, Y.shape[1], X.nnz, Y.nnz)
+    weights = BlockwiseClassifier(keep_rows=True).fit(X, Y).kept_.labels.vectors.nnz
+    assert 1 / 2 < sizes.weights / weights < 2
+    one, four = (needs.sizes_of(demo.X, demo.Y, threads) for threads in (1, 4))
+    assert one.taught < four.taught <= 4
+    assert needs.expected_bytes(one) < needs.expected_bytes(four)
+    assert needs.expected_bytes(one, in_files=True) < needs.expected_bytes(four, in_files=True)
+
+
+def test_nothing_to_learn_from_needs_little():
+    empty = sparse.csr_array((3, 4), dtype=np.float32)
+    assert 0 <= needs.expected_bytes(needs.sizes_of(empty, empty)) < 1e6
+    assert needs.expected_bytes(needs.sizes_of(empty[:0], empty[:0], 3)) < 1e6

@@ -106,9 +106,20 @@ def test_a_stored_model_asks_for_its_function(model, tmp_path, capsys):
         main(["explain", str(tmp_path / "m"), "text1"])
     assert (ended.value.code, len(capsys.readouterr().err.splitlines())) == (2, 1)
     state = model.vectorizer_.state()
-    for wrong in ({"width": 0}, {"width": "six"}, {"name": 3}, {"scale": "much"}):
+    for wrong in ({"width": 0}, {"width": "six"}, {"name": 3}, {"scale": "much"}, {"least": None}):
         with pytest.raises(ModelFormatError):
             ExtendedVectorizer.from_state(state | {"extra": state["extra"] | wrong})
+
+
+def test_a_stored_model_leaves_out_what_it_was_trained_without():
+    columns = np.random.default_rng(0).normal(size=(2, 384)).astype(np.float32)
+    model = ExtendedVectorizer.of(TextVectorizer().fit(["red apple"]), Extra("f", 384))
+    state = model.state()
+    former = state | {"extra": {name: value for name, value in state["extra"].items() if name != "least"}}
+    for given, least in ((state, LEAST_VALUE), (former, 0.7)):
+        again = ExtendedVectorizer.from_state(given).with_source(lambda texts: columns)
+        found = again.transform(["apple", "red"])[:, 2:]
+        assert (found != large_values(columns, least)).nnz == 0
 
 
 def test_a_transformer_is_fitted_on_the_training_texts():

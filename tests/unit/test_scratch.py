@@ -9,8 +9,9 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from blockxmc import BlockwiseClassifier, DiSMEC, _kernels
-from blockxmc._core import memory
+from blockxmc._core import memory, needs
 from blockxmc._core.matrix import copy_rows
+from blockxmc._core.progress import thread_count
 from blockxmc.data import Dataset, write_npz
 from blockxmc.distributed.worker import Training
 from blockxmc.errors import BlockXMCError
@@ -85,7 +86,7 @@ def test_max_memory_bounds_what_is_held(data, tmp_path, monkeypatch):
     asked = []
     limit = _kernels.limit_scratch
     monkeypatch.setattr(_kernels, "limit_scratch", lambda *args: (asked.append(args), limit(*args)))
-    needed = memory.expected_bytes(*X.shape, Y.shape[1], X.nnz, Y.nnz, memory.BESIDE_FILES)
+    needed = needs.expected_bytes(needs.sizes_of(X, Y, thread_count(None)), in_files=True)
     work = tmp_path / "work"
     BlockwiseClassifier(n_blocks=4).fit(X, Y, max_memory_gb=(needed + 3 * MEBI) / 1e9, work=work)
     assert asked == [(str(work), pytest.approx(3 * MEBI, abs=1)), ("", 0)]
@@ -100,7 +101,7 @@ def test_workers_of_a_cluster_keep_to_the_limit_too(data, tmp_path, monkeypatch)
     estimator, work = BlockwiseClassifier(n_blocks=4, random_state=0), tmp_path / "work"
     estimator.fit(X, Y, work=work)
     monkeypatch.setattr(memory, "used_memory", lambda: 0)
-    most = (memory.expected_bytes(*X.shape, Y.shape[1], X.nnz, Y.nnz, memory.BESIDE_FILES) + 3 * MEBI) / 1e9
+    most = (needs.expected_bytes(needs.sizes_of(X, Y), in_files=True) + 3 * MEBI) / 1e9
     found = []
     for limit in (None, most):
         parts = Training(estimator, tmp_path / "train.npz", work, limit).checked()("labels")
@@ -131,7 +132,7 @@ def test_scratch_files_lie_in_the_work_folder_whatever_holds_it(data, tmp_path, 
 def test_a_full_disk_is_said_in_one_line(data, tmp_path, monkeypatch):
     X, Y = data
     monkeypatch.setattr(memory, "used_memory", lambda: 0)
-    needed = memory.expected_bytes(*X.shape, Y.shape[1], X.nnz, Y.nnz, memory.BESIDE_FILES)
+    needed = needs.expected_bytes(needs.sizes_of(X, Y, thread_count(None)), in_files=True)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (MEBI // 2, before[1]))
     try:

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from blockxmc._core import saving
 from blockxmc._core.allowed import Mask, allowed_labels, best_allowed
 from blockxmc._core.matrix import as_csr, check_values, dense_scores, is_ready, row_parts, take_rows
-from blockxmc._core.memory import BESIDE_FILES, IN_MEMORY, check_memory_limit, check_training_memory
+from blockxmc._core.memory import check_memory_limit, check_training_memory
 from blockxmc._core.params import check_random_state
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
 from blockxmc._core.stored import require
@@ -108,7 +108,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if X.shape[0] != Y01.shape[0]:
             raise BlockXMCError(f"X has {X.shape[0]} rows but Y has {Y01.shape[0]}: the numbers of samples must agree")
         check_training_memory(X, Y01)
-        check_memory_limit(X, Y01, max_memory_gb, BESIDE_FILES if self._uses_files else IN_MEMORY)
+        check_memory_limit(X, Y01, max_memory_gb, in_files=self._uses_files, threads=self._threads)
         self.targets_ = targets
         self.classes_ = np.arange(targets.n_labels) if targets.names is None else targets.names
         self.label_counts_ = np.bincount(Y01.indices, minlength=targets.n_labels).astype(np.int64)

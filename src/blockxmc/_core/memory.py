@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from blockxmc import _kernels
+from blockxmc._core.needs import Sizes, expected_bytes, sizes_of
 from blockxmc.errors import BlockXMCError, DataFormatError
 
 # Sizes up to these are taken as they are; beyond them the rows must hold an entry for every hundred.
@@ -27,23 +29,6 @@ FREE_LABELS = 1 << 20
 COLUMNS_PER_ENTRY = 100
 # Peak bytes of a training, measured: an unused label costs most, because every row teaches it to say no.
 BYTES_PER_FEATURE, BYTES_PER_LABEL, BYTES_PER_UNUSED_LABEL = 100, 1000, 4000
-
-
-class Needs(NamedTuple):
-    """Bytes that a training takes beside the data, per stored value of X, and so on."""
-
-    value: int
-    positive: int
-    row: int
-    feature: int
-    label: int
-    always: int = 0
-
-
-# Fitted to the peaks of trainings of nine sets, with one thread and with two (bench/estimate.py).
-IN_MEMORY = Needs(48, 450, 320, 2280, 5000)
-# What stays in memory where large arrays lie in files: fitted to the peaks of four sets, 25 to 99 MB, on one thread.
-BESIDE_FILES = Needs(0, 400, 320, 1200, 1500, 28_000_000)
 # How the error begins where a disk has no room for arrays (scratch.hpp).
 NO_ROOM = "no room for scratch files"
 # Limits of the trainings that run now: bytes for large arrays, and the folder for those beyond.
@@ -94,7 +79,9 @@ def check_training_memory(X: sparse.csr_array, Y: sparse.csr_array) -> None:
     )
 
 
-def check_memory_limit(X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: Any, per: Needs = IN_MEMORY) -> None:
+def check_memory_limit(
+    X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: Any, *, in_files: bool = False, threads: int = 1
+) -> None:
     """Refuse a training that would need more than a limit, with what would fit into it.
 
     >>> rows = sparse.csr_array([[1.0, 2.0], [1.0, 0.0]])
@@ -109,26 +96,31 @@ def check_memory_limit(X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: 
     if not isinstance(max_memory_gb, Real) or not float(max_memory_gb) > 0:
         raise BlockXMCError(f"max_memory_gb must be a positive number, got {max_memory_gb!r}")
     room = float(max_memory_gb) * 1e9 - used_memory()
-    needed = expected_bytes(X.shape[0], X.shape[1], Y.shape[1], X.nnz, Y.nnz, per)
+    sizes = sizes_of(X, Y, threads)
+    needed = expected_bytes(sizes, in_files=in_files)
     if needed > room:
         total = (needed + used_memory()) / 1e9
         raise BlockXMCError(
             f"training would take about {total:,.2f} GB of memory, more than the {max_memory_gb:g} allowed;"
-            f" {_what_would_fit(X, Y, room, per)}"
+            f" {_what_would_fit(X, sizes, room, in_files)}"
         )
 
 
 @contextmanager
-def within_memory(X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: float | None, work: Any) -> Iterator[None]:
+def within_memory(
+    X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: float | None, work: Any, threads: int = 1
+) -> Iterator[None]:
     """Train within a limit: large arrays for which there is no room lie in files without a name.
 
     They lie in the folder of ``work`` (a path, or what has a ``folder``, as the job of a cluster has), or in that of
     temporary files. Their pages are written out and dropped by the system when it needs the memory, as those of mapped
     data are. The limit is for memory that no file stands behind. What is computed does not depend on where arrays lie.
     """
-    sizes = X.shape[0], X.shape[1], Y.shape[1], X.nnz, Y.nnz
-    room = float("inf") if max_memory_gb is None else max_memory_gb * 1e9 - used_memory()
-    if expected_bytes(*sizes) <= room:
+    if max_memory_gb is None:
+        yield
+        return
+    sizes, room = sizes_of(X, Y, threads), max_memory_gb * 1e9 - used_memory()
+    if expected_bytes(sizes) <= room:
         yield
         return
     place = Path(tempfile.gettempdir() if work is None else getattr(work, "folder", work))
@@ -136,7 +128,7 @@ def within_memory(X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: float
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BlockXMCError(f"{place} cannot hold scratch files: {error.strerror}") from None
-    limit = max(0, int(room) - expected_bytes(*sizes, BESIDE_FILES)), str(place)
+    limit = max(0, int(room) - expected_bytes(sizes, in_files=True)), str(place)
     _limit(limit)
     try:
         yield
@@ -159,25 +151,22 @@ def _limit(limit: tuple[int, str], *, ended: bool = False) -> None:
         _kernels.limit_scratch(folder, room)
 
 
-def expected_bytes(
-    n_rows: int, n_features: int, n_labels: int, n_values: int, n_positives: int, per: Needs = IN_MEMORY
-) -> int:
-    """About how much memory the default training takes beside its data."""
-    features = n_values * per.value + n_features * per.feature
-    return features + n_positives * per.positive + n_rows * per.row + n_labels * per.label + per.always
-
-
-def _what_would_fit(X: sparse.csr_array, Y: sparse.csr_array, room: float, per: Needs) -> str:
+def _what_would_fit(X: sparse.csr_array, sizes: Sizes, room: float, in_files: bool) -> str:
     """The largest number of features, the most frequent ones, with which the training would fit; else of rows."""
     values = np.cumsum(np.sort(np.bincount(X.indices, minlength=X.shape[1]))[::-1])
-    rest = expected_bytes(X.shape[0], 0, Y.shape[1], 0, Y.nnz, per)
-    needed = rest + values * per.value + np.arange(1, values.size + 1) * per.feature
-    fitting = int(np.searchsorted(needed, room, side="right"))
+
+    def needed(last: int) -> int:
+        """With the features up to this one."""
+        weights = sizes.weights * values[last] / max(sizes.values, 1)
+        fewer = sizes._replace(features=last + 1, values=int(values[last]), weights=weights)
+        return expected_bytes(fewer, in_files=in_files)
+
+    fitting = bisect_right(range(values.size), room, key=needed)
     if fitting:
         return f"with the {fitting:,} most frequent features it would fit (max_features={fitting}, or a higher min_df)"
-    share = room / expected_bytes(*X.shape, Y.shape[1], X.nnz, Y.nnz, per)
+    share = room / expected_bytes(sizes, in_files=in_files)
     if share > 0:
-        return f"about {int(share * X.shape[0]):,} of the {X.shape[0]:,} rows would fit; or leave rare labels out"
+        return f"about {int(share * sizes.rows):,} of the {sizes.rows:,} rows would fit; or leave rare labels out"
     return f"this process takes {gigabytes(used_memory())} before it begins"
 
 

@@ -311,6 +311,7 @@ class TextVectorizer:
         stored.require(((idf >= 0) & (idf < MOST_IDF)).all(), f"an idf lies outside 0..{MOST_IDF}")
         try:
             vectorizer._set_words(words, ends, idf)
+            _ = vectorizer._vocabulary
             str(words.data, "utf-8")
         except ValueError as error:  # words that repeat, that end elsewhere, that are no text
             raise ModelFormatError(f"the vocabulary is damaged: {error}") from error
@@ -324,8 +325,13 @@ class TextVectorizer:
     # ---- inner workings ----
     def _set_words(self, words: NDArray[np.uint8], ends: NDArray[np.int64], idf: NDArray[np.float32]) -> None:
         self._words, self._ends, self.idf = words, ends, idf
-        self._vocabulary = Vocabulary(words, ends)
-        self.__dict__.pop("feature_names", None)
+        for made in ("feature_names", "_vocabulary"):
+            self.__dict__.pop(made, None)
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        """Made when it is first asked for: texts that teach the words need none."""
+        return Vocabulary(self._words, self._ends)
 
     @cached_property
     def _cutting(self) -> TextFeatures:

@@ -9,7 +9,7 @@ from sklearn.utils.extmath import row_norms
 
 from blockxmc import _kernels
 from blockxmc._core.matrix import copy_rows, csr_args, csr_of, pattern_args
-from blockxmc._core.progress import Phase, Reporter, watched
+from blockxmc._core.progress import Phase, Reporter, run_in_threads, watched
 from blockxmc.partition.ranking import F64, I32
 
 # Above this many clusters k-means starts from the balanced tree, whose cost grows with log(q), and makes one pass only:
@@ -18,6 +18,8 @@ MAX_LLOYD = 64
 # Above this many clusters a row is compared with those of a few groups only, each a subtree of the balanced tree.
 MAX_FLAT = 256
 NEAR_GROUPS = 8
+# Such groups are looked into side by side, so many at most: each has a copy of its rows.
+GROUPS_AT_ONCE = 4
 # Floats that the centroids held at one time may take (512 MiB).
 CENTROID_BUDGET = 2**27
 # Rows on which one split of the tree is learned; all rows of the node are then split along the direction found.
@@ -97,13 +99,23 @@ def tree_pass(X: sparse.csr_array, leaves: I32, n_leaves: int, threads: int) -> 
     near = _nearest(X, groups, n_groups, X, threads, k=min(NEAR_GROUPS, n_groups))[0]
     near = near.astype(np.uint16)  # groups are fewer than 2^16, and such small numbers are sorted much faster
     order, ends = np.argsort(near, axis=None, kind="stable"), np.cumsum(np.bincount(near.ravel(), minlength=n_groups))
-    nearest, cosine = leaves.copy(), np.full(X.shape[0], -np.inf, np.float32)
-    for group, rows in enumerate(np.split(order // near.shape[1], ends[:-1])):
-        own = np.flatnonzero(groups == group)
+    near_rows = np.split(order // near.shape[1], ends[:-1])
+    found: dict[int, tuple[I32, NDArray[np.float32]]] = {}
+    at_once = min(threads, GROUPS_AT_ONCE)
+
+    def look_into(group: int, _: Phase) -> None:
+        own, share = np.flatnonzero(groups == group), -(-threads // at_once)
         within = leaves[own] - np.int32(group * size)
-        found, value = _nearest(copy_rows(X, own, threads), within, size, copy_rows(X, rows, threads), threads)
+        parts = copy_rows(X, own, share), within, size, copy_rows(X, near_rows[group], share)
+        found[group] = _nearest(*parts, share)
+
+    with Reporter().phase("") as silent:
+        run_in_threads(look_into, range(n_groups), at_once, silent)
+    nearest, cosine = leaves.copy(), np.full(X.shape[0], -np.inf, np.float32)
+    for group, rows in enumerate(near_rows):
+        leaf, value = found[group]
         closer = value[:, 0] > cosine[rows]
-        nearest[rows[closer]] = found[closer, 0] + np.int32(group * size)
+        nearest[rows[closer]] = leaf[closer, 0] + np.int32(group * size)
         cosine[rows[closer]] = value[closer, 0]
     _reseed_empty(nearest, cosine, n_leaves)
     return nearest

@@ -10,7 +10,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy import sparse
 
-from blockxmc._core.memory import expected_bytes, used_memory
+from blockxmc._core.memory import used_memory
+from blockxmc._core.needs import expected_bytes, sizes_of
 from blockxmc.learners.dismec import DiSMEC
 
 # The formulas below are fitted to trainings of the default on nine sets, whose CPU time was measured on the machine that
@@ -24,8 +25,8 @@ SECONDS_PER_PRODUCT = 1.65e-8
 CANDIDATES, MOST_CANDIDATES = 1.4, 2 / 9
 # Bytes of a model per row, feature and label.
 MODEL_BYTES_PER_ROW, MODEL_BYTES_PER_FEATURE, MODEL_BYTES_PER_LABEL = 140, 460, 530
-# What `calibration` takes on one thread of the machine on which the formulas were fitted.
-CALIBRATION_SECONDS = 0.077
+# What `calibration` takes on one thread of the machine on which the formulas were fitted (0.048 to 0.065 under load).
+CALIBRATION_SECONDS = 0.057
 CALIBRATION_ROWS = 3000
 CALIBRATION_PATIENCE = 1.5
 
@@ -41,7 +42,8 @@ def estimate(X: sparse.csr_array, Y: sparse.csr_array, *, threads: int, n_partit
         seconds = SECONDS_PER_POSITIVE * per_row * X.nnz + SECONDS_PER_ROW * n_rows * math.log(max(2, n_labels))
         kept = n_rows  # as neighbors
     size = MODEL_BYTES_PER_ROW * kept + MODEL_BYTES_PER_FEATURE * n_features + MODEL_BYTES_PER_LABEL * n_labels
-    needed = expected_bytes(n_rows, n_features, n_labels, X.nnz, Y.nnz) + (n_partitions - 1) * size
+    sizes = sizes_of(X, Y, threads)
+    needed = expected_bytes(sizes) + (n_partitions - 1) * size
     return {
         "train_seconds": n_partitions * seconds * calibration(threads) / CALIBRATION_SECONDS,
         "peak_memory_gb": (used_memory() + needed) / 1e9,

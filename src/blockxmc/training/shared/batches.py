@@ -77,7 +77,7 @@ def in_order(
     once for all, so there is no place between them. Labels that are ``limited`` will learn from so many rows only.
     """
     expected = expected_rows(rows_of_block, blocks, positives)
-    order = by_home(positives, visits, expected)
+    order = by_home(positives, visits, expected, threads)
     counts = np.diff(positives.indptr)
     wide = np.zeros(counts.size, bool)
     if apart:
@@ -94,13 +94,15 @@ def in_order(
     return Order(labels, places, pairs)
 
 
-def by_home(positives: sparse.csr_array, visits: sparse.csr_array, expected: NDArray[np.float64]) -> NDArray[np.intp]:
+def by_home(
+    positives: sparse.csr_array, visits: sparse.csr_array, expected: NDArray[np.float64], threads: int = 1
+) -> NDArray[np.intp]:
     """Labels in the order of the block that most of their positives visit, and then of their number of rows.
 
     Labels side by side then learn from about the same rows: the solver takes sixteen of them at a time.
     """
     home = np.full(positives.shape[0], visits.shape[1])
-    labels, blocks = home_blocks(positives, visits)
+    labels, blocks = home_blocks(positives, visits, threads)
     home[labels] = blocks
     return np.lexsort((expected, home))
 

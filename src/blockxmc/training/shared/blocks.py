@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,8 @@ from blockxmc.training.shared.settings import SETTINGS, Settings
 I32 = NDArray[np.int32]
 # Rows whose targets are worked out at a time.
 _AT_A_TIME = 2**14
-# Labels whose positives are counted in all blocks at a time.
-_LABELS_AT_A_TIME = 2**18
+# Labels whose positives a thread counts in all blocks at a time.
+_LABELS_AT_A_TIME = 2**13
 
 
 def visiting(route: float | str, linear: bool = True, settings: Settings = SETTINGS) -> tuple[int, float]:
@@ -158,7 +157,9 @@ def _near_home(at_home: sparse.csr_array, assignment: I32, settings: Settings) -
     return rows[best], at_home.indices[best]
 
 
-def cover_all_labels(Y: sparse.csr_array, assignment: I32, label_clusters: Sequence[Ids]) -> list[NDArray[np.int64]]:
+def cover_all_labels(
+    Y: sparse.csr_array, assignment: I32, label_clusters: Sequence[Ids], threads: int = 1
+) -> list[NDArray[np.int64]]:
     """Give every label that lambda has cut from all blocks back to the block that holds most of its positives.
 
     >>> Y = sparse.csr_array(np.array([[1, 1], [1, 0]], np.float32))
@@ -168,7 +169,8 @@ def cover_all_labels(Y: sparse.csr_array, assignment: I32, label_clusters: Seque
     covered = np.zeros(Y.shape[1], bool)
     covered[np.concatenate([np.asarray(ids) for ids in label_clusters])] = True
     nowhere_else = np.empty((assignment.size, 0), np.int32)
-    labels, homes = home_blocks(sparse.csr_array(Y.T), visits_of(assignment, nowhere_else, len(label_clusters)))
+    own_blocks = visits_of(assignment, nowhere_else, len(label_clusters))
+    labels, homes = home_blocks(sparse.csr_array(Y.T), own_blocks, threads)
     lost = ~covered[labels]
     if not lost.any():
         return [np.asarray(ids, np.int64) for ids in label_clusters]
@@ -190,18 +192,19 @@ def best_block_first(Y: sparse.csr_array, label_clusters: Sequence[Ids], first: 
     return float((own == listed.max(axis=1).toarray().ravel()).mean())
 
 
-def home_blocks(positives: sparse.csr_array, visits: sparse.csr_array) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+def home_blocks(
+    positives: sparse.csr_array, visits: sparse.csr_array, threads: int = 1
+) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """Labels with positives that visit a block, and the block most of them visit (ties to the lower block).
 
     >>> positives = sparse.csr_array(np.array([[1, 1], [0, 0]], np.float32))  # a row per label
     >>> [found.tolist() for found in home_blocks(positives, sparse.csr_array(np.eye(2, dtype=np.float32)))]
     [[0], [0]]
     """
-    found = [
-        _home_blocks(positives[begin : begin + _LABELS_AT_A_TIME], visits)
-        for begin in range(0, max(positives.shape[0], 1), _LABELS_AT_A_TIME)
-    ]
-    labels = [begin + own for begin, (own, _) in zip(count(0, _LABELS_AT_A_TIME), found, strict=False)]
+    starts = range(0, max(positives.shape[0], 1), _LABELS_AT_A_TIME)
+    with ThreadPoolExecutor(threads) as pool:
+        found = list(pool.map(lambda begin: _home_blocks(positives[begin : begin + _LABELS_AT_A_TIME], visits), starts))
+    labels = [begin + own for begin, (own, _) in zip(starts, found, strict=True)]
     return np.concatenate(labels), np.concatenate([blocks for _, blocks in found])
 
 

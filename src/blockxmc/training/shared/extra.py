@@ -39,10 +39,10 @@ def best_extra_weight(
     labels = np.argsort(-counts, kind="stable")[: settings.extra_labels]
     held_out = min(rows.size // 5, settings.held_out_most)
     targets = sparse.csr_array(take_rows(Y, rows)[:, labels])
-    own_words, own_columns = take_rows(words, rows), columns[rows]
+    own_words, own_columns = take_rows(words, rows), large_values(columns[rows])
 
     def hits(weight: float) -> NDArray[np.float64]:
-        X = beside(own_words, large_values(own_columns * np.float32(weight))) if weight else own_words
+        X = beside(own_words, own_columns * np.float32(weight)) if weight else own_words
         return _hits(X, targets, held_out, threads, settings)
 
     usual, found = hits(0.0), {weight: hits(weight) for weight in settings.extra_weights}

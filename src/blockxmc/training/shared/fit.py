@@ -110,7 +110,7 @@ class Training:
         self.request, self.settings, self.threads, self.job = request, request.settings, request.threads, request.job
         self.X, self.Y, self.partition, self.reporter = X, Y, partition, reporter
         with reporter.phase("blocks of all labels"):
-            self.clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_)
+            self.clusters = cover_all_labels(Y, partition.assignment_, partition.label_clusters_, self.threads)
         self.teaching = request.hints.teaching
         self.held_out = held_out_rows(Y, request.seed, request.settings, self.teaching)
         self.positives = np.bincount(Y.indices, minlength=Y.shape[1])
@@ -190,7 +190,8 @@ class Training:
         X, Y = copy_rows(self.X, rows, self.threads), take_rows(self.Y, rows)
         # With the labels that held-out rows alone brought in, they would find more than new rows do.
         with self.reporter.phase("blocks without held-out rows"):
-            clusters = cover_all_labels(self.shown, self.partition.assignment_, self.partition.label_clusters_)
+            known = self.partition.assignment_, self.partition.label_clusters_
+            clusters = cover_all_labels(self.shown, *known, self.threads)
             promised = {"router_accuracy": best_block_first(Y, clusters, self.best_blocks[rows])}
             clusters = self._listed(clusters)
         with self.reporter.phase("fit on held-out rows"):

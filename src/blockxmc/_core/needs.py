@@ -1,0 +1,134 @@
+"""How much memory the default training takes beside its data: what its arrays hold at the moments when they hold most.
+
+Each term below is the size of arrays that live at the same time; bench/estimate.py compares the sum with trainings.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+# Labels are solved so many at a time (training/shared/batches.py), weights below this are dropped (classifier.py), and rows
+# that show it are looked at.
+SIDE_BY_SIDE, PRUNE, SHOWN_ROWS = 16, 0.1, 4096
+# A label with c positives has about c to the power of this times as many weights as a row has large values: its rows share
+# words. Measured on ten sets, of 10 to 200 positives per label: right within a factor of 1.8 where weights are many.
+SHARED_WORDS = 0.8
+# All along, per positive, row, feature and label: labels by row and by column, blocks that rows visit, the router, and what
+# the C library keeps of the tables that made the blocks. Fitted to six sets.
+STANDING = (60, 60, 2000, 100)
+# Two solvers of a thread (labels of most rows together, labels of the same rows on a copy of these), at their rows:
+# 56 bytes per value (7 copies of a row number or a column, and a value), 13 vectors of sixteen numbers per row and 7 per
+# feature, each twice.
+PER_VALUE, PER_ROW, PER_FEATURE = 56, 2 * 13 * 64, 2 * 7 * 64
+# ... and what a thread has for all rows and features anyway.
+THREAD_ROW, THREAD_FEATURE = 40, 16
+# Rows of labels that are solved in one batch (settings.py: least_pairs, least_pairs_per_row, pairs_at_a_time), in two
+# copies while they are put together; and about how many there are, per positive and root of the number of labels.
+LEAST_PAIRS, LEAST_PAIRS_PER_ROW, MOST_PAIRS, PAIRS = 2**25, 128, 2**26, 0.4
+# Held-out rows (settings.py) and candidates of each that show what scores mean, with all that is known of one.
+HELD_OUT_ONE_IN, HELD_OUT_LEAST, HELD_OUT_MOST, CANDIDATES, PER_CANDIDATE = 40, 800, 2048, 1024, 85
+# Per weight: while labels are solved; in the trial model; while centroids are added and the model is packed.
+WEIGHT_SOLVED, WEIGHT_TRIED, WEIGHT_PACKED = 8, 25, 46
+# Centroids of blocks in a table (kmeans.hpp) of at most so many bytes, and blocks per root of the number of rows.
+MOST_TABLE, BLOCKS = 2**29, 2.5
+# What the C library keeps of freed arrays: half of what is too small to be given back at once.
+KEPT_OF_FREED, MOST_KEPT = 0.5, 2**27
+
+
+class Sizes(NamedTuple):
+    """What memory depends on. ``taught``: rows that the labels in work at a time learn from, as a share of all rows."""
+
+    rows: int
+    features: int
+    labels: int
+    values: int
+    positives: int
+    weights: float
+    taught: float
+    threads: int = 1
+
+
+class Needs(NamedTuple):
+    """Bytes per stored value of X, and so on."""
+
+    value: int
+    positive: int
+    row: int
+    feature: int
+    label: int
+    always: int
+
+
+# What stays in memory where large arrays lie in files: fitted to the peaks of four sets, 25 to 99 MB, on one thread.
+BESIDE_FILES = Needs(0, 400, 320, 1200, 1500, 28_000_000)
+
+
+def sizes_of(X: sparse.csr_array, Y: sparse.csr_array, threads: int = 1) -> Sizes:
+    """The sizes of training data.
+
+    >>> ones = sparse.csr_array(np.eye(3, dtype=np.float32))
+    >>> sizes_of(ones, ones)
+    Sizes(rows=3, features=3, labels=3, values=3, positives=3, weights=3.0, taught=1.0, threads=1)
+    """
+    n_rows, n_features = X.shape
+    positives = np.bincount(Y.indices, minlength=Y.shape[1])
+    some = X[np.unique(np.linspace(0, max(n_rows - 1, 0), min(n_rows, SHOWN_ROWS)).astype(int))]
+    squares = np.asarray(some.multiply(some).sum(axis=1)).ravel()
+    length = float(np.sqrt(np.median(squares[squares > 0]))) if squares.any() else 1.0
+    large = np.count_nonzero(np.abs(some.data) >= PRUNE * length) / max(some.shape[0], 1)
+    weights = float(np.minimum(large * positives**SHARED_WORDS, n_features).sum())
+    # Sixteen labels learn from their own rows, and from about as many others; each thread has sixteen.
+    frequent = -np.sort(-positives)[: SIDE_BY_SIDE * threads]
+    groups = np.add.reduceat(frequent, np.arange(0, frequent.size, SIDE_BY_SIDE)) if frequent.size else frequent
+    taught = float(np.minimum(2 * groups / max(n_rows, 1), 1).sum())
+    return Sizes(n_rows, n_features, Y.shape[1], X.nnz, Y.nnz, weights, taught, threads)
+
+
+def expected_bytes(sizes: Sizes, *, in_files: bool = False) -> int:
+    """About how much memory the default training takes beside its data, with large arrays in memory or in files."""
+    all_along = sum(
+        each * number
+        for each, number in zip(STANDING, (sizes.positives, sizes.rows, sizes.features, sizes.labels), strict=True)
+    )
+    solving, held_out = _solving(sizes), _held_out(sizes)
+    kept = min(KEPT_OF_FREED * solving, MOST_KEPT)
+    blocks = min(BLOCKS * math.sqrt(sizes.rows), sizes.labels)
+    moments = (
+        min(4 * blocks * sizes.features, MOST_TABLE),
+        solving,
+        kept + WEIGHT_TRIED * sizes.weights + held_out,
+        WEIGHT_PACKED * sizes.weights,
+    )
+    needed = all_along + max(moments)
+    if not in_files:
+        return int(needed)
+    per = BESIDE_FILES
+    features = sizes.values * per.value + sizes.features * per.feature
+    rest = sizes.positives * per.positive + sizes.rows * per.row + sizes.labels * per.label
+    return int(min(needed, features + rest + per.always + (1 - 1 / sizes.threads) * _of_threads(sizes)))
+
+
+def _solving(sizes: Sizes) -> float:
+    """While labels are trained: the rows of a batch of labels, the solvers, and the weights so far."""
+    batch = min(max(LEAST_PAIRS, LEAST_PAIRS_PER_ROW * sizes.rows), MOST_PAIRS)
+    expected = min(PAIRS * sizes.positives * math.sqrt(sizes.labels), float(sizes.rows * sizes.labels))
+    pairs = 4.0 * min(batch, expected)
+    of_rows = PER_VALUE * sizes.values + PER_ROW * sizes.rows + PER_FEATURE * sizes.features
+    solvers = sizes.taught * of_rows + _of_threads(sizes)
+    return pairs + max(pairs, solvers) + WEIGHT_SOLVED * sizes.weights
+
+
+def _of_threads(sizes: Sizes) -> int:
+    """What threads have each for itself."""
+    return sizes.threads * (THREAD_ROW * sizes.rows + THREAD_FEATURE * sizes.features)
+
+
+def _held_out(sizes: Sizes) -> int:
+    """Candidates of held-out rows."""
+    least = min(sizes.rows // 5, HELD_OUT_LEAST)
+    rows = min(max(sizes.rows // HELD_OUT_ONE_IN, least), HELD_OUT_MOST)
+    return PER_CANDIDATE * rows * min(CANDIDATES, sizes.labels)
