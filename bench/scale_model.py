@@ -2,9 +2,12 @@
 
     python bench/scale_model.py [--rows N] [--labels M] [--values V] [--positives P] [--workers W ...]
     python bench/scale_model.py --measure DIR|amazon-670k:SCALE ...
+    python bench/scale_model.py --cluster FILE ...
+    python bench/scale_model.py --page
 
-Without --measure, prints the tables of docs/explanation/scale.md from docs/results/scale.json, which --measure writes:
-CPU seconds of every stage of trainings on one thread. Constants are medians over those runs.
+Prints the tables of docs/explanation/scale.md from docs/results/scale.json, which --measure writes: CPU seconds of every
+stage of trainings on one thread; and from docs/results/cluster.json, which --cluster makes of what bench/cluster.py has
+written. Constants are medians over the runs of scale.json. --page puts the tables into the page.
 """
 
 import argparse
@@ -27,7 +30,8 @@ STAGES = {
     "held-out rows": ("fit on held-out rows",),
     "packing": ("pack", "pack neighbors", "label centroids", "check negatives"),
 }
-GROWTH = RUNS.with_name("growth.json")
+GROWTH, CLUSTER = RUNS.with_name("growth.json"), RUNS.with_name("cluster.json")
+PAGE = RUNS.parents[1] / "explanation" / "scale.md"
 ON_WORKERS = ("labels",)
 # A block of the router learns from a sample, and from the rows of the blocks of its group; rows held out at most.
 ROUTER_SAMPLE, ROUTER_GROUP, HELD_OUT = 4096, 64, 2048
@@ -113,6 +117,31 @@ def checked(runs):
     return rows
 
 
+def on_clusters(runs):
+    """Trainings by bench/cluster.py beside the formulas: wall seconds of labels and of other stages, seen and expected."""
+    per_unit, rows = constants(runs), []
+    for found in json.loads(CLUSTER.read_text()):
+        for workers, rounds in sorted(found["runs"].items()):
+            seen, units = _middle(rounds), sizes_of(found).units(rounds[0]["blocks"])
+            seconds = {stage: per_unit[stage] * unit for stage, unit in units.items()}
+            labels = sum(seconds[stage] for stage in ON_WORKERS)
+            row = {"run": found["name"], "workers": workers, "seen": seen, "others": sum(seconds.values()) - labels}
+            rows.append(row | {"labels": labels / (1 if workers == "alone" else int(workers))})
+    return rows
+
+
+def _middle(rounds):
+    """Medians over rounds; `fit` on one machine has phases only."""
+    found = []
+    for each in rounds:
+        labels = each.get(
+            "label_wall", sum(each["phases"][name]["wall"] for name in STAGES["labels"] if name in each["phases"])
+        )
+        found.append({"labels": labels, "others": each["wall"] - labels, "cpu": each["cpu"]})
+        found[-1] |= {key: each[key] for key in ("parts", "idle", "mb") if key in each}
+    return {key: statistics.median(each[key] for each in found) for key in found[0]}
+
+
 def plan(sizes, per_unit, workers, weights_per_label):
     """Seconds of each stage on so many workers, and what moves: the driver has one machine, labels have all."""
     seconds = {stage: per_unit[stage] * unit for stage, unit in sizes.units().items()}
@@ -171,6 +200,39 @@ def check_table(runs):
     return "\n".join(lines)
 
 
+def cluster_table(runs):
+    """Trainings on clusters beside the formulas, in Markdown."""
+    lines = [
+        "| set | workers | parts | MB | idle | labels s | by the formula | other stages s | by the formula | CPU s |"
+    ]
+    lines.append("|---|---:|" + "---:|" * 8)
+    for row in on_clusters(runs):
+        seen = row["seen"]
+        own = (
+            ("", "", "")
+            if "parts" not in seen
+            else (f"{seen['parts']:.0f}", f"{seen['mb']:.1f}", f"{100 * seen['idle']:.0f} %")
+        )
+        times = (seen["labels"], row["labels"], seen["others"], row["others"], seen["cpu"])
+        cells = [
+            row["run"],
+            "`fit`" if row["workers"] == "alone" else row["workers"],
+            *own,
+            *(f"{each:.1f}" for each in times),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def put_into(page, table):
+    """The page with a table in place of the one that has the same first cells."""
+    lines, new = page.splitlines(), table.splitlines()
+    name = new[0].split("|")[1:3]
+    start = next(number for number, line in enumerate(lines) if line.startswith("|") and line.split("|")[1:3] == name)
+    end = next(number for number in range(start, len(lines)) if not lines[number].startswith("|"))
+    return "\n".join([*lines[:start], *new, *lines[end:]]) + "\n"
+
+
 def plan_table(sizes, per_unit, counts, weights_per_label):
     """Hours of each stage for several numbers of workers, in Markdown."""
     plans = [plan(sizes, per_unit, workers, weights_per_label)[0] for workers in counts]
@@ -187,6 +249,8 @@ def plan_table(sizes, per_unit, counts, weights_per_label):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", nargs="+", metavar="DIR")
+    parser.add_argument("--cluster", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--page", action="store_true")
     parser.add_argument("--rows", type=int, default=60_000_000)
     parser.add_argument("--labels", type=int, default=10_000_000)
     parser.add_argument("--values", type=float, default=75)
@@ -196,16 +260,20 @@ def main():
     options = parser.parse_args()
     if options.measure:
         measure(options.measure)
+    if options.cluster:
+        CLUSTER.write_text(json.dumps([json.loads(file.read_text()) for file in options.cluster], indent=1) + "\n")
     runs = json.loads(RUNS.read_text())["runs"]
     sizes = Sizes(options.rows, options.labels, options.values, options.positives)
-    print(
-        fit_table(runs),
-        check_table(runs),
-        plan_table(sizes, constants(runs), options.workers, options.weights),
-        sep="\n\n",
-    )
+    tables = [fit_table(runs), check_table(runs), plan_table(sizes, constants(runs), options.workers, options.weights)]
+    tables += [cluster_table(runs)] if CLUSTER.exists() else []
+    print(*tables, sep="\n\n")
     moved = plan(sizes, constants(runs), options.workers[0], options.weights)[1]
     print("\n" + ", ".join(f"{name}: {size / 1e9:,.0f} GB" for name, size in moved.items()))
+    if options.page:
+        page = PAGE.read_text()
+        for table in tables:
+            page = put_into(page, table)
+        PAGE.write_text(page)
     return 0
 
 

@@ -41,6 +41,9 @@ struct Companions {
     void sums(const Scored *items, int64_t n, float *out) const {
         std::fill(out, out + n, 0.0f);
         const int64_t compared = std::min(n, most);
+        // All of them wait for memory at the same time.
+        for (int64_t i = 0; i < compared; ++i) __builtin_prefetch(indptr + items[i].label);
+        for (int64_t i = 0; i < compared; ++i) __builtin_prefetch(others + (indptr[items[i].label] + indptr[items[i].label + 1]) / 2);
         for (int64_t i = 0; i < compared; ++i)
             for (int64_t j = i + 1; j < compared; ++j) {
                 const float found = lift(items[i].label, items[j].label);

@@ -35,6 +35,9 @@ struct Nearest {
         const int64_t *of_row = rows + i * width;
         const float *cosine = similarity + i * width;
         bonuses.start_row(neighbors->n_labels);
+        // All of them wait for memory at the same time.
+        for (int64_t j = 0; j < width && of_row[j] >= 0; ++j) __builtin_prefetch(neighbors->indptr + of_row[j]);
+        for (int64_t j = 0; j < width && of_row[j] >= 0; ++j) __builtin_prefetch(neighbors->labels + neighbors->indptr[of_row[j]]);
         float total = 2 * x.length();
         for (int64_t j = 0; j < width && of_row[j] >= 0 && cosine[j] > 0; ++j) {
             total += cosine[j];

@@ -68,7 +68,8 @@ class PackedModel {
     }
 
     // ---- the last block, where it holds the frequent labels ----
-    bool in_last_block(int64_t c) const { return c >= block_ptr(n_blocks - 1); }
+    bool in_last_block(int64_t c) const { return c >= last_block_chunk(); }
+    int64_t last_block_chunk() const { return block_ptr(n_blocks - 1); }
 
     int64_t last_block_size() const { return offset(n_chunks, label_at) - last_block_start(); }
 
@@ -81,6 +82,12 @@ class PackedModel {
     const std::vector<Listed> &listed(int64_t c) const {
         std::call_once(listed_found_, [&] { find_listed(); });
         return listed_[c];
+    }
+
+    // A bit per label of a chunk, in words of 64: whether other chunks list it too.
+    const uint64_t *repeated(int64_t c) const {
+        std::call_once(repeated_found_, [&] { find_repeated(); });
+        return repeated_.data() + first_word_[c];
     }
 
     const int64_t n_blocks, n_chunks, n_labels, n_features;
@@ -104,6 +111,21 @@ class PackedModel {
                 if (part.bias[j] == -std::numeric_limits<float>::infinity() && place[part.labels[j]] >= 0)
                     listed_[c].push_back({static_cast<int32_t>(j), place[part.labels[j]]});
         }
+    }
+
+    void find_repeated() const {
+        std::vector<uint8_t> times(n_labels, 0); // 2: or more
+        for (const int32_t label : arrays_.labels) {
+            require_intact(label >= 0 && label < n_labels, "label ids are out of order");
+            times[label] += times[label] < 2;
+        }
+        first_word_.assign(n_chunks + 1, 0);
+        for (int64_t c = 0; c < n_chunks; ++c)
+            first_word_[c + 1] = first_word_[c] + (offset(c + 1, label_at) - offset(c, label_at) + group_of_bits - 1) / group_of_bits;
+        repeated_.assign(first_word_.back(), 0);
+        for (int64_t c = 0; c < n_chunks; ++c)
+            for (int64_t at = offset(c, label_at), j = 0; at < offset(c + 1, label_at); ++at, ++j)
+                repeated_[first_word_[c] + j / group_of_bits] |= uint64_t{times[arrays_.labels[at]] > 1} << j % group_of_bits;
     }
 
     ChunkView unchecked(int64_t c) const {
@@ -163,6 +185,9 @@ class PackedModel {
     std::unique_ptr<std::atomic<bool>[]> checked_;
     mutable std::once_flag listed_found_;
     mutable std::vector<std::vector<Listed>> listed_; // of each chunk
+    mutable std::once_flag repeated_found_;
+    mutable std::vector<uint64_t> repeated_;
+    mutable std::vector<int64_t> first_word_; // of each chunk in repeated_
 };
 
 } // namespace blockxmc

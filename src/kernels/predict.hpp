@@ -11,27 +11,30 @@
 
 namespace blockxmc {
 
+// The scores of the frequent labels, which stand in the last block; valid until the next call.
+inline FrequentScores score_frequent(const PackedModel &model, const RowView &x, Scratch &scratch) {
+    scratch.frequent_scores.resize(model.last_block_size());
+    float *next = scratch.frequent_scores.data();
+    for (int64_t c = model.last_block_chunk(); c < model.n_chunks; ++c) {
+        const ChunkView chunk = model.chunk(c);
+        score_chunk(chunk, x, scratch, next);
+        next += chunk.n_labels;
+    }
+    return model.frequent_scores(scratch.frequent_scores.data());
+}
+
 // Best k labels of one row whose blocks have weights; labels and scores hold k each.
 inline void weighed_topk_one(const PackedModel &model, const RowView &x, const Visits &visits, int64_t k, Scratch &scratch,
                              int64_t *labels, float *scores) {
-    FrequentScores frequent;
-    if (visits.frequent) {
-        scratch.frequent_scores.resize(model.last_block_size());
-        frequent = model.frequent_scores(scratch.frequent_scores.data());
-    }
+    const FrequentScores frequent = visits.frequent ? score_frequent(model, x, scratch) : FrequentScores{};
     scratch.weighed.start_row(model.n_labels, k, visits.slope, visits.total_weight(0), frequent,
                               visits.bonuses(0, x, scratch.bonuses), visits.reranker, visits.allowed);
-    float *next_frequent = scratch.frequent_scores.data();
     model.for_each_chunk(visits, 0, [&](int64_t c, BlockWeight weight) {
+        if (visits.frequent && model.in_last_block(c)) return;
         const ChunkView chunk = model.chunk(c);
-        if (visits.frequent && model.in_last_block(c)) {
-            score_chunk(chunk, x, scratch, next_frequent);
-            next_frequent += chunk.n_labels;
-            return;
-        }
         score_chunk(chunk, x, scratch);
         if (visits.frequent) fill_in(model.listed(c), frequent, scratch.scores.data());
-        scratch.weighed.add(chunk.labels, scratch.scores.data(), chunk.n_labels, weight);
+        scratch.weighed.add(chunk.labels, scratch.scores.data(), chunk.n_labels, weight, model.repeated(c));
     });
     scratch.weighed.best(labels, scores);
 }

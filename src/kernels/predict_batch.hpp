@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "packed_model.hpp"
+#include "predict.hpp"
 #include "score_chunk.hpp"
 #include "threads.hpp"
 #include "visits.hpp"
@@ -21,13 +22,14 @@ class RowBatch {
     RowBatch(const PackedModel &model, const CsrView &X, const Visits &visits, int64_t k)
         : model_(model), X_(X), visits_(visits), k_(k), keep_(std::min({k, model.n_labels, max_chunk_labels})) {}
 
-    // Scores that are held at one time for row i.
-    int64_t cells(int64_t i) const {
+    // Scores that are held at one time for the p-th row in order.
+    int64_t cells(int64_t p) const {
         int64_t n = 0;
-        model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight) { n += visits_.weights ? model_.chunk(c).n_labels : keep_; });
+        for_each_chunk(p, [&](int64_t c) { n += visits_.weights ? model_.chunk(c).n_labels : keep_; });
         return n;
     }
 
+    // Rows from the begin-th to before the end-th, in the order of the visits.
     void run(int64_t begin, int64_t end, int64_t *labels, float *scores) {
         group(begin, end);
         if (visits_.weights) {
@@ -43,20 +45,29 @@ class RowBatch {
     static constexpr int64_t tile_items = 32;
 
     struct Item {
-        int64_t row, slot; // slot: where the results go; the slots of a row follow each other
+        int64_t place, slot; // place: of the row in order; slot: where the results go; the slots of a row follow each other
     };
     struct Tile {
         int64_t chunk, begin, end;
     };
 
+    // The chunks of the p-th row that are scored together with other rows. The frequent labels are not: their scores, of one
+    // row at a time, stay in cache until all is added up.
+    template <typename Use>
+    void for_each_chunk(int64_t p, Use &&use) const {
+        model_.for_each_chunk(visits_, visits_.row(p), [&](int64_t c, BlockWeight) {
+            if (!visits_.frequent || !model_.in_last_block(c)) use(c);
+        });
+    }
+
     // Counting sort of the (row, chunk) pairs by chunk.
     void group(int64_t begin, int64_t end) {
         next_.assign(model_.n_chunks + 1, 0);
         slots_.assign(end - begin + 1, 0);
-        for (int64_t i = begin; i < end; ++i) {
-            int64_t &stop = slots_[i - begin + 1];
-            stop = slots_[i - begin];
-            model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight) { ++next_[c + 1], ++stop; });
+        for (int64_t p = begin; p < end; ++p) {
+            int64_t &stop = slots_[p - begin + 1];
+            stop = slots_[p - begin];
+            for_each_chunk(p, [&](int64_t c) { ++next_[c + 1], ++stop; });
         }
         std::partial_sum(next_.begin(), next_.end(), next_.begin());
         tiles_.clear();
@@ -64,8 +75,8 @@ class RowBatch {
             for (int64_t at = next_[c]; at < next_[c + 1]; at += tile_items)
                 tiles_.push_back({c, at, std::min(at + tile_items, next_[c + 1])});
         items_.resize(slots_.back());
-        for (int64_t i = begin, slot = 0; i < end; ++i)
-            model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight) { items_[next_[c]++] = {i, slot++}; });
+        for (int64_t p = begin, slot = 0; p < end; ++p)
+            for_each_chunk(p, [&](int64_t c) { items_[next_[c]++] = {p, slot++}; });
         if (visits_.weights) {
             starts_.assign(slots_.back() + 1, 0);
             for (const Tile &tile : tiles_)
@@ -84,25 +95,25 @@ class RowBatch {
         for (const Tile &tile : tiles_) {
             const ChunkView chunk = model_.chunk(tile.chunk);
             for (int64_t at = tile.begin; at < tile.end; ++at)
-                score_chunk(chunk, row_of(X_, items_[at].row), scratch, all_.data() + starts_[items_[at].slot]);
+                score_chunk(chunk, row_of(X_, visits_.row(items_[at].place)), scratch, all_.data() + starts_[items_[at].slot]);
         }
     }
 
     void weigh(int64_t begin, int64_t end, int64_t *labels, float *scores) {
         Scratch &scratch = Scratch::of_this_thread();
-        for (int64_t i = begin; i < end; ++i) {
-            int64_t slot = slots_[i - begin];
-            // The chunks of the frequent labels come first, and so do their scores.
-            const FrequentScores frequent =
-                visits_.frequent ? model_.frequent_scores(all_.data() + starts_[slot]) : FrequentScores{};
+        for (int64_t p = begin; p < end; ++p) {
+            const int64_t i = visits_.row(p);
+            int64_t slot = slots_[p - begin];
+            const RowView x = row_of(X_, i);
+            const FrequentScores frequent = visits_.frequent ? score_frequent(model_, x, scratch) : FrequentScores{};
             scratch.weighed.start_row(model_.n_labels, k_, visits_.slope, visits_.total_weight(i), frequent,
-                                      visits_.bonuses(i, row_of(X_, i), scratch.bonuses), visits_.reranker, visits_.allowed);
+                                      visits_.bonuses(i, x, scratch.bonuses), visits_.reranker, visits_.allowed);
             model_.for_each_chunk(visits_, i, [&](int64_t c, BlockWeight weight) {
+                if (visits_.frequent && model_.in_last_block(c)) return;
                 const ChunkView chunk = model_.chunk(c);
                 float *of_chunk = all_.data() + starts_[slot++];
-                if (visits_.frequent && model_.in_last_block(c)) return;
                 if (visits_.frequent) fill_in(model_.listed(c), frequent, of_chunk);
-                scratch.weighed.add(chunk.labels, of_chunk, chunk.n_labels, weight);
+                scratch.weighed.add(chunk.labels, of_chunk, chunk.n_labels, weight, model_.repeated(c));
             });
             scratch.weighed.best(labels + i * k_, scores + i * k_);
         }
@@ -111,21 +122,27 @@ class RowBatch {
     void score(int64_t begin, int64_t end) {
         enough_.assign(end - begin, -std::numeric_limits<float>::infinity());
         Scratch &scratch = Scratch::of_this_thread();
-        for (const Tile &tile : tiles_) {
-            const ChunkView chunk = model_.chunk(tile.chunk);
-            for (int64_t at = tile.begin; at < tile.end; ++at) {
-                const Item item = items_[at];
-                sizes_[item.slot] = best_of_chunk(chunk, row_of(X_, item.row), keep_, visits_.allowed, scratch,
-                                                  best_.data() + item.slot * keep_, enough_[item.row - begin]);
-            }
+        // Of each row its first chunk first, which is likely to have the best labels: few of the others get any further.
+        for (const bool first : {true, false})
+            for (const Tile &tile : tiles_) score(tile, first, begin, scratch);
+    }
+
+    void score(const Tile &tile, bool first, int64_t begin, Scratch &scratch) {
+        const ChunkView chunk = model_.chunk(tile.chunk);
+        for (int64_t at = tile.begin; at < tile.end; ++at) {
+            const Item item = items_[at];
+            if ((item.slot == slots_[item.place - begin]) != first) continue;
+            sizes_[item.slot] = best_of_chunk(chunk, row_of(X_, visits_.row(item.place)), keep_, visits_.allowed, scratch,
+                                              best_.data() + item.slot * keep_, enough_[item.place - begin]);
         }
     }
 
     void merge(int64_t begin, int64_t end, int64_t *labels, float *scores) {
         Scratch &scratch = Scratch::of_this_thread();
-        for (int64_t i = begin; i < end; ++i) {
+        for (int64_t p = begin; p < end; ++p) {
+            const int64_t i = visits_.row(p);
             scratch.runs.clear();
-            for (int64_t slot = slots_[i - begin]; slot < slots_[i - begin + 1]; ++slot) {
+            for (int64_t slot = slots_[p - begin]; slot < slots_[p - begin + 1]; ++slot) {
                 const Scored *run = best_.data() + slot * keep_;
                 scratch.runs.push_back({run, run + sizes_[slot]});
             }

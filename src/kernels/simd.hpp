@@ -3,7 +3,9 @@
 
 #include <cstdint> // with glibc, this also defines __GLIBC__
 
-#if defined(__SSE2__)
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 

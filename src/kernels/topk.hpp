@@ -42,7 +42,7 @@ inline void insert_sorted(Scored *best, int64_t size, Scored item) {
 
 // One bit per score, n <= 64: whether the score plus `gain` reaches `threshold`. NaN counts as reaching it.
 constexpr int64_t group_of_bits = 64;
-inline uint64_t reaching(const float *scores, int64_t n, float gain, float threshold) {
+inline uint64_t reaching_plain(const float *scores, int64_t n, float gain, float threshold) {
     uint64_t bits = 0;
     int64_t j = 0;
 #if defined(__SSE2__) // the compiler would set them one by one
@@ -56,13 +56,50 @@ inline uint64_t reaching(const float *scores, int64_t n, float gain, float thres
     return bits;
 }
 
-// A score that at least k of scores[0..n) reach, often the k-th best: the k-th best of the maxima of 32 lanes.
+#if defined(__x86_64__)
+BLOCKXMC_TARGET("avx2")
+inline uint64_t reaching_avx2(const float *scores, int64_t n, float gain, float threshold) {
+    uint64_t bits = 0;
+    int64_t j = 0;
+    const __m256 more = _mm256_set1_ps(gain), limit = _mm256_set1_ps(threshold);
+    for (; j + 8 <= n; j += 8) {
+        const __m256 enough = _mm256_cmp_ps(_mm256_add_ps(_mm256_loadu_ps(scores + j), more), limit, _CMP_NLT_UQ);
+        bits |= static_cast<uint64_t>(_mm256_movemask_ps(enough)) << j;
+    }
+    for (; j < n; ++j) bits |= static_cast<uint64_t>(!(scores[j] + gain < threshold)) << j;
+    return bits;
+}
+
+BLOCKXMC_TARGET("avx512f")
+inline uint64_t reaching_avx512(const float *scores, int64_t n, float gain, float threshold) {
+    uint64_t bits = 0;
+    const __m512 more = _mm512_set1_ps(gain), limit = _mm512_set1_ps(threshold);
+    for (int64_t j = 0; j < n; j += 16) {
+        const auto there = static_cast<__mmask16>(n - j < 16 ? (1u << (n - j)) - 1 : 0xFFFFu);
+        const __m512 sums = _mm512_add_ps(_mm512_maskz_loadu_ps(there, scores + j), more);
+        bits |= static_cast<uint64_t>(_mm512_mask_cmp_ps_mask(there, sums, limit, _CMP_NLT_UQ)) << j;
+    }
+    return bits;
+}
+#else
+inline constexpr auto reaching_avx2 = reaching_plain, reaching_avx512 = reaching_plain;
+#endif
+
+using Reaching = uint64_t (*)(const float *, int64_t, float, float);
+inline const Reaching reaching = widest<Reaching>(reaching_plain, reaching_avx2, reaching_avx512);
+
+// The best of each of 32 lanes, to which scores[0..n) are dealt out in turn; NaN is left out.
 constexpr int64_t n_lanes = 32;
-inline float reached_by(const float *__restrict scores, int64_t n, int64_t k) {
-    float best[n_lanes];
+BLOCKXMC_INLINE void best_of_lanes(const float *__restrict scores, int64_t n, float *__restrict best) {
     std::fill_n(best, n_lanes, -std::numeric_limits<float>::infinity());
-    for (int64_t start = 0; start + n_lanes <= n; start += n_lanes)
+    int64_t start = 0;
+    for (; start + n_lanes <= n; start += n_lanes)
         for (int64_t j = 0; j < n_lanes; ++j) best[j] = scores[start + j] > best[j] ? scores[start + j] : best[j];
+    for (int64_t j = 0; start + j < n; ++j) best[j] = scores[start + j] > best[j] ? scores[start + j] : best[j];
+}
+
+// The k-th best of them: at least k scores reach it, and often it is the k-th best of all.
+BLOCKXMC_INLINE float kth_of_lanes(const float *best, int64_t k) {
     int32_t as_good[n_lanes] = {};
     for (int64_t i = 0; i < n_lanes; ++i)
         for (int64_t j = 0; j < n_lanes; ++j) as_good[j] += best[i] >= best[j];
@@ -72,6 +109,20 @@ inline float reached_by(const float *__restrict scores, int64_t n, int64_t k) {
     return found;
 }
 
+// Whether one of them is above a threshold.
+BLOCKXMC_INLINE bool any_above(const float *best, float threshold) {
+    int32_t above = 0;
+    for (int64_t j = 0; j < n_lanes; ++j) above |= best[j] > threshold;
+    return above;
+}
+
+// A score that at least k of scores[0..n) reach, or one below `threshold`; k <= n_lanes.
+BLOCKXMC_CLONES static float reached_by(const float *scores, int64_t n, int64_t k, float threshold) {
+    float best[n_lanes];
+    best_of_lanes(scores, n, best);
+    return any_above(best, threshold) ? kth_of_lanes(best, k) : -std::numeric_limits<float>::infinity();
+}
+
 // Keeps the k best of scores[0..n), best first, and returns how many there are. Labels ascend: a later score that equals the
 // worst kept score comes after it, and one strict comparison per score is enough. Only scores above `threshold` are kept;
 // -inf and NaN are left out.
@@ -79,12 +130,17 @@ BLOCKXMC_CLONES static int64_t keep_best(const float *__restrict scores, const i
                                        int64_t k, Scored *__restrict best,
                                        float threshold = -std::numeric_limits<float>::infinity()) {
     const bool few = k <= 32; // a short list is kept in order faster than a heap
-    if (k <= n_lanes / 2 && n >= 2 * n_lanes)
-        threshold = std::max(threshold, std::nextafter(reached_by(scores, n, k), -std::numeric_limits<float>::infinity()));
+    if (k <= n_lanes / 2 && n >= 2 * n_lanes) {
+        float best_of_lane[n_lanes];
+        best_of_lanes(scores, n, best_of_lane);
+        if (!any_above(best_of_lane, threshold)) return 0;
+        threshold = std::max(threshold, std::nextafter(kth_of_lanes(best_of_lane, k), -std::numeric_limits<float>::infinity()));
+    }
     int64_t size = 0;
+    float least = std::nextafter(threshold, std::numeric_limits<float>::infinity());
     for (int64_t start = 0; start < n; start += group_of_bits) {
-        const float least = std::nextafter(threshold, std::numeric_limits<float>::infinity());
         uint64_t bits = reaching(scores + start, std::min(group_of_bits, n - start), 0.0f, least);
+        if (!bits) continue;
         for (; bits; bits &= bits - 1) {
             const int64_t j = start + std::countr_zero(bits);
             if (!(scores[j] > threshold)) continue; // it has risen since
@@ -103,6 +159,7 @@ BLOCKXMC_CLONES static int64_t keep_best(const float *__restrict scores, const i
             }
             if (size == k) threshold = best[0].score;
         }
+        least = std::nextafter(threshold, std::numeric_limits<float>::infinity());
     }
     if (!few) std::sort_heap(best, best + size, better);
     return size;

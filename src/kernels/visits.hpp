@@ -26,6 +26,9 @@ struct Visits {
     const Nearest *nearest = nullptr;
     const Reranker *reranker = nullptr;
     AllowedLabels allowed = {};
+    const int64_t *order = nullptr; // in which many rows are taken; nullptr: as they come
+
+    int64_t row(int64_t place) const { return order ? order[place] : place; }
 
     const Bonuses *bonuses(int64_t i, const RowView &x, Bonuses &of_row) const {
         if (nearest) nearest->collect(i, x, of_row);

@@ -72,29 +72,40 @@ class WeighedLabels {
     }
 
     // The labels of one visited block, with the scores of frequent labels filled in. A label that an earlier block lists
-    // too keeps its score, since all blocks give it the same.
-    void add(const int32_t *labels, const float *scores, int64_t n, BlockWeight weight) {
-        const float gain = gain_of(weight.own), most_with_bonus = most_ + (bonuses_ ? bonuses_->most() : 0.0f);
+    // too keeps its score, since all blocks give it the same. `repeated` has a bit per label, in words of 64, for those that
+    // other blocks list too; nullptr: any may be. A label of this block alone has its final score at once.
+    void add(const int32_t *labels, const float *scores, int64_t n, BlockWeight weight, const uint64_t *repeated = nullptr) {
+        const float gain = gain_of(weight.own), most_bonus = bonuses_ ? bonuses_->most() : 0.0f;
+        // So many labels of this block end no lower than where they are.
+        if (wanted_ > 0 && wanted_ <= n_lanes / 2 && n >= n_lanes && !allowed_.of_label)
+            threshold_ = std::max(threshold_, reached_by(scores, n, static_cast<int64_t>(wanted_), threshold_ - gain) + gain);
         // The factor covers rounding errors in the sums of weights.
         const float most_if_new = weight.before > 0 ? most_of(total_weight_ * 1.00001f - weight.before) : most_;
         for (int64_t start = 0; start < n; start += group_of_bits) {
             const int64_t size = std::min(group_of_bits, n - start);
-            uint64_t bits = reaching(scores + start, size, most_, threshold_);
+            const uint64_t again = repeated ? repeated[start / group_of_bits] : ~uint64_t{0};
+            const auto reach = [&](float alone, float often) {
+                return (reaching(scores + start, size, alone, threshold_) & ~again) |
+                       (again ? reaching(scores + start, size, often, threshold_) & again : 0);
+            };
+            uint64_t bits = reach(gain, most_);
             if (bonuses_) { // labels that need a bonus to get there; few of them have one
-                uint64_t need_bonus = reaching(scores + start, size, most_with_bonus, threshold_) & ~bits;
+                uint64_t need_bonus = reach(gain + most_bonus + 1e-5f, most_ + most_bonus) & ~bits;
                 for (; need_bonus; need_bonus &= need_bonus - 1) {
                     const int j = std::countr_zero(need_bonus);
                     bits |= static_cast<uint64_t>(bonuses_->has(labels[start + j])) << j;
                 }
             }
             for (; bits; bits &= bits - 1) {
-                const int64_t j = start + std::countr_zero(bits);
-                const float score = scores[j], bonus = bonus_of(labels[j]);
-                if (score + most_ + bonus < threshold_ || !allowed_.has(labels[j])) continue;
-                if (contains(labels[j])) {
-                    found(labels[j]).weight += weight.own;
-                } else if (!(score + most_if_new + bonus < threshold_)) {
-                    insert({score, weight.own, bonus, labels[j]});
+                const int bit = std::countr_zero(bits);
+                const int32_t label = labels[start + bit];
+                const bool alone = !(again >> bit & 1);
+                const float score = scores[start + bit], bonus = bonus_of(label);
+                if (score + (alone ? gain : most_) + bonus < threshold_ || !allowed_.has(label)) continue;
+                if (!alone && contains(label)) {
+                    found(label).weight += weight.own;
+                } else if (alone || !(score + most_if_new + bonus < threshold_)) {
+                    insert({score, weight.own, bonus, label});
                     raise_threshold(score + gain + bonus);
                 }
             }
@@ -224,7 +235,7 @@ class WeighedLabels {
             bounds_.back() = bound;
         }
         std::push_heap(bounds_.begin(), bounds_.end(), std::greater<>());
-        if (bounds_.size() == wanted_) threshold_ = bounds_.front();
+        if (bounds_.size() == wanted_) threshold_ = std::max(threshold_, bounds_.front());
     }
 
     AllowedLabels allowed_;

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -59,6 +60,20 @@ def test_two_columns_of_one_name_are_refused(capsys, tmp_path, header, name):
     code, _, err = run(capsys, "train", tmp_path / "twice.csv", "--model", tmp_path / "m")
     assert code == 2
     assert f"line 1: several columns are called '{name}'; rename all but one" in err
+
+
+def test_tune_and_stats_take_the_columns_that_train_takes(capsys, tmp_path):
+    rows = "".join(f"{text}|{labels.replace(';', '+')}\n" for text, labels in ROWS * 10).replace("|", ";")
+    (tmp_path / "odd.csv").write_text("Titel;Schlagwörter\n" + rows)
+    named = ["--text-field", "titel", "--label-field", "schlagwörter", "--label-separator", "+"]
+    code, out, _ = run(capsys, "stats", tmp_path / "odd.csv", *named, "--json")
+    assert (code, json.loads(out)["labels"]) == (0, 2)
+    code, out, _ = run(capsys, "tune", tmp_path / "odd.csv", *named, "--folds", "2", "--lams", "0.1,1", "--json")
+    assert code == 0
+    assert all(
+        line.startswith(shlex.join(["blockxmc", "train", str(tmp_path / "odd.csv"), *named]))
+        for line in json.loads(out)["train"].values()
+    )
 
 
 def test_names_of_columns_are_shown_as_they_are(capsys, tmp_path):

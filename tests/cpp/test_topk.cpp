@@ -104,3 +104,32 @@ TEST(merged_runs_keep_the_higher_score_of_a_label) {
     CHECK(labels[0] == 1 && labels[1] == 2 && labels[2] == 0 && labels[3] == -1);
     CHECK(scores[0] == 5 && scores[1] == 4 && scores[2] == 3 && scores[3] == -inf);
 }
+
+TEST(all_ways_to_find_the_scores_that_reach_a_threshold_agree) {
+    RandomStream random(3);
+    for (int64_t n = 0; n <= group_of_bits; ++n) {
+        std::vector<float> scores(n);
+        for (float &score : scores) score = random.below(9) ? static_cast<float>(random.below(5)) : not_a_number;
+        for (float threshold : {-inf, 2.0f, 3.5f, inf}) {
+            uint64_t wanted = 0;
+            for (int64_t j = 0; j < n; ++j) wanted |= static_cast<uint64_t>(!(scores[j] + 0.5f < threshold)) << j;
+            CHECK(reaching_plain(scores.data(), n, 0.5f, threshold) == wanted);
+            CHECK(reaching(scores.data(), n, 0.5f, threshold) == wanted);
+        }
+    }
+}
+
+TEST(as_many_scores_as_asked_reach_what_is_reached_by_them) {
+    RandomStream random(4);
+    for (int round = 0; round < 300; ++round) {
+        std::vector<float> scores(random.below(200));
+        for (float &score : scores) score = random.below(9) ? static_cast<float>(random.below(50)) : not_a_number;
+        const auto n = static_cast<int64_t>(scores.size());
+        for (int64_t k : {1, 8, 16}) {
+            const float reached = reached_by(scores.data(), n, k, -inf);
+            CHECK(reached == -inf || std::count_if(scores.begin(), scores.end(), [&](float s) { return s >= reached; }) >= k);
+            const bool above = std::any_of(scores.begin(), scores.end(), [](float s) { return s > 40; });
+            CHECK(reached_by(scores.data(), n, k, 40.0f) == (above ? reached : -inf));
+        }
+    }
+}

@@ -295,7 +295,7 @@ with connected(sys.argv[1]) as client:
 
 
 def parts_in(folder):
-    return sorted(folder.glob("labels-*.json"))
+    return sorted(folder.glob("labels-[0-9]*.json"))
 
 
 @faults

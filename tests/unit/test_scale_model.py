@@ -39,10 +39,33 @@ def test_labels_are_shared_and_the_rest_is_not():
     assert eight["reading X"] >= one["reading X"]
 
 
+def test_clusters_beside_the_formulas(tmp_path, monkeypatch):
+    runs = [run(1000, 50, 2.0), run(4000, 90, 2.0)]
+    units = scale_model.sizes_of(runs[0]).units(64)
+    phases = {name: {"cpu": 1.0, "wall": 10.0} for name in scale_model.STAGES["labels"]}
+    rounds = [{"blocks": 64, "wall": wall, "label_wall": 8.0, "cpu": 9.0, "parts": 7, "idle": 0.1, "mb": 2.0, "phases": {}}
+              for wall in (9.0, 11.0, 50.0)]  # fmt: skip
+    found = runs[0] | {"runs": {"alone": [{"blocks": 64, "wall": 25.0, "cpu": 24.0, "phases": phases}], "4": rounds}}
+    monkeypatch.setattr(scale_model, "CLUSTER", tmp_path / "cluster.json")
+    scale_model.CLUSTER.write_text(json.dumps([found]))
+    four, alone = scale_model.on_clusters(runs)
+    assert (four["workers"], alone["workers"]) == ("4", "alone")
+    assert four["labels"] == pytest.approx(2.0 * units["labels"] / 4)
+    assert alone["labels"] == pytest.approx(2.0 * units["labels"])
+    assert alone["others"] == pytest.approx(2.0 * (sum(units.values()) - units["labels"]))
+    assert four["seen"] == {"labels": 8.0, "others": 3.0, "cpu": 9.0, "parts": 7, "idle": 0.1, "mb": 2.0}
+    assert alone["seen"] == {"labels": 20.0, "others": 5.0, "cpu": 24.0}
+    page = scale_model.put_into("a\n\n| set | workers | old |\n|---|\n| x |\n\nb\n", scale_model.cluster_table(runs))
+    assert page.startswith("a\n\n| set | workers | parts |")
+    assert page.endswith(" |\n\nb\n")
+    assert "| x |" not in page
+
+
 def test_the_page_has_the_tables():
     page = (ROOT / "docs" / "explanation" / "scale.md").read_text()
     runs = json.loads(scale_model.RUNS.read_text())["runs"]
     assert scale_model.fit_table(runs) in page
     assert scale_model.check_table(runs) in page
+    assert scale_model.cluster_table(runs) in page
     sizes = scale_model.Sizes(60_000_000, 10_000_000, 75, 5.5)
     assert scale_model.plan_table(sizes, scale_model.constants(runs), [8, 64, 256], 250) in page

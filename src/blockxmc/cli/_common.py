@@ -117,11 +117,20 @@ def check_writable(folder: Path) -> None:
         raise BlockXMCError(f"{folder}: nothing can be written there: {there}: {error.strerror}") from None
 
 
-def read_rows(path: PathLike, **options: Any) -> Dataset:
-    """Training data of any format, with at least one row."""
-    from blockxmc.data import read_dataset
+def read_rows(path: PathLike, texts: TextSettings | None = None, **options: Any) -> Dataset:
+    """Training data of any format, with at least one row; ``texts`` says where those of a file stand."""
+    from blockxmc.data import read_dataset, read_text
+    from blockxmc.data._source import once
+    from blockxmc.data.corpus import TEXT_FORMATS
+    from blockxmc.data.folder import data_format
 
-    return _with_rows(path, read_dataset(path, verbose=verbosity(), **options))
+    source, options = once(path), options | {"verbose": verbosity()}
+    if texts is None:
+        return _with_rows(path, read_dataset(source, **options))
+    if data_format(source) in TEXT_FORMATS:
+        return _with_rows(path, read_text(source, fields=texts.fields(), **options))
+    texts.refuse_for(path)
+    return _with_rows(path, read_dataset(source, **options))
 
 
 def open_model(path: PathLike, threads: int | None, extra: str | None = None) -> Any:

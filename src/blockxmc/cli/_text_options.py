@@ -77,6 +77,12 @@ class TextSettings:
 
         return Fields(self.text_field or (), self.label_field, self.label_separator)
 
+    def typed(self) -> list[str]:
+        """Where texts and labels stand, as options that can be typed again."""
+        found = [part for name in self.text_field or () for part in ("--text-field", name)]
+        found += [] if self.label_field is None else ["--label-field", self.label_field]
+        return found + ([] if self.label_separator is None else ["--label-separator", self.label_separator])
+
     def parameters(self) -> dict[str, Any]:
         """They as parameters of a TextClassifier, which are checked here: before texts are read."""
         from blockxmc.data import read_names

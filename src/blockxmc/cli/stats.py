@@ -7,20 +7,28 @@ from typing import Annotated, Any
 
 import typer
 
+from blockxmc.cli._common import read_rows
+from blockxmc.cli._text_options import LabelField, LabelSeparator, TextField, TextSettings
+
 
 def stats(
     data: Annotated[Path, typer.Argument(help="A data file, or a folder with a training and a test set.")],
+    text_field: TextField = None,
+    label_field: LabelField = None,
+    label_separator: LabelSeparator = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print the sizes and the label skew of a data set."""
-    from blockxmc.data import describe, read_data_dir, read_dataset
+    from blockxmc.data import describe, read_data_dir
     from blockxmc.data.shards import is_shards
 
+    texts = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)
     if data.is_dir() and not is_shards(data):
+        texts.refuse_for(data)
         train, test = read_data_dir(data, verbose=1)
         figures = describe(data.resolve().name, train, test)
     else:
-        figures = describe(data.name, read_dataset(data, verbose=1), None)
+        figures = describe(data.name, read_rows(data, texts), None)
     if as_json:
         import json
 

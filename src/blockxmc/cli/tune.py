@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from blockxmc.cli._common import Json, Seed, Threads, read_rows, verbosity
+from blockxmc.cli._text_options import LabelField, LabelSeparator, TextField, TextSettings
 from blockxmc.cli._tune_results import show_budget, show_knobs, show_lambda, show_within
 from blockxmc.errors import BlockXMCError
 
@@ -112,6 +113,9 @@ def tune(
     assign: Assign = "anew",
     plot: Plot = None,
     work: Work = None,
+    text_field: TextField = None,
+    label_field: LabelField = None,
+    label_separator: LabelSeparator = None,
     threads: Threads = None,
     seed: Seed = 0,
     json: Json = False,
@@ -120,9 +124,11 @@ def tune(
     limits = {"--budget": budget, "--latency-us": latency_us, "--size-mb": size_mb, "--recall": recall}
     of_shared = {"--prune": prune, "--bits": bits, "--neighbors": neighbors}
     of_lambda = {"--lams": lams, "--assign": None if assign == "anew" else assign, "--plot": plot, "--work": work}
+    texts = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)
     _run(
         Request(
             data=data,
+            texts=texts,
             base=base,
             blocks=blocks,
             weights=weights,
@@ -144,6 +150,7 @@ class Request:
     """The command line. Options that belong together are grouped, by the names that the user types."""
 
     data: Path
+    texts: TextSettings
     base: str | None
     blocks: str
     weights: str
@@ -161,7 +168,7 @@ class Request:
     def command(self) -> list[str]:
         """The options that a training of the chosen setting repeats."""
         base = [] if self.base is None else ["--base", self.base]
-        return [str(self.data), *base, *(["--seed", str(self.seed)] if self.seed else [])]
+        return [str(self.data), *self.texts.typed(), *base, *(["--seed", str(self.seed)] if self.seed else [])]
 
     def numbers(self, option: str, kind: Callable[[str], Any] = float) -> list[Any] | None:
         """The numbers of a list option, or None where it was not given."""
@@ -206,7 +213,7 @@ def _run(request: Request) -> None:
     )
     limits = Limits(**{_LIMITS[option]: limit for option, limit in typed.items()})
     n_blocks = _blocks(request.blocks)
-    dataset = read_rows(request.data)
+    dataset = read_rows(request.data, request.texts)
     run = Run(dataset, learner, limits, n_blocks, options)
     if grid is not None:
         _tune_knobs(request, run, grid)
