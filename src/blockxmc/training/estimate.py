@@ -25,8 +25,8 @@ SECONDS_PER_PRODUCT = 1.65e-8
 CANDIDATES, MOST_CANDIDATES = 1.4, 2 / 9
 # Bytes of a model per row, feature and label.
 MODEL_BYTES_PER_ROW, MODEL_BYTES_PER_FEATURE, MODEL_BYTES_PER_LABEL = 140, 460, 530
-# What `calibration` takes on one thread of the machine on which the formulas were fitted.
-CALIBRATION_SECONDS = 0.077
+# What `calibration` takes on one thread of the machine on which the formulas were fitted (0.048 to 0.065 under load).
+CALIBRATION_SECONDS = 0.057
 CALIBRATION_ROWS = 3000
 CALIBRATION_PATIENCE = 1.5
 
