@@ -34,7 +34,7 @@ from blockxmc.training.shared.settings import SETTINGS, Settings
 # Rows on which it is measured whether training rows were left out that would have taught a label.
 VIOLATION_ROWS = 64
 # Labels whose scores of these rows a thread holds at a time.
-VIOLATION_LABELS = 2**10
+VIOLATION_LABELS = 2**12
 SharedWeights = LabelVectors | OpaqueWeights
 
 
