@@ -104,7 +104,7 @@ def pattern_args(X: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int
     return np.ascontiguousarray(X.indptr, dtype=np.int64), np.ascontiguousarray(X.indices, dtype=np.int32)
 
 
-def renumbered(numbers: NDArray[np.integer], size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def renumbered(numbers: NDArray[np.integer], size: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
     """The different numbers, all below ``size``, and where each stands among them: ``np.unique`` without sorting.
 
     >>> [found.tolist() for found in renumbered(np.array([7, 2, 7]), 9)]
@@ -113,8 +113,8 @@ def renumbered(numbers: NDArray[np.integer], size: int) -> tuple[NDArray[np.intp
     there = np.zeros(size, bool)
     there[numbers] = True
     different = np.flatnonzero(there)
-    place = np.empty(size, np.intp)
-    place[different] = np.arange(different.size)
+    place = np.empty(size, np.int32)
+    place[different] = np.arange(different.size, dtype=np.int32)
     return different, place[numbers]
 
 

@@ -76,7 +76,7 @@ class LabelVectors:
             out += np.asarray(abs(X).sum(axis=1)).reshape(-1, 1) * self.mass
         return out
 
-    def few_scores(self, X: sparse.csr_array, labels: NDArray[np.int64], threads: int) -> F32:
+    def few_scores(self, X: sparse.csr_array, labels: NDArray[np.integer], threads: int) -> F32:
         """Scores of some labels of each row (rows x few; a negative label scores 0).
 
         >>> v = LabelVectors(sparse.csr_array(np.eye(2, dtype=np.float32)), np.ones(2, np.float32))
@@ -98,7 +98,7 @@ class LabelVectors:
         found = np.empty(position.size, np.float32)
         some = self.vectors if asked.size == self.n_labels else take_rows(self.vectors, asked)
         kernel = _kernels.LabelWeights(*csr_args(some), self.vectors.shape[1], threads)
-        kernel.score(*csr_args(X), indptr.astype(np.int64), position.astype(np.int32), found, threads)
+        kernel.score(*csr_args(X), indptr.astype(np.int64), position, found, threads)
         if self.bias.any():
             found += self.bias[labels]
         if self.mass is not None:

@@ -322,5 +322,5 @@ def _given_start(init: Any, n_rows: int) -> I32:
     if start.min() < 0:
         raise BlockXMCError("init must not hold negative block numbers")
     if int(start.max()) < 4 * n_rows:  # numbers that name no row are closed up
-        return renumbered(start, int(start.max()) + 1)[1].astype(np.int32)
+        return renumbered(start, int(start.max()) + 1)[1]
     return np.unique(start, return_inverse=True)[1].astype(np.int32)

@@ -93,7 +93,10 @@ def restore_scorer(state: dict[str, Any]) -> Scorer:
 
 def _checked_ids(label_ids: Sequence[NDArray[Any]], n_labels: int) -> list[I32]:
     clusters = [np.ascontiguousarray(ids, dtype=np.int32) for ids in label_ids]
-    for block, ids in enumerate(clusters):
-        if ids.size and (ids[0] < 0 or ids[-1] >= n_labels or (np.diff(ids) <= 0).any()):
-            raise BlockXMCError(f"label ids of block {block} must ascend within 0..{n_labels - 1}")
+    sizes = np.array([ids.size for ids in clusters], np.int64)
+    labels, block = joined(clusters, np.int32), np.repeat(np.arange(sizes.size), sizes)
+    wrong = (labels < 0) | (labels >= n_labels)
+    wrong[1:] |= (labels[1:] <= labels[:-1]) & (block[1:] == block[:-1])
+    if wrong.any():
+        raise BlockXMCError(f"label ids of block {block[wrong.argmax()]} must ascend within 0..{n_labels - 1}")
     return clusters

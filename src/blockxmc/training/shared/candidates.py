@@ -229,7 +229,7 @@ class HeldOut:
         """Cosine to the centroid of each label; only the centroids that are asked for are made."""
         asked, position = renumbered(labels[labels >= 0], self._rarity.size)
         centroids = LabelVectors(self._centroids(asked), np.zeros(asked.size, np.float32))
-        places = np.full(labels.shape, -1)
+        places = np.full(labels.shape, -1, np.int32)
         places[labels >= 0] = position
         return centroids.few_scores(X, places, threads)
 
