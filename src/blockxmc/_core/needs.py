@@ -29,7 +29,7 @@ THREAD_ROW, THREAD_FEATURE = 40, 16
 # Rows of labels that are solved in one batch (settings.py: least_pairs, least_pairs_per_row, pairs_at_a_time), in two
 # copies while they are put together; and about how many there are, per positive and root of the number of labels.
 LEAST_PAIRS, LEAST_PAIRS_PER_ROW, MOST_PAIRS, PAIRS = 2**25, 128, 2**26, 0.4
-# Blocks do not pay for so few labels, or hardly: all may learn from all rows, taken as they are: 6 vectors of sixteen numbers
+# Blocks hardly pay for so few labels: all may learn from all rows, taken as they are: 6 vectors of sixteen numbers
 # per row in each thread, and half a copy of the pairs (fitted to trainings with 1 and 8 threads).
 FEW_LABELS, ALL_ROWS = 1000, 6 * 64
 # Held-out rows (settings.py) and candidates of each that show what scores mean, with all that is known of one.
