@@ -18,11 +18,11 @@ $(VENV)/dev.stamp: $(VENV)/pip.stamp pyproject.toml CMakeLists.txt $(wildcard sr
 	$(BIN)/python -m pip install -q -e '.[dev]'
 	touch $@
 
-# The demo takes what developers have, or else installs the package and what draws the figure, no more.
+# The demo takes what developers have, or else installs what the README's commands need, no more.
 DEMO := $(if $(wildcard $(VENV)/dev.stamp),$(VENV)/dev.stamp,$(VENV)/demo.stamp)
 $(VENV)/demo.stamp: $(VENV)/pip.stamp pyproject.toml CMakeLists.txt $(wildcard src/kernels/*)
-	@echo "installing blockxmc and matplotlib into $(VENV); compiling takes some minutes"
-	$(BIN)/python -m pip install -q -e '.[plots]'
+	@echo "installing blockxmc with figures and service into $(VENV); compiling takes some minutes"
+	$(BIN)/python -m pip install -q -e '.[plots,serve]'
 	touch $@
 
 demo: $(DEMO)

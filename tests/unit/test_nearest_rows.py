@@ -39,17 +39,16 @@ def test_beside_a_plain_computation(threads, most):
         assert max(like[list(left_out)]) <= min([*like[list(set(left) - set(own))], np.inf]) + 1e-4
 
 
-def test_only_labels_without_a_start_are_cut():
+def test_only_new_labels_are_cut():
     rng = np.random.default_rng(0)
     X = sparse.csr_array(rng.random((80, 10), np.float32))
     Y = sparse.csr_array((rng.random((80, 2)) < 0.1).astype(np.float32))
     block = np.zeros(80, np.int32)
     how = [np.arange(2)], Reporter(), 1, 0
-    known = sparse.csr_array(np.array([[1.0] + [0] * 9, [0.0] * 10], np.float32))
     visits, labels = visits_of(block, block[:, None], 1), np.arange(2)
     few, all_rows = (
         LabelTrainer(DiSMEC(tol=1e-6), X, *how, Settings(update_negatives=most)).train_some(
-            Y, visits, labels, "again", known
+            Y, visits, labels, "again", np.array([False, True])
         )
         for most in (20, 1000)
     )

@@ -20,7 +20,7 @@ from blockxmc.training.listings import lists
 from blockxmc.training.shared.blocks import cover_all_labels
 from blockxmc.training.shared.held_out import held_out_rows
 from blockxmc.training.shared.kept import Kept
-from blockxmc.training.shared.labels import shared_costs
+from blockxmc.training.shared.labels import LabelTrainer, shared_costs
 from blockxmc.training.shared.settings import SETTINGS
 from blockxmc.training.update import _changed_blocks
 
@@ -181,6 +181,31 @@ def test_the_router_waits_until_rows_have_grown(data, fitted):
     fitted.update(X[OLD + 40 :], Y[OLD + 40 :])
     assert fitted.history_[-1]["blocks_solved"] == 4
     assert (fitted.kept_.blocks.vectors != before).nnz > 0
+
+
+def test_small_updates_let_the_router_wait_for_less(data, fitted):
+    X, Y = data
+    for first, solved in ((OLD, 0), (OLD + 26, 4), (OLD + 52, 0)):  # each no more than a twentieth
+        fitted.update(X[first : first + 26], Y[first : first + 26])
+        assert fitted.history_[-1]["blocks_solved"] == solved
+
+
+def test_labels_that_came_with_updates_learn_from_near_rows_while_they_have_few(data, fitted, monkeypatch):
+    X, Y = data
+    asked, train_some = [], LabelTrainer.train_some
+
+    def spy(self, Y, visits, labels, title, new=None):
+        asked.append(set(labels[new].tolist()))
+        return train_some(self, Y, visits, labels, title, new)
+
+    monkeypatch.setattr(LabelTrainer, "train_some", spy)
+    new = sparse.hstack([Y, sparse.csr_array((640, 2), dtype=np.float32)], format="lil")
+    new[OLD : OLD + 3, 32] = new[OLD + 20, 32] = 1
+    new[OLD : OLD + 20, 33] = 1
+    for first in (OLD, OLD + 20):
+        fitted.update(X[first : first + 20], sparse.csr_array(new[first : first + 20]))
+    assert asked == [{32}, {32}]
+    assert SETTINGS.update_new < 20
 
 
 def test_counts_blocks_and_rows_follow(data, fitted):

@@ -110,22 +110,26 @@ def newly_met(
     X, Y = rows
     before, now = (holds(lists, Y.shape[1]) for lists in clusters)
     added = sparse.csr_array(now - before.multiply(now))
+    known = np.zeros(Y.shape[1], bool)  # the others are new
+    known[: weights.n_labels] = (np.diff(weights.vectors.indptr) > 0) | (weights.bias != 0)
+    added.data[~known[added.indices]] = 0
     added.eliminate_zeros()
     labels = np.unique(added.indices)
-    labels = labels[labels < weights.n_labels]  # the others are new
     # Far above what blocks add up to, to tell the pairs that are known: the row's own labels, and those met before.
     blocks = sparse.csr_array(added[:, labels] + before[:, labels] * np.float32(_OWN))
-    found = []
-    for first in range(0, X.shape[0], _AT_A_TIME):
-        some = slice(first, first + _AT_A_TIME)
+    meets = (np.diff(added.indptr) > 0)[visits.indices]
+    concerned = np.unique(np.repeat(np.arange(visits.shape[0]), np.diff(visits.indptr))[meets])
+    found = [tuple(np.empty(0, kind) for kind in (np.int32, np.int32, bool, np.float32))]
+    for first in range(0, concerned.size, _AT_A_TIME):
+        some = concerned[first : first + _AT_A_TIME]
         pairs = sparse.csr_array(visits[some] @ blocks + Y[some][:, labels] * np.float32(_OWN))
         pairs.data[pairs.data >= _OWN] = 0
         pairs.eliminate_zeros()
         pairs.sort_indices()
         columns = labels[pairs.indices].astype(np.int32)
-        margins = weights.pair_scores(sparse.csr_array(X[some]), pairs.indptr, columns, threads)
+        margins = weights.pair_scores(take_rows(X, some), pairs.indptr, columns, threads)
         told = np.flatnonzero(margins > bound)
-        number = np.repeat(np.arange(first, first + pairs.shape[0], dtype=np.int32), np.diff(pairs.indptr))
+        number = np.repeat(some.astype(np.int32), np.diff(pairs.indptr))
         found.append((number[told], columns[told], np.zeros(told.size, bool), margins[told]))
     return Told(*(np.concatenate(part) for part in zip(*found, strict=True)))
 

@@ -32,11 +32,9 @@ def lists(
     best = np.lexsort((of, -counts, labels))
     first = np.searchsorted(labels, labels)  # where the blocks of the label begin
     chosen = best[np.arange(best.size) - first < most]
-    chosen = chosen[np.lexsort((labels[chosen], of[chosen]))]
-    of, labels = of[chosen], labels[chosen]
-    ends = np.cumsum(np.bincount(of, minlength=len(clusters)))
-    more = np.split(labels, ends[:-1])
-    return [np.union1d(ids, some) for ids, some in zip(clusters, more, strict=True)]
+    own = np.repeat(np.arange(len(clusters)), [ids.size for ids in clusters]) * Y.shape[1] + np.concatenate(clusters)
+    both = np.union1d(own, of[chosen] * Y.shape[1] + labels[chosen])
+    return np.split(both % Y.shape[1], np.searchsorted(both, np.arange(1, len(clusters)) * Y.shape[1]))
 
 
 def left_since(

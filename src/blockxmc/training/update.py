@@ -2,7 +2,7 @@
 
 Blocks of the other rows stay as they are. New rows tell a label something if they are its positives, or if they are its
 negatives and have a margin above a bound. Once these are more than a share of its positives, the label learns. In a small
-update it is solved again, from its present weights and on all rows that concern it. In a large one it is changed by the new
+update it is solved again, from nothing, on all rows that concern it. In a large one it is changed by the new
 rows, and by those that were held out of the fit, while some of its old rows hold (lessons.py), in less than half of the
 time; new labels, and those with many times more new positives than old ones, are solved even then. The router is solved
 again when rows have grown by a share. Rows that go are different: every label that they have taught, and the router for
@@ -55,66 +55,123 @@ class Learned:
     kept: Kept
 
 
+@dataclass(frozen=True)
+class _Grown:
+    """Blocks after new rows have come: who visits them, what they have listed before and what they list now."""
+
+    partition: Partitioner
+    kept: Kept  # with the router, and the negative blocks of all rows
+    before: list[NDArray[np.int64]]
+    clusters: list[NDArray[np.int64]]
+    visits: sparse.csr_array
+    large: bool  # whether the update is
+    blocks_solved: int
+
+
 def add_rows(
     request: Request, old: Learned, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter
 ) -> tuple[Learned, dict[str, Any]]:
     """The model with new rows, which may have more features and labels than it knows, and what happened."""
-    n_features, n_labels, threads = X.shape[1], Y.shape[1], request.threads
-    event = {"what": "update", "rows": int(X.shape[0]), **before_learning(old.model, X, Y, threads)}
+    n_features, n_labels = X.shape[1], Y.shape[1]
+    event = {"what": "update", "rows": int(X.shape[0]), **before_learning(old.model, X, Y, request.threads)}
     X_old, Y_old = old.kept.rows(n_features, n_labels)  # which looks at all that is kept
-    kept = old.kept.with_labels(grown(old.kept.labels, n_labels, n_features))
-    of_blocks = grown(old.kept.blocks, old.partition.n_blocks_, n_features)
-    start = _router(of_blocks).blocks(X, 1, threads=threads)[:, 0]
-    blocks = place_rows(old.partition, Y, start, threads)
-    X_all, Y_all = stacked([X_old, X]), stacked([Y_old, Y])
-    assignment = np.concatenate([old.partition.assignment_, blocks])
-    large = X.shape[0] > request.settings.update_shift * assignment.size
-    kept = _placed(old.partition, kept, Y_all, assignment, threads) if large else kept
-    n_blocks, shown = of_blocks.n_labels, kept.shown(Y_all)
-    partition = repartitioned(old.partition, shown, assignment, n_blocks, threads, kept.fit_captured)
-    stale = assignment.size - kept.router_rows > request.settings.update_router * assignment.size
-    changed = np.arange(n_blocks if stale else 0)
-    of_blocks = _solved_blocks(request, (X_all, Y_all), assignment, of_blocks, changed, reporter)
-    routed = _router(of_blocks).blocks(X, kept.negative_blocks.shape[1], threads=threads)
-    negative = np.concatenate([kept.negative_blocks, routed])
-    clusters = lists(partition, Y_all, negative, kept, request.settings.update_lists)
-    visits = visits_of(assignment, negative, partition.n_blocks_)
-    n_old, lesson = Y_old.shape[0], request.settings.update_lesson
-    before = lists(old.partition, Y_old, old.kept.negative_blocks, kept, request.settings.update_lists)
-    news = Told.by(kept.labels, (X, Y), visits[n_old:], clusters, lesson, threads)
-    news = news.numbered(np.arange(n_old, assignment.size))
-    news += _newly_met(request, kept, (X_old, Y_old), visits[:n_old], (before, clusters))
+    rows = stacked([X_old, X]), stacked([Y_old, Y])
+    blocks = _grown_blocks(request, old, (X, Y), rows, reporter)
+    kept = blocks.kept
+    news = _news(request, blocks, (X, Y), (X_old, Y_old))
     told = kept.told + news.counts(n_labels, request.settings.update_margin)
-    touched = np.flatnonzero(told > request.settings.update_share * np.bincount(Y_all.indices, minlength=n_labels))
-    shifted = _shifting(request, (Y_old, Y), kept, touched if large else touched[:0], visits, clusters)
+    touched = np.flatnonzero(told > request.settings.update_share * np.bincount(rows[1].indices, minlength=n_labels))
+    shifted = _shifting(request, (Y_old, Y), blocks, touched) if blocks.large else touched[:0]
     is_touched, is_shifted = (np.isin(np.arange(n_labels), some) for some in (touched, shifted))
     told[touched] = 0
     new = replace(
         kept,
         parts=kept.with_part(kept_copy(X), kept_copy(Y)),
-        blocks=of_blocks,
-        negative_blocks=negative,
         told=told,
-        router_rows=assignment.size if stale else kept.router_rows,
         complete=kept.complete | is_touched,
         shifted=(kept.shifted & ~is_touched) | is_shifted,
-        left=left_since(kept.left, before, clusters, is_touched & ~is_shifted),
+        left=left_since(kept.left, blocks.before, blocks.clusters, is_touched & ~is_shifted),
     )
+    if shifted.size:
+        lessons = _lessons(request, blocks, rows, Y_old.shape[0], news, shifted)
+        new = replace(new, labels=_shifted(request, rows[0], kept.labels, shifted, lessons, reporter))
     event |= {
         "new_labels": n_labels - old.kept.labels.n_labels,
         "new_features": n_features - old.model.n_features,
         "labels_solved": int(touched.size - shifted.size),
         "labels_shifted": int(shifted.size),
-        "blocks_solved": int(changed.size),
+        "blocks_solved": blocks.blocks_solved,
     }
-    if shifted.size:
-        news += _unlearnt(kept, (X_all, Y_all), visits, clusters, lesson, threads)
-        known = np.arange(assignment.size) < n_old
-        known[kept.unseen] = kept.complete.all()
-        lessons = KnownRows(Y_all, visits, clusters, known, request.settings).lessons(news, shifted, threads)
-        new = replace(new, labels=_shifted(request, X_all, kept.labels, shifted, lessons, reporter))
-    whole = np.setdiff1d(touched, shifted)
-    return _packed(request, (X_all, Y_all), Learned(partition, old.model, new), clusters, whole, reporter), event
+    learned = Learned(blocks.partition, old.model, new)
+    return _packed(request, rows, learned, blocks.clusters, np.setdiff1d(touched, shifted), reporter), event
+
+
+def _grown_blocks(
+    request: Request,
+    old: Learned,
+    new: tuple[sparse.csr_array, sparse.csr_array],
+    rows: tuple[sparse.csr_array, sparse.csr_array],
+    reporter: Reporter,
+) -> _Grown:
+    """New rows find blocks, lists follow, and the router learns again where enough rows are new to it."""
+    (X, Y), Y_all, threads, settings = new, rows[1], request.threads, request.settings
+    kept = old.kept.with_labels(grown(old.kept.labels, Y.shape[1], X.shape[1]))
+    n_blocks, of_blocks = old.partition.n_blocks_, grown(old.kept.blocks, old.partition.n_blocks_, X.shape[1])
+    start = _router(of_blocks).blocks(X, 1, threads=threads)[:, 0]
+    assignment = np.concatenate([old.partition.assignment_, place_rows(old.partition, Y, start, threads)])
+    large = X.shape[0] > settings.update_shift * assignment.size
+    kept = _placed(old.partition, kept, Y_all, assignment, threads) if large else kept
+    partition = repartitioned(old.partition, kept.shown(Y_all), assignment, n_blocks, threads, kept.fit_captured)
+    most = settings.update_router if large else settings.update_router_small
+    stale = assignment.size - kept.router_rows > most * assignment.size
+    changed = np.arange(n_blocks if stale else 0)
+    of_blocks = _solved_blocks(request, rows, assignment, of_blocks, changed, reporter)
+    routed = _router(of_blocks).blocks(X, kept.negative_blocks.shape[1], threads=threads)
+    negative = np.concatenate([kept.negative_blocks, routed])
+    n_old = Y_all.shape[0] - Y.shape[0]
+    before = lists(old.partition, Y_all[:n_old], old.kept.negative_blocks, kept, settings.update_lists)
+    clusters = lists(partition, Y_all, negative, kept, settings.update_lists)
+    router_rows = assignment.size if stale else kept.router_rows
+    kept = replace(kept, blocks=of_blocks, negative_blocks=negative, router_rows=router_rows)
+    visits = visits_of(assignment, negative, n_blocks)
+    return _Grown(partition, kept, before, clusters, visits, large, int(changed.size))
+
+
+def _news(
+    request: Request,
+    grown: _Grown,
+    new: tuple[sparse.csr_array, sparse.csr_array],
+    old: tuple[sparse.csr_array, sparse.csr_array],
+) -> Told:
+    """What new rows tell labels, and known rows those that come to the blocks they visit.
+
+    Of known rows, those that the fit held out are left out: they tell shifted labels that have not learnt from them.
+    """
+    n_old, kept, settings = old[0].shape[0], grown.kept, request.settings
+    told = Told.by(kept.labels, new, grown.visits[n_old:], grown.clusters, settings.update_lesson, request.threads)
+    told = told.numbered(np.arange(n_old, n_old + new[0].shape[0]))
+    seen = without_rows(grown.visits[:n_old], np.isin(np.arange(n_old), kept.unseen))
+    return told + newly_met(
+        kept.labels, old, seen, (grown.before, grown.clusters), settings.update_margin, request.threads
+    )
+
+
+def _lessons(
+    request: Request,
+    grown: _Grown,
+    rows: tuple[sparse.csr_array, sparse.csr_array],
+    n_old: int,
+    news: Told,
+    labels: NDArray[np.intp],
+) -> Lessons:
+    """What these labels learn from the news and from rows that were held out of the fit, while other known rows hold."""
+    kept, settings, threads = grown.kept, request.settings, request.threads
+    X, Y, seen = (take_rows(part, kept.unseen.astype(np.intp)) for part in (*rows, grown.visits))
+    unlearnt = Told.by(kept.labels, (X, Y), seen, grown.clusters, settings.update_lesson, threads)
+    news += unlearnt.numbered(kept.unseen, ~kept.complete)
+    known = np.arange(rows[1].shape[0]) < n_old
+    known[kept.unseen] = kept.complete.all()
+    return KnownRows(rows[1], grown.visits, grown.clusters, known, settings).lessons(news, labels, threads)
 
 
 def _placed(partition: Partitioner, kept: Kept, Y: sparse.csr_array, assignment: I32, threads: int) -> Kept:
@@ -140,28 +197,11 @@ def _placed(partition: Partitioner, kept: Kept, Y: sparse.csr_array, assignment:
     return replace(kept, placed=True, negative_blocks=negative)
 
 
-def _newly_met(
-    request: Request,
-    kept: Kept,
-    rows: tuple[sparse.csr_array, sparse.csr_array],
-    visits: sparse.csr_array,
-    clusters: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]],
-) -> Told:
-    """What known rows tell labels that come to the blocks they visit (which list these, then those).
-
-    Rows that the fit held out are left out: they tell shifted labels that have not learnt from them (``_unlearnt``).
-    """
-    visits = without_rows(visits, np.isin(np.arange(visits.shape[0]), kept.unseen))
-    return newly_met(kept.labels, rows, visits, clusters, request.settings.update_margin, request.threads)
-
-
 def _shifting(
     request: Request,
     targets: tuple[sparse.csr_array, sparse.csr_array],
-    kept: Kept,
+    grown: _Grown,
     touched: NDArray[np.intp],
-    visits: sparse.csr_array,
-    clusters: list[NDArray[np.int64]],
 ) -> NDArray[np.intp]:
     """Those of the touched labels that need not meet all rows again: old ones that were told nothing before.
 
@@ -169,24 +209,12 @@ def _shifting(
     """
     if not isinstance(request.learner, DiSMEC):
         return touched[:0]
-    settings, n_rows = request.settings, rows_of(visits, clusters, targets[0].shape[1])
+    settings, kept = request.settings, grown.kept
+    n_rows = rows_of(grown.visits, grown.clusters, targets[0].shape[1])
     old, new = (np.bincount(part.indices, minlength=n_rows.size) for part in targets)
     times = np.where(n_rows > settings.update_few_rows, settings.update_times, settings.update_times_few)
     able: NDArray[np.bool_] = (new <= times * old) & (kept.told == 0) & ~kept.shifted
     return np.asarray(touched[able[touched]])
-
-
-def _unlearnt(
-    kept: Kept,
-    rows: tuple[sparse.csr_array, sparse.csr_array],
-    visits: sparse.csr_array,
-    clusters: Any,
-    bound: float,
-    threads: int,
-) -> Told:
-    """What rows that were held out of the fit tell the labels that have not learnt from them yet."""
-    X, Y, seen = (take_rows(part, kept.unseen.astype(np.intp)) for part in (*rows, visits))
-    return Told.by(kept.labels, (X, Y), seen, clusters, bound, threads).numbered(kept.unseen, ~kept.complete)
 
 
 def _shifted(
@@ -370,7 +398,8 @@ def _packed(
     training.clusters = clusters
     weights = kept.labels
     if touched.size:
-        again = training.solve_again(weights, touched, take_rows(weights.vectors, touched))
+        few = training.positives[touched] <= request.settings.update_new
+        again = training.solve_again(weights, touched, few & (touched >= kept.fit_labels))
         assert isinstance(again, LabelVectors)  # a learner of vectors stays one
         weights = again
     router = _router(kept.blocks, max(request.bits, request.settings.router_bits))

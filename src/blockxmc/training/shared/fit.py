@@ -211,16 +211,16 @@ class Training:
         return self.solve_again(weights, labels) if labels.size else weights
 
     def solve_again(
-        self, weights: SharedWeights, labels: NDArray[np.intp], start: sparse.csr_array | None = None
+        self, weights: SharedWeights, labels: NDArray[np.intp], new: NDArray[np.bool_] | None = None
     ) -> SharedWeights:
-        """The weights with those of some labels learnt from all rows, beginning where ``start`` says."""
-        again = self.solved_again(labels, start)
+        """The weights with those of some labels learnt from all rows, of the ``new`` ones from those that matter."""
+        again = self.solved_again(labels, new)
         with self.reporter.phase("put weights together"):
             return replaced(weights, labels, again, self.threads)
 
-    def solved_again(self, labels: NDArray[np.intp], start: sparse.csr_array | None = None) -> SharedWeights:
+    def solved_again(self, labels: NDArray[np.intp], new: NDArray[np.bool_] | None = None) -> SharedWeights:
         """The weights of some labels, in this order, learnt from all rows."""
-        again = self._trainer().train_some(self.Y, self._visits(None), labels, "train labels again", start)
+        again = self._trainer().train_some(self.Y, self._visits(None), labels, "train labels again", new)
         return again if self.labels is None else self.labels.added_to(again, labels, self.threads)
 
     def mixed(self, weights: SharedWeights, mix: Mix) -> SharedWeights:

@@ -62,15 +62,17 @@ class LabelTrainer:
         visits: sparse.csr_array,
         labels: NDArray[np.intp],
         title: str,
-        start: sparse.csr_array | None = None,
+        new: NDArray[np.bool_] | None = None,
     ) -> SharedWeights:
-        """Weights of some labels, in this order; ``start`` has vectors of theirs from which a learner may begin.
+        """Weights of some labels, in this order; ``new`` ones learn from the rows most like their positives.
 
-        A label whose start is empty is new: it learns from the rows that are most like its positives.
+        No label begins with weights that it has had. Solvers end early, and from there they end elsewhere: after twenty
+        updates of elife-keywords, all labels solved once more from their weights gave P@1 of -0.49 beside a training, from
+        nothing +0.36, for 1.3 times the time.
         """
         blocks = take_rows(self._blocks_of_labels(Y.shape[1]), labels)
         positives = take_rows(sparse.csr_array(Y.T), labels)
-        return self._train(positives, visits, blocks, title, self._costs(Y), start)[0]
+        return self._train(positives, visits, blocks, title, self._costs(Y), new)[0]
 
     def _costs(self, Y: sparse.csr_array) -> dict[str, F32]:
         """What rows count, for a learner that can be told."""
@@ -89,13 +91,12 @@ class LabelTrainer:
         blocks: sparse.csr_array,
         title: str,
         more: dict[str, Any],
-        start: sparse.csr_array | None = None,
+        new: NDArray[np.bool_] | None = None,
     ) -> tuple[SharedWeights, float]:
         """``positives`` and ``blocks`` have a row per label: its rows, and the blocks that hold it."""
         n_labels = positives.shape[0]
         with self.reporter.phase(title, n_labels) as phase:
             rows_of_block = sparse.csr_array(visits.T)
-            new = np.diff(start.indptr) == 0 if start is not None else None
             limited = None if new is None else (new, self.settings.update_negatives)
             order = in_order(positives, visits, blocks, rows_of_block, limited, self.learner.any_batch, self.threads)
 
@@ -107,10 +108,7 @@ class LabelTrainer:
                     rows = nearest_rows(self.X, own, rows, new[some], self.settings.update_negatives, self.threads)
                 job = self.learner._job(self.threads, Shifted(phase, begin), self.seed)
                 targets = sparse.csr_array(own.T)
-                options = more
-                if start is not None and self.learner.takes_start:
-                    options = more | {"start": take_rows(start, some)}
-                return self.learner._train(self.X, targets, job, rows=rows, **options), rows.nnz  # type: ignore[call-arg]
+                return self.learner._train(self.X, targets, job, rows=rows, **more), rows.nnz  # type: ignore[call-arg]
 
             name = title.removeprefix("train ")
             parts, taught = [], 0
@@ -214,8 +212,8 @@ def outside_violations(
         return int((_some(weights, labels).scores(some)[outside] > -0.5).sum()), int(outside.sum())
 
     with ThreadPoolExecutor(threads) as pool:
-        violating, n_outside = np.sum(list(pool.map(counted, range(0, Y.shape[1], VIOLATION_LABELS))), axis=0)
-    return int(violating) / max(int(n_outside), 1)
+        counts = list(pool.map(counted, range(0, Y.shape[1], VIOLATION_LABELS)))
+    return sum(violating for violating, _ in counts) / max(sum(n_outside for _, n_outside in counts), 1)
 
 
 def _some(weights: SharedWeights, labels: NDArray[np.intp]) -> SharedWeights:
