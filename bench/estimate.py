@@ -8,9 +8,9 @@ which says more where other programs run.
 Expected over found, CPU time and memory, on one thread beside a load of 25 on two cores: debian-small 1.10 and 1.11,
 bibtex 0.87 and 1.07, delicious 1.05 and 0.99, elife-keywords 0.74 and 1.16, citeulike-t-tags 0.74 and 0.93, tate-subjects
 1.23 and 0.96. Memory of the larger sets was watched while they trained: gutenberg-lcsh 1.23, yso-finna-en 1.07,
-commit-files-xl 0.98. The size of the model is expected too high on tate-subjects (1.85) and bibtex (1.74), which keep no
-neighbors, and too low on delicious (0.49); candidates of yso-finna-en far too low (541, found 11,354: its labels are spread
-over most blocks).
+commit-files-xl 0.98. The size of the model is expected 1.9 times too high on tate-subjects, which keeps no neighbors, 1.4
+times on bibtex, and within 1.3 on the other seven; candidates of yso-finna-en far too low (541, found 11,354: its labels
+are spread over most blocks).
 """
 
 import argparse

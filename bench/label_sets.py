@@ -182,6 +182,11 @@ def table(kept):
         lines.append(f"| {name.split()[0]}{judged} | {row['rows']:,} | {' | '.join(numbers)} |")
     lines += [
         "",
+        "One split is one draw: on five other splits of elife-keywords (6,000 random rows, seeds 1 to 5) the error is",
+        "0.013 to 0.018, with a floor of 0.009 to 0.010. Sums are uncertain where few suggestions are right: the 1,000",
+        "held-out rows on which 40,000 rows of commit-files-xl are fitted have about 320 hits among their first five, so",
+        "that chance alone moves the sum by 6 % (one standard deviation).",
+        "",
         "A threshold for each label instead of one for all does not gain: [label_thresholds.md](label_thresholds.md).",
     ]
     lines += ["", "`rank_by`: by probability, and by probability times inverse propensity.", ""]

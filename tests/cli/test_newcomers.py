@@ -140,6 +140,11 @@ def test_a_folder_that_cannot_be_written_is_found_before_the_work(capsys, monkey
     code, _, err = run(capsys, "train", folder / "books.csv", "--model", tmp_path / "file" / "model")
     assert (code, err.count("\n")) == (2, 1)
     assert f"{tmp_path / 'file' / 'model'}: nothing can be written there: {tmp_path / 'file'}: Not a directory" in err
+    code, out, err = run(capsys, "partition", folder / "books.csv", "--out", tmp_path / "file" / "blocks")
+    assert (code, out, "nothing can be written there" in err) == (2, "", True)
+    figure = tmp_path / "file" / "figure.png"
+    code, out, err = run(capsys, "evaluate", folder / "books", folder / "books.csv", "--plot", figure)
+    assert (code, out, "nothing can be written there" in err) == (2, "", True)
 
 
 def test_an_empty_text_and_one_without_a_known_word(capsys, folder):

@@ -64,6 +64,7 @@ def test_rows_are_forgotten_by_number(texts, capsys):
     [
         ([], "nothing to do"),
         (["--forget", "bad.txt"], "is no row number"),
+        (["--forget", "long.txt"], "the model has no row 9999"),
         (["--forget", "far.txt"], "has no row 18: its rows have the numbers 0 to 17"),
         (["missing.jsonl"], "missing.jsonl"),
         (["train.txt"], "trained on text"),
@@ -72,6 +73,7 @@ def test_rows_are_forgotten_by_number(texts, capsys):
 def test_bad_input_is_one_line_and_changes_nothing(texts, capsys, args, said):
     (texts / "bad.txt").write_text("1\nx\n")
     (texts / "far.txt").write_text("18\n")
+    (texts / "long.txt").write_text("9" * 5000 + "\n")
     X, Y = blocky(n=10)
     write_xc(texts / "train.txt", X, Y)
     before = (texts / "model" / "manifest.json").read_bytes()

@@ -162,6 +162,13 @@ def test_sizes_know_weights_and_rows_that_teach(demo):
     assert needs.expected_bytes(one, in_files=True) < needs.expected_bytes(four, in_files=True)
 
 
+@pytest.mark.parametrize(("threads", "found"), [(1, 226e6), (8, 382e6)])
+def test_few_labels_learn_from_all_rows(threads, found):
+    """60,000 rows of 8 values, 600 labels with one positive a row each: the peaks were measured."""
+    sizes = needs.Sizes(60_000, 4_000, 600, 479_581, 60_000, 190_753, float(threads), threads)
+    assert 1 / 1.3 < needs.expected_bytes(sizes) / found < 1.3
+
+
 def test_nothing_to_learn_from_needs_little():
     empty = sparse.csr_array((3, 4), dtype=np.float32)
     assert 0 <= needs.expected_bytes(needs.sizes_of(empty, empty)) < 1e6

@@ -319,6 +319,18 @@ class TestStart:
         monkeypatch.setattr(start, "NEAR_GROUPS", 7)  # all of them
         np.testing.assert_array_equal(start.tree_pass(X, leaves, 40, 1), full)
 
+    def test_groups_side_by_side_share_the_budget_of_centroids(self, monkeypatch):
+        X = planted(n=3000, groups=12, d=240, m=100)[0]
+        budgets, nearest = [], start._nearest
+
+        def watched(*args, **options):
+            budgets.append(options.get("budget", start.CENTROID_BUDGET))
+            return nearest(*args, **options)
+
+        monkeypatch.setattr(start, "_nearest", watched)
+        start.tree_pass(X, np.arange(3000, dtype=np.int32) % 300, 300, 4)
+        assert set(budgets[1:]) == {start.CENTROID_BUDGET // 4}
+
     @pytest.mark.parametrize("threads", [1, 3])
     def test_label_vectors_are_sums_of_unit_rows(self, monkeypatch, threads):
         X, Y = random_problem(6)

@@ -228,6 +228,21 @@ def test_lists_beside_names_are_refused_unless_a_separator_is_named(tmp_path: Pa
     assert read_corpus(file, require_labels=False).texts == ["red", "green", "blue"]
 
 
+def test_names_before_lists_are_refused_and_empty_lists_tell_nothing(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", 'text,labels\nred,a;b\ngreen,"[""x"", ""y""]"\n')
+    with pytest.raises(DataFormatError, match="line 3: labels of earlier lines are names without brackets"):
+        read_corpus(file)
+    file = write(tmp_path / "b.csv", "text,labels\nred,[]\ngreen,a;b\nblue,[]\n")
+    assert read_corpus(file).labels == [[], ["a", "b"], []]
+
+
+@pytest.mark.parametrize("line", ['{"text": "red", "labels": ["\\ud800"]}', '{"text": "red", "labels": ["a\\udfff "]}'])
+def test_half_characters_are_no_labels(tmp_path: Path, line: str) -> None:
+    file = write(tmp_path / "a.jsonl", line + "\n")
+    with pytest.raises(DataFormatError, match="half a character"):
+        read_corpus(file)
+
+
 def test_lists_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path / "a.csv", "text,labels\nred,['a']\ngreen,['b']\n")
     assert read_corpus(file, verbose=1).labels == [["a"], ["b"]]

@@ -29,6 +29,9 @@ THREAD_ROW, THREAD_FEATURE = 40, 16
 # Rows of labels that are solved in one batch (settings.py: least_pairs, least_pairs_per_row, pairs_at_a_time), in two
 # copies while they are put together; and about how many there are, per positive and root of the number of labels.
 LEAST_PAIRS, LEAST_PAIRS_PER_ROW, MOST_PAIRS, PAIRS = 2**25, 128, 2**26, 0.4
+# Blocks hardly pay for so few labels: all may learn from all rows, taken as they are: 6 vectors of sixteen numbers
+# per row in each thread, and half a copy of the pairs (fitted to trainings with 1 and 8 threads).
+FEW_LABELS, ALL_ROWS = 1000, 6 * 64
 # Held-out rows (settings.py) and candidates of each that show what scores mean, with all that is known of one.
 HELD_OUT_ONE_IN, HELD_OUT_LEAST, HELD_OUT_MOST, CANDIDATES, PER_CANDIDATE = 40, 800, 2048, 1024, 85
 # Per weight: while labels are solved; in the trial model; while centroids are added and the model is packed.
@@ -85,6 +88,8 @@ def sizes_of(X: sparse.csr_array, Y: sparse.csr_array, threads: int = 1) -> Size
     frequent = -np.sort(-positives)[: SIDE_BY_SIDE * threads]
     groups = np.add.reduceat(frequent, np.arange(0, frequent.size, SIDE_BY_SIDE)) if frequent.size else frequent
     taught = float(np.minimum(2 * groups / max(n_rows, 1), 1).sum())
+    if Y.shape[1] <= FEW_LABELS:
+        taught = float(groups.size)
     return Sizes(n_rows, n_features, Y.shape[1], X.nnz, Y.nnz, weights, taught, threads)
 
 
@@ -115,11 +120,16 @@ def expected_bytes(sizes: Sizes, *, in_files: bool = False) -> int:
 def _solving(sizes: Sizes) -> float:
     """While labels are trained: the rows of a batch of labels, the solvers, and the weights so far."""
     batch = min(max(LEAST_PAIRS, LEAST_PAIRS_PER_ROW * sizes.rows), MOST_PAIRS)
-    expected = min(PAIRS * sizes.positives * math.sqrt(sizes.labels), float(sizes.rows * sizes.labels))
+    expected = float(sizes.rows * sizes.labels)
+    if sizes.labels > FEW_LABELS:
+        expected = min(PAIRS * sizes.positives * math.sqrt(sizes.labels), expected)
     pairs = 4.0 * min(batch, expected)
     of_rows = PER_VALUE * sizes.values + PER_ROW * sizes.rows + PER_FEATURE * sizes.features
+    again = pairs
+    if sizes.labels <= FEW_LABELS:
+        of_rows, again = ALL_ROWS * sizes.rows + PER_FEATURE * sizes.features, pairs / 2
     solvers = sizes.taught * of_rows + _of_threads(sizes)
-    return pairs + max(pairs, solvers) + WEIGHT_SOLVED * sizes.weights
+    return pairs + max(again, solvers) + WEIGHT_SOLVED * sizes.weights
 
 
 def _of_threads(sizes: Sizes) -> int:

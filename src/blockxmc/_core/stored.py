@@ -93,6 +93,22 @@ def array(value: Any, what: str, dtype: DTypeLike, shape: tuple[int | None, ...]
     return value
 
 
+def narrowed(values: NDArray[np.int32]) -> NDArray[Any]:
+    """Whole numbers from 0 in half the bytes, where they fit; ``widened`` takes them back.
+
+    >>> narrowed(np.array([0, 65535], np.int32)).dtype, narrowed(np.array([65536], np.int32)).dtype
+    (dtype('uint16'), dtype('int32'))
+    """
+    fits = values.min(initial=0) >= 0 and values.max(initial=0) <= np.iinfo(np.uint16).max
+    return values.astype(np.uint16) if fits else values
+
+
+def widened(value: Any, what: str, shape: tuple[int | None, ...]) -> NDArray[np.int32]:
+    """What ``narrowed`` gave, or int32 as models of version 0.2.0 have it."""
+    narrow = getattr(value, "dtype", None) == np.uint16
+    return array(value, what, np.uint16 if narrow else np.int32, shape).astype(np.int32, copy=False)
+
+
 def finite(values: NDArray[Any], what: str) -> NDArray[Any]:
     """Numbers without NaN and infinities."""
     if not np.isfinite(values).all():

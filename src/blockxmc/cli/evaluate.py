@@ -13,6 +13,7 @@ from blockxmc.cli._common import (
     RankBy,
     Scheduler,
     Threads,
+    check_writable,
     on_features,
     open_model,
     print_json,
@@ -65,6 +66,8 @@ def evaluate(
     from blockxmc.metrics.report import measure
 
     ks, (a, b) = _ranks(at), _propensity(propensity)
+    if plot is not None:
+        check_writable(plot.parent)
     if scheduler is not None:
         given: Any = {"rank_by": rank_by, "plot": plot, "text_field": text_field, "label_field": label_field}
         given["extra"] = extra

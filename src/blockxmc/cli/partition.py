@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Seed, Threads, read_for, read_rows, verbosity
+from blockxmc.cli._common import Seed, Threads, check_writable, read_for, read_rows, verbosity
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def _partition(
     from blockxmc.partition import Partitioner
 
     _check_replaceable(out)
+    check_writable(out)
     partitioner = Partitioner(**options)
     data = read_rows(train, n_jobs=options["n_jobs"])
     check_values(data.X)

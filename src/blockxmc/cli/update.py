@@ -109,10 +109,11 @@ def row_numbers(path: Path, n_rows: int) -> list[int]:
             continue
         if not line.strip().isdecimal():
             raise BlockXMCError(f"{path}:{number}: {line.strip()[:40]!r} is no row number; give one a line, from 0")
-        if int(line) >= n_rows:
+        digits = line.strip().lstrip("0") or "0"
+        if len(digits) > len(str(n_rows)) or int(digits) >= n_rows:
             last = f"its rows have the numbers 0 to {n_rows - 1:,}"
             raise BlockXMCError(f"{path}:{number}: the model has no row {line.strip()[:40]}: {last}")
-        out.append(int(line))
+        out.append(int(digits))
     if not out:
         raise BlockXMCError(f"{path}: holds no row numbers; give one a line, from 0")
     return out

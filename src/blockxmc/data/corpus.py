@@ -285,22 +285,25 @@ class _LabelCells:
     """
 
     def __init__(self, separator: str | None, strict: bool, known: bool) -> None:
-        self._separator, self._strict = separator, strict
+        self._separator, self._strict, self._known = separator, strict, known
         self.lists: bool | None = False if known else None
 
     def names(self, cell: str, where: str) -> list[str]:
         """The labels of a cell."""
         if not cell.strip():
             return []
+        found = None if self._known else listed_names(cell)
+        if found == [] and not self.lists:  # "[]" tells as little as an empty cell
+            return []
         if self.lists is None:
-            self.lists = listed_names(cell) is not None
-        found = listed_names(cell) if self.lists else None
-        if self.lists and found is None and self._strict:
+            self.lists = found is not None
+        if self._strict and self.lists != (found is not None):
+            earlier = "lists" if self.lists else "names without brackets"
             raise DataFormatError(
-                f"{where}: labels of earlier lines are lists, but here stands {ascii(cell)[:60]}; write a list,"
-                " or say by --label-separator what stands between names"
+                f"{where}: labels of earlier lines are {earlier}, but here stands {ascii(cell)[:60]};"
+                " write all in one way, or say by --label-separator what stands between names"
             )
-        return cell.split(self._separator) if found is None else found
+        return cell.split(self._separator) if found is None or not self.lists else found
 
 
 def _csv_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields) -> Iterator[Row]:
@@ -354,4 +357,9 @@ def clean_names(labels: Iterable[Any]) -> list[Any]:
 
 def _name(label: str) -> str:
     label = label.strip()
+    if not label.isascii():
+        try:
+            label.encode()
+        except UnicodeEncodeError as error:
+            raise DataFormatError(f"the label {ascii(label)[:60]} holds half a character (a lone surrogate)") from error
     return label[1:-1].strip() if label.startswith("<") and label.endswith(">") else label

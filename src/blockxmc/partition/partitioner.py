@@ -266,7 +266,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         params["assign_at"] = None if self.assign_at is None else [float(at) for at in self.assign_at]
         return {
             "params": params,
-            "assignment": self.assignment_,
+            "assignment": stored.narrowed(self.assignment_),
             "ranking": self.ranking_.state(),
             "trace": self.objective_trace_,
             "lam": self.lam_,
@@ -282,7 +282,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         self = cls(**state["params"])
         stored.require(self.objective in ("quadratic", "cost"), "the objective of the partition is unknown")
         ranking, lam = Ranking.restored(state["ranking"]), stored.real(state["lam"], "lam")
-        assignment = stored.array(state["assignment"], "assignment", np.int32, (None,))
+        assignment = stored.widened(state["assignment"], "assignment", (None,))
         stored.check_indices(assignment, ranking.n_rows.size, "assignment")
         stored.require(assignment.size, "a partition has no rows")
         trace = stored.array(state["trace"], "trace", np.float64, (None,)).tolist()

@@ -120,15 +120,15 @@ class Ranking:
 
     def state(self) -> dict[str, Any]:
         """The arrays by name."""
-        return dict(vars(self))
+        return vars(self) | {"labels": stored.narrowed(self.labels), "counts": stored.narrowed(self.counts)}
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> Ranking:
         """Take back what ``state`` gave."""
         n_rows = stored.array(state["n_rows"], "n_rows of the partition", np.int64, (None,))
         n_labelled = stored.array(state["n_labelled"], "n_labelled of the partition", np.int64, n_rows.shape)
-        labels = stored.array(state["labels"], "labels of the partition", np.int32, (None,))
-        counts = stored.array(state["counts"], "counts of the partition", np.int32, labels.shape)
+        labels = stored.widened(state["labels"], "labels of the partition", (None,))
+        counts = stored.widened(state["counts"], "counts of the partition", labels.shape)
         indptr = stored.array(state["indptr"], "indptr of the partition", np.int64, (n_rows.size + 1,))
         stored.check_row_pointers(indptr, n_rows.size, labels.size, "labels of the partition")
         stored.require(labels.size == 0 or labels.min() >= 0, "a label of the partition is below 0")

@@ -18,7 +18,7 @@ MAX_LLOYD = 64
 # Above this many clusters a row is compared with those of a few groups only, each a subtree of the balanced tree.
 MAX_FLAT = 256
 NEAR_GROUPS = 8
-# Such groups are looked into side by side, so many at most: each has a copy of its rows.
+# Such groups are looked into side by side, so many at most: each has a copy of its rows, and its part of the budget below.
 GROUPS_AT_ONCE = 4
 # Floats that the centroids held at one time may take (512 MiB).
 CENTROID_BUDGET = 2**27
@@ -97,7 +97,9 @@ def tree_pass(X: sparse.csr_array, leaves: I32, n_leaves: int, threads: int) -> 
     groups = leaves // np.int32(size)
     n_groups = -(-n_leaves // size)
     near = _nearest(X, groups, n_groups, X, threads, k=min(NEAR_GROUPS, n_groups))[0]
-    near = near.astype(np.uint16)  # groups are fewer than 2^16, and such small numbers are sorted much faster
+    near = np.maximum(near, 0).astype(
+        np.uint16
+    )  # groups are fewer than 2^16, and such small numbers are sorted much faster
     order, ends = np.argsort(near, axis=None, kind="stable"), np.cumsum(np.bincount(near.ravel(), minlength=n_groups))
     near_rows = np.split(order // near.shape[1], ends[:-1])
     found: dict[int, tuple[I32, NDArray[np.float32]]] = {}
@@ -107,7 +109,7 @@ def tree_pass(X: sparse.csr_array, leaves: I32, n_leaves: int, threads: int) -> 
         own, share = np.flatnonzero(groups == group), -(-threads // at_once)
         within = leaves[own] - np.int32(group * size)
         parts = copy_rows(X, own, share), within, size, copy_rows(X, near_rows[group], share)
-        found[group] = _nearest(*parts, share)
+        found[group] = _nearest(*parts, share, budget=CENTROID_BUDGET // at_once)
 
     with Reporter().phase("") as silent:
         run_in_threads(look_into, range(n_groups), at_once, silent)
@@ -174,7 +176,14 @@ def nearest_blocks(X: sparse.csr_array, assignment: I32, n_blocks: int, threads:
 
 
 def _nearest(
-    X: sparse.csr_array, assignment: I32, n_clusters: int, queries: sparse.csr_array, threads: int, *, k: int = 1
+    X: sparse.csr_array,
+    assignment: I32,
+    n_clusters: int,
+    queries: sparse.csr_array,
+    threads: int,
+    *,
+    k: int = 1,
+    budget: int = CENTROID_BUDGET,
 ) -> tuple[I32, NDArray[np.float32]]:
     """The k nearest clusters of each query and their cosines, nearest first."""
     with Reporter().phase("") as silent:
@@ -186,7 +195,7 @@ def _nearest(
             n_clusters,
             *csr_args(queries),
             k,
-            CENTROID_BUDGET,
+            budget,
             threads,
             phase=silent,
         )

@@ -23,8 +23,8 @@ SECONDS_PER_PRODUCT = 1.65e-8
 # Candidates per label of a row and square root of the number of labels; blocks of more than so many of the labels give way
 # to one block.
 CANDIDATES, MOST_CANDIDATES = 1.4, 2 / 9
-# Bytes of a model per row, feature and label.
-MODEL_BYTES_PER_ROW, MODEL_BYTES_PER_FEATURE, MODEL_BYTES_PER_LABEL = 140, 460, 530
+# Bytes of a model per weight, with router and labels, and per row that is kept as a neighbor; per weight of one block.
+MODEL_BYTES_PER_WEIGHT, MODEL_BYTES_PER_ROW, MODEL_BYTES_PER_WEIGHT_OF_ONE = 13, 130, 3
 # What `calibration` takes on one thread of the machine on which the formulas were fitted (0.048 to 0.065 under load).
 CALIBRATION_SECONDS = 0.057
 CALIBRATION_ROWS = 3000
@@ -33,16 +33,15 @@ CALIBRATION_PATIENCE = 1.5
 
 def estimate(X: sparse.csr_array, Y: sparse.csr_array, *, threads: int, n_partitions: int = 1) -> dict[str, float]:
     """Expected seconds, memory of the process, size of the model and candidates of a default training."""
-    (n_rows, n_features), n_labels = X.shape, Y.shape[1]
+    n_rows, n_labels, sizes = X.shape[0], Y.shape[1], sizes_of(X, Y, threads)
     per_row = Y.nnz / max(1, n_rows)
     candidates = CANDIDATES * per_row * math.sqrt(n_labels)
     if candidates > MOST_CANDIDATES * n_labels:
-        candidates, seconds, kept = float(n_labels), SECONDS_PER_PRODUCT * X.nnz * n_labels, 0
+        candidates, seconds = float(n_labels), SECONDS_PER_PRODUCT * X.nnz * n_labels
+        size = MODEL_BYTES_PER_WEIGHT_OF_ONE * sizes.weights
     else:
         seconds = SECONDS_PER_POSITIVE * per_row * X.nnz + SECONDS_PER_ROW * n_rows * math.log(max(2, n_labels))
-        kept = n_rows  # as neighbors
-    size = MODEL_BYTES_PER_ROW * kept + MODEL_BYTES_PER_FEATURE * n_features + MODEL_BYTES_PER_LABEL * n_labels
-    sizes = sizes_of(X, Y, threads)
+        size = MODEL_BYTES_PER_WEIGHT * sizes.weights + MODEL_BYTES_PER_ROW * n_rows
     needed = expected_bytes(sizes) + (n_partitions - 1) * size
     return {
         "train_seconds": n_partitions * seconds * calibration(threads) / CALIBRATION_SECONDS,

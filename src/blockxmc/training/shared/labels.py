@@ -212,8 +212,8 @@ def outside_violations(
         return int((_some(weights, labels).scores(some)[outside] > -0.5).sum()), int(outside.sum())
 
     with ThreadPoolExecutor(threads) as pool:
-        violating, n_outside = np.sum(list(pool.map(counted, range(0, Y.shape[1], VIOLATION_LABELS))), axis=0)
-    return int(violating) / max(int(n_outside), 1)
+        counts = list(pool.map(counted, range(0, Y.shape[1], VIOLATION_LABELS)))
+    return sum(violating for violating, _ in counts) / max(sum(n_outside for _, n_outside in counts), 1)
 
 
 def _some(weights: SharedWeights, labels: NDArray[np.intp]) -> SharedWeights:
