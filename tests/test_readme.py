@@ -31,3 +31,14 @@ def test_five_minutes_with_texts_run(tmp_path, monkeypatch):
 def test_files_it_points_to_exist():
     for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
         assert (README.parent / target).exists(), target
+
+
+def test_one_version_everywhere():
+    from blockxmc import __version__
+
+    root = README.parent
+    assert re.search(r"^version: (\S+)$", (root / "CITATION.cff").read_text(), flags=re.M)[1] == __version__
+    newest = re.search(r"^## (\S+) \((\d{4}-\d\d-\d\d)\)$", (root / "CHANGELOG.md").read_text(), flags=re.M)
+    assert newest[1] == __version__
+    released = re.search(r"^date-released: (\S+)$", (root / "CITATION.cff").read_text(), flags=re.M)
+    assert released[1] == newest[2]
