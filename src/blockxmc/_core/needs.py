@@ -79,10 +79,12 @@ def sizes_of(X: sparse.csr_array, Y: sparse.csr_array, threads: int = 1) -> Size
     """
     n_rows, n_features = X.shape
     positives = np.bincount(Y.indices, minlength=Y.shape[1])
-    some = X[np.unique(np.linspace(0, max(n_rows - 1, 0), min(n_rows, SHOWN_ROWS)).astype(int))]
-    squares = np.asarray(some.multiply(some).sum(axis=1)).ravel()
+    shown = np.unique(np.linspace(0, max(n_rows - 1, 0), min(n_rows, SHOWN_ROWS)).astype(int))
+    # One row after the other: a copy of long rows could be larger than the limit that is looked at here.
+    values = [X.data[X.indptr[row] : X.indptr[row + 1]] for row in shown] if n_rows else []
+    squares = np.array([np.square(each).sum() for each in values])
     length = float(np.sqrt(np.median(squares[squares > 0]))) if squares.any() else 1.0
-    large = np.count_nonzero(np.abs(some.data) >= PRUNE * length) / max(some.shape[0], 1)
+    large = sum(np.count_nonzero(np.abs(each) >= PRUNE * length) for each in values) / max(len(values), 1)
     weights = float(np.minimum(large * positives**SHARED_WORDS, n_features).sum())
     # Sixteen labels learn from their own rows, and from about as many others; each thread has sixteen.
     frequent = -np.sort(-positives)[: SIDE_BY_SIDE * threads]
