@@ -90,6 +90,9 @@ def test_process_substitution_and_standard_input(folder):
     assert (done.returncode, done.stdout) == (0, expected)
     done = start("predict", folder / "model", "-", capture_output=True, input="what is this\n")
     assert done.returncode == 2
+    assert done.stderr.startswith("error: standard input: holds text (JSONL, JSON, TSV or CSV), but the model was")
+    done = start("predict", folder / "model", "-", capture_output=True, input="1 0:x\n")
+    assert done.returncode == 2
     assert done.stderr.startswith("error: standard input: line 1: ")
 
 
