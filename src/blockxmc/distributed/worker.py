@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sklearn.base import clone
 
+from blockxmc import _kernels
 from blockxmc._core.kept import Kept
 from blockxmc._core.memory import within_memory
 from blockxmc._core.progress import Phase, Reporter
@@ -200,6 +201,10 @@ def prepare(task: bytes) -> _Prepared:
     """Open what a job needs, once in this process; raises where it is not the same as elsewhere."""
     with _lock:
         if task not in _jobs:
+            if not _jobs:
+                # Dask tells its workers to give back all memory at once, and the solver asks for the same pages again and
+                # again: 5 % of the CPU time of elife-keywords. This makes the C library keep some, as it usually does.
+                _kernels.limit_scratch("", 0)
             described: Task = pickle.loads(task)
             _jobs[task] = _Prepared(described.checked())
         return _jobs[task]
