@@ -72,18 +72,18 @@ void mix_hits(In2<float> margin, In2<float> rarity, In2<float> centroid, In2<flo
 void best_candidates_py(In2<float> margin, In2<float> rarity, In2<float> centroid, In2<float> block, In2<float> neighbors,
                         In2<float> log_positives, In2<uint8_t> right, In1<float> mix, Out2<int64_t> places, Out2<float> scores,
                         Out2<uint8_t> are_right, Out2<float> seen, int threads) {
-    const size_t n = margin.shape(0), few = margin.shape(1), keep = places.shape(1);
+    const size_t n = margin.shape(0), few = margin.shape(1), keep = scores.shape(1), shown = places.shape(1);
     for (const In2<float> *table : {&rarity, &centroid, &block, &neighbors, &log_positives}) check_shape(*table, n, few);
     check_shape(right, n, few);
     require(mix.size() == 4, "a mix has four numbers");
-    require(keep <= few && places.shape(0) == n, "no more candidates than there are can be the best");
-    require(scores.shape(0) == n && scores.shape(1) == keep && are_right.shape(0) == n && are_right.shape(1) == keep &&
-                seen.shape(0) == n && seen.shape(1) == 4 * keep,
-            "all results must have the shape of the places");
+    require(shown <= keep && keep <= few && scores.shape(0) == n, "no more candidates than there are can be the best");
+    require(are_right.shape(0) == n && are_right.shape(1) == keep && places.shape(0) == n && seen.shape(0) == n &&
+                seen.shape(1) == 4 * shown,
+            "results must have the shape of the scores, or of the places");
     WithoutGil release;
     const ScoreTerms terms{margin.data(), rarity.data(), centroid.data(), block.data(), neighbors.data(), right.data(),
                            static_cast<int64_t>(n), static_cast<int64_t>(few)};
-    const BestCandidates out{static_cast<int64_t>(keep), places.data(), scores.data(), are_right.data(), seen.data()};
+    const BestCandidates out{static_cast<int64_t>(keep), static_cast<int64_t>(shown), places.data(), scores.data(), are_right.data(), seen.data()};
     best_candidates(terms, log_positives.data(), {mix.data()[0], mix.data()[1], mix.data()[2], mix.data()[3]}, out, threads);
 }
 

@@ -228,14 +228,14 @@ inline void order_of_scores(const float *scores, int64_t n_rows, int64_t few, in
     });
 }
 
-// The best `keep` candidates of each row under a mix (rows x keep), best first: their places, scores, whether they are right,
-// and what a reranker sees of each: its own score, blocks, neighbors, frequency.
+// The best `keep` candidates of each row under a mix (rows x keep), best first: their scores, and whether they are right. Of the
+// first `shown` also their places, and what a reranker sees of each: its own score, blocks, neighbors, frequency.
 struct BestCandidates {
-    int64_t keep;
-    int64_t *places;
+    int64_t keep, shown;
+    int64_t *places; // rows x shown
     float *scores;
     uint8_t *right;
-    float *terms; // rows x keep x 4
+    float *terms; // rows x shown x 4
 };
 
 inline void best_candidates(const ScoreTerms &terms, const float *log_positives, const MixWeights &mix, const BestCandidates &out, int threads) {
@@ -247,11 +247,13 @@ inline void best_candidates(const ScoreTerms &terms, const float *log_positives,
             const HighestOfRow best(terms.few, out.keep, [&](int64_t j) { return scores[j]; });
             for (int64_t rank = 0; rank < out.keep; ++rank) {
                 const int64_t to = row * out.keep + rank, j = begin + best[rank];
-                out.places[to] = best[rank];
                 out.scores[to] = scores[best[rank]];
                 out.right[to] = terms.right[j];
+                if (rank >= out.shown) continue;
+                const int64_t at = row * out.shown + rank;
+                out.places[at] = best[rank];
                 const float seen[] = {terms.own(j, mix), terms.block[j], mix.neighbors * terms.neighbors[j], log_positives[j]};
-                std::copy(seen, seen + 4, out.terms + 4 * to);
+                std::copy(seen, seen + 4, out.terms + 4 * at);
             }
         }
     });

@@ -168,8 +168,8 @@ def test_the_best_come_first_and_equal_ones_stay_in_order():
         np.testing.assert_array_equal(best_first(scores, threads), np.argsort(-scores, axis=1, kind="stable"))
 
 
-@pytest.mark.parametrize("keep", [1, 5, 12, 40])
-def test_the_best_candidates_are_those_of_a_stable_sort(keep):
+@pytest.mark.parametrize(("keep", "shown"), [(1, 1), (5, 3), (12, 12), (12, 0), (40, 40)])
+def test_the_best_candidates_are_those_of_a_stable_sort(keep, shown):
     rng = np.random.default_rng(keep)
     seen = random_candidates(rng, few=12)
     odd = np.array([-np.inf, np.nan, 0.0, -0.0], np.float32)
@@ -181,11 +181,12 @@ def test_the_best_candidates_are_those_of_a_stable_sort(keep):
     scores = seen.terms.scores(mix)
     order = np.argsort(-np.where(np.isnan(scores), -np.inf, scores), axis=1, kind="stable")[:, :keep]
     for threads in (1, 3):
-        best = seen.best(mix, keep, threads)
-        np.testing.assert_array_equal(best.places, order)
+        best = seen.best(mix, keep, shown, threads)
+        np.testing.assert_array_equal(best.places, order[:, :shown])
         np.testing.assert_array_equal(best.scores, np.take_along_axis(scores, order, 1))
         np.testing.assert_array_equal(best.right, np.take_along_axis(seen.right, order, 1))
-        np.testing.assert_array_equal(best.terms, np.take_along_axis(seen.terms.for_reranker(mix), order[..., None], 1))
+        terms = np.take_along_axis(seen.terms.for_reranker(mix), order[:, :shown, None], 1)
+        np.testing.assert_array_equal(best.terms, terms)
 
 
 def test_hits_after_a_reranker_are_those_of_its_order():

@@ -77,10 +77,10 @@ class Terms:
 class Best:
     """The candidates that score best in each row, best first (rows x few)."""
 
-    places: NDArray[np.int64]  # among the candidates
     scores: F32
     right: NDArray[np.bool_]
-    terms: F32  # what the reranker sees: rows x few x N_TERMS
+    places: NDArray[np.int64]  # among the candidates: of those that a reranker sees, the first of these
+    terms: F32  # what it sees of them: rows x as many x N_TERMS
 
 
 @dataclass(frozen=True)
@@ -118,17 +118,18 @@ class Candidates:
         labels = None if self.labels is None else self.labels[:, :few]
         return Candidates(terms, np.ascontiguousarray(self.right[:, :few]), self.n_true, labels, self.companions)
 
-    def best(self, mix: Mix, few: int, threads: int) -> Best:
-        """The few that score best in each row, best first."""
+    def best(self, mix: Mix, few: int, shown: int, threads: int) -> Best:
+        """The few that score best in each row, best first; the first of them as they are shown to a reranker."""
         few, n = min(few, self.right.shape[1]), self.n_rows
+        shown = min(shown, few)
         terms, right = self.terms, self.right.view(np.uint8)
         parts = terms.margin, terms.rarity, terms.centroid, terms.block, terms.neighbors, terms.log_positives, right
         weights = np.array([mix.slope, mix.stretch, mix.centroid, mix.neighbors], np.float32)
         out = Best(
-            np.empty((n, few), np.int64),
             np.empty((n, few), np.float32),
             np.empty((n, few), bool),
-            np.empty((n, few, N_TERMS), np.float32),
+            np.empty((n, shown), np.int64),
+            np.empty((n, shown, N_TERMS), np.float32),
         )
         found = out.places, out.scores, out.right.view(np.uint8), out.terms.reshape(n, -1)
         args: Any = *(np.ascontiguousarray(part) for part in parts), weights, *found, threads
@@ -137,7 +138,8 @@ class Candidates:
 
     def ranked(self, mix: Mix, reranker: Reranker | None, k: int, threads: int) -> tuple[F32, NDArray[np.bool_]]:
         """Scores of the best k of each row and whether they are right, best first."""
-        best = self.best(mix, k if reranker is None else max(k, reranker.first), threads)
+        shown = 0 if reranker is None else reranker.first
+        best = self.best(mix, max(k, shown), shown, threads)
         scores, right = best.scores, best.right
         if reranker is not None:
             labels, front, hits = self.reranked(best, reranker, threads)
@@ -154,8 +156,8 @@ class Candidates:
         self, best: Best, reranker: Reranker, threads: int
     ) -> tuple[NDArray[np.int64] | None, F32, NDArray[np.bool_]]:
         """The first of the best as the reranker's curve orders them: which labels, their scores, whether they are right."""
-        first, scores = best.places[:, : reranker.first], best.scores[:, : reranker.first]
-        gains = reranker.gains(best.terms[:, : reranker.first])
+        first, scores = best.places, best.scores[:, : reranker.first]
+        gains = reranker.gains(best.terms)
         gained = np.where(scores > -np.inf, scores + gains, -np.inf).astype(np.float32)
         order = best_first(gained, threads)
         right = np.take_along_axis(best.right[:, : reranker.first], order, axis=1)

@@ -97,7 +97,7 @@ class Fitter:
                 reranker_least_rows=int(settings.reranker_least_rows * rows.mean()),
                 companion_least_rows=int(settings.companion_least_rows * rows.mean()),
             )
-        best = seen.best(mix, settings.reranked, self.threads)
+        best = seen.best(mix, settings.reranked, settings.reranked, self.threads)
         found = fit_reranker(best.terms, best.scores, best.right, self.log_positives, settings, self.threads)
         if found is not None and seen.companions is not None:
             labels, scores, right = seen.reranked(best, found, self.threads)
