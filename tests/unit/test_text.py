@@ -234,6 +234,8 @@ def test_names_before_lists_are_refused_and_empty_lists_tell_nothing(tmp_path: P
         read_corpus(file)
     file = write(tmp_path / "b.csv", "text,labels\nred,[]\ngreen,a;b\nblue,[]\n")
     assert read_corpus(file).labels == [[], ["a", "b"], []]
+    file = write(tmp_path / "c.csv", "text,labels\nred,a;b\ngreen,[2020]\n")
+    assert read_corpus(file).labels == [["a", "b"], ["[2020]"]]
 
 
 @pytest.mark.parametrize("line", ['{"text": "red", "labels": ["\\ud800"]}', '{"text": "red", "labels": ["a\\udfff "]}'])

@@ -278,10 +278,10 @@ class _Columns:
 
 
 class _LabelCells:
-    """Turns cells into labels: by the separator, unless the first cell that is not empty holds a list.
+    """Turns cells into labels: by the separator, unless the first cell that names any holds a list.
 
-    All cells must then be lists: names and lists side by side are a mistake in the file. Where labels are not asked for,
-    it does not matter.
+    Names and lists side by side are a mistake in the file; a name like [2020] among names is none. Where labels are not
+    asked for, it does not matter.
     """
 
     def __init__(self, separator: str | None, strict: bool, known: bool) -> None:
@@ -297,6 +297,8 @@ class _LabelCells:
             return []
         if self.lists is None:
             self.lists = found is not None
+        elif not self.lists and not set("\"'") & set(cell):
+            found = None
         if self._strict and self.lists != (found is not None):
             earlier = "lists" if self.lists else "names without brackets"
             raise DataFormatError(
