@@ -168,6 +168,13 @@ def test_the_best_come_first_and_equal_ones_stay_in_order():
         np.testing.assert_array_equal(best_first(scores, threads), np.argsort(-scores, axis=1, kind="stable"))
 
 
+def shown_to_reranker(terms, mix):
+    """The oracle of the kernel: rows x candidates x N_TERMS."""
+    return np.stack(
+        [terms.own(mix), terms.block, np.float32(mix.neighbors) * terms.neighbors, terms.log_positives], axis=-1
+    )
+
+
 @pytest.mark.parametrize(("keep", "shown"), [(1, 1), (5, 3), (12, 12), (12, 0), (40, 40)])
 def test_the_best_candidates_are_those_of_a_stable_sort(keep, shown):
     rng = np.random.default_rng(keep)
@@ -185,7 +192,7 @@ def test_the_best_candidates_are_those_of_a_stable_sort(keep, shown):
         np.testing.assert_array_equal(best.places, order[:, :shown])
         np.testing.assert_array_equal(best.scores, np.take_along_axis(scores, order, 1))
         np.testing.assert_array_equal(best.right, np.take_along_axis(seen.right, order, 1))
-        terms = np.take_along_axis(seen.terms.for_reranker(mix), order[:, :shown, None], 1)
+        terms = np.take_along_axis(shown_to_reranker(seen.terms, mix), order[:, :shown, None], 1)
         np.testing.assert_array_equal(best.terms, terms)
 
 
@@ -195,7 +202,7 @@ def test_hits_after_a_reranker_are_those_of_its_order():
     mix, curve = Mix(0.4, 1.2, 0.6, 0.8), np.concatenate([np.zeros(4), np.ones(4), rng.normal(size=14) * 3])
     reranker = Reranker(curve.astype(np.float32), np.zeros(1, np.float32), 6)
     scores = seen.terms.scores(mix)
-    again = scores + reranker.gains(seen.terms.for_reranker(mix))
+    again = scores + reranker.gains(shown_to_reranker(seen.terms, mix))
     again[np.argsort(np.argsort(-scores, axis=1), axis=1) >= 6] = -np.inf
     order = np.argsort(-again, axis=1)
     expected = [metrics.precision_at_k(sparse.csr_array(seen.right), order, k) for k in (1, 3, 5)]

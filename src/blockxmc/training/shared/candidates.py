@@ -67,11 +67,6 @@ class Terms:
         out += np.float32(mix.neighbors) * self.neighbors
         return out
 
-    def for_reranker(self, mix: Mix) -> F32:
-        """What the reranker sees: rows x few x N_TERMS."""
-        neighbors = np.float32(mix.neighbors) * self.neighbors
-        return np.stack([self.own(mix), self.block, neighbors, self.log_positives], axis=-1)
-
 
 @dataclass(frozen=True)
 class Best:
