@@ -354,6 +354,6 @@ class TextVectorizer:
                 weigh_counts(*parts.pop(), self.idf, indices[here], values[here], threads)
         if indptr[-1] < 2**31:
             indptr = indptr.astype(np.int32)  # foreign learners take no 64-bit indices
-        X = sparse.csr_array((values, indices, indptr), shape=(indptr.size - 1, self.n_features))
+        X = sparse.csr_array((values, indices, indptr), shape=(indptr.size - 1, self._ends.size))
         X.has_canonical_format = True  # as the kernels have it: no need to look
         return X
