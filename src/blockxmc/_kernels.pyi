@@ -165,6 +165,22 @@ def rows_of_labels(
     own_rows: I32,
     threads: int,
 ) -> tuple[I64, I32]: ...
+def nearest_rows(
+    indptr: I64,
+    indices: I32,
+    data: F32,
+    n_features: int,
+    sum_indptr: I64,
+    sum_indices: I32,
+    sum_data: F32,
+    own_indptr: I64,
+    own_rows: I32,
+    row_indptr: I64,
+    row_indices: I32,
+    cut: NDArray[np.uint8],
+    most: int,
+    threads: int,
+) -> tuple[I64, I32]: ...
 
 # --- predict ---
 U32 = NDArray[np.uint32]
