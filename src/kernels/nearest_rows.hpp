@@ -1,87 +1,100 @@
-// The rows of a label that are most like its positives, for labels that have few of these.
-//
-// Such a label hardly tells the other rows apart: all that they do is to hold its bias down, and for that it is enough to know
-// how many they are.
+// Of the rows that some labels learn from, those that are most like the labels' own.
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "lanes.hpp"
+#include "candidate_scores.hpp"
+#include "row_lists.hpp"
+#include "row_unions.hpp"
+#include "threads.hpp"
 
 namespace blockxmc {
 
 class NearestRows {
   public:
-    explicit NearestRows(const Rows &rows) : rows_(rows), sum_(rows.x.n_cols) {}
+    // `sums` has the sum of each label's own rows; a label's `own` are among its `rows`, and both ascend.
+    NearestRows(const CsrView &x, const CsrView &sums, const RowLists &own, const RowLists &rows)
+        : x_(x), sums_(sums), own_(own), rows_(rows) {}
 
-    // Looks at the members that are not among the positives (both ascend) by their products with the sum of the positives.
-    void choose(std::span<const int32_t> positives, std::span<const int32_t> members, size_t most) {
-        const auto for_values = [&](auto &&use) {
-            for (int32_t i : positives)
-                for (int64_t k = rows_.x.indptr[i]; k < rows_.x.indptr[i + 1]; ++k) use(rows_.x.indices[k], rows_.x.data[k]);
-        };
-        for_values([&](int32_t f, float value) { sum_[f] += value; });
-        like_.clear();
-        others_ = 0;
-        size_t p = 0;
-        for (int32_t i : members) {
-            const bool is_positive = p < positives.size() && positives[p] == i;
-            p += is_positive;
-            if (is_positive) continue;
-            const float like = product(i);
-            like_.push_back({like == like ? like : -INFINITY, i}); // what is no number cannot be sorted
-            others_ += rows_.cost(i).negative; // those that are chosen are taken off: the order of the others is the library's
-        }
-        for_values([&](int32_t f, float) { sum_[f] = 0; });
-        take(most);
+    // All rows of each label, but of those that are `cut` the `most` with the largest product with the sum: first its own,
+    // and of rows that are as like those that come first. Labels that are cut have more rows, and no more of their own.
+    RowUnions find(const uint8_t *cut, int64_t most, int n_threads) {
+        const int64_t n_labels = sums_.n_rows;
+        compute(cut, n_threads);
+        RowUnions out;
+        out.indptr.assign(n_labels + 1, 0);
+        for (int64_t j = 0; j < n_labels; ++j)
+            out.indptr[j + 1] = out.indptr[j] + (cut[j] ? most : static_cast<int64_t>(rows_[j].size()));
+        out.rows.resize(out.indptr.back());
+        constexpr int64_t kLabels = 16; // per work item
+        parallel_for((n_labels + kLabels - 1) / kLabels, n_threads, [&](int64_t item, int) {
+            for (int64_t j = item * kLabels; j < std::min((item + 1) * kLabels, n_labels); ++j) {
+                int32_t *to = out.rows.data() + out.indptr[j];
+                if (cut[j]) choose(j, most, to);
+                else std::ranges::copy(rows_[j], to);
+            }
+        });
+        return out;
     }
-
-    // The rows with the largest products, `most` or all of them, ascending; of rows that are as like, the first.
-    std::span<const int32_t> chosen() const { return chosen_; }
-    // What the other rows count, all together.
-    double others() const { return others_; }
 
   private:
-    struct Like {
-        float product;
-        int32_t row;
-        bool nearer_than(const Like &other) const { return product != other.product ? product > other.product : row < other.row; }
-    };
+    // The product of every row of every label that is cut: by rows, each of which meets many labels at once.
+    void compute(const uint8_t *cut, int n_threads) {
+        std::vector<int64_t> begin(x_.n_rows + 1, 0);
+        const auto for_pairs = [&](auto &&use) {
+            for (int64_t j = 0; j < sums_.n_rows; ++j)
+                for (int64_t k = rows_.indptr[j]; cut[j] && k < rows_.indptr[j + 1]; ++k) use(j, rows_.indices[k], k);
+        };
+        for_pairs([&](int64_t, int32_t i, int64_t) { ++begin[i + 1]; });
+        for (int64_t i = 0; i < x_.n_rows; ++i) begin[i + 1] += begin[i];
+        std::vector<int32_t> labels(begin.back());
+        std::vector<int64_t> places(begin.back()), next(begin.begin(), begin.end() - 1);
+        for_pairs([&](int64_t j, int32_t i, int64_t k) {
+            labels[next[i]] = static_cast<int32_t>(j);
+            places[next[i]++] = k;
+        });
+        likeness_.assign(rows_.indptr[sums_.n_rows], 0.0f);
+        const CandidateScores scores(sums_, n_threads);
+        constexpr int64_t kRows = 64; // per work item
+        const int64_t n_items = (x_.n_rows + kRows - 1) / kRows;
+        std::vector<CandidateScores::Scratch> scratch(worker_count(n_items, n_threads), scores.scratch());
+        std::vector<std::vector<float>> found(scratch.size());
+        parallel_for(n_items, n_threads, [&](int64_t item, int worker) {
+            for (int64_t i = item * kRows; i < std::min((item + 1) * kRows, x_.n_rows); ++i) {
+                const int64_t n = begin[i + 1] - begin[i];
+                if (!n) continue;
+                found[worker].resize(n);
+                scores.row(x_, i, labels.data() + begin[i], n, found[worker].data(), scratch[worker]);
+                for (int64_t s = 0; s < n; ++s) likeness_[places[begin[i] + s]] = found[worker][s];
+            }
+        });
+    }
 
-    float product(int32_t i) const {
-        float even = 0, odd = 0;
-        int64_t k = rows_.x.indptr[i];
-        const int64_t end = rows_.x.indptr[i + 1];
-        for (; k + 1 < end; k += 2) {
-            even += sum_[rows_.x.indices[k]] * rows_.x.data[k];
-            odd += sum_[rows_.x.indices[k + 1]] * rows_.x.data[k + 1];
+    void choose(int64_t j, int64_t most, int32_t *to) {
+        const std::span<const int32_t> rows = rows_[j];
+        const std::span<float> likeness(likeness_.data() + rows_.indptr[j], rows.size());
+        size_t at = 0;
+        for (int32_t i : own_[j]) {
+            at = std::lower_bound(rows.begin() + static_cast<int64_t>(at), rows.end(), i) - rows.begin();
+            likeness[at] = std::numeric_limits<float>::infinity();
         }
-        if (k < end) even += sum_[rows_.x.indices[k]] * rows_.x.data[k];
-        return even + odd;
+        if (!most) return;
+        std::vector<float> sorted(likeness.begin(), likeness.end());
+        std::ranges::nth_element(sorted, sorted.begin() + most - 1, std::greater{});
+        const float last = sorted[most - 1];
+        int64_t alike = most - std::ranges::count_if(likeness, [&](float value) { return value > last; });
+        for (size_t k = 0; k < rows.size(); ++k)
+            if (likeness[k] > last || (likeness[k] == last && alike-- > 0)) *to++ = rows[k];
     }
 
-    void take(size_t most) {
-        const auto near = static_cast<int64_t>(std::min(most, like_.size()));
-        const auto nearer = [](const Like &a, const Like &b) { return a.nearer_than(b); };
-        if (near < static_cast<int64_t>(like_.size())) std::nth_element(like_.begin(), like_.begin() + near, like_.end(), nearer);
-        chosen_.clear();
-        for (const Like &row : std::span(like_).first(near)) chosen_.push_back(row.row);
-        std::ranges::sort(chosen_);
-        if (near == static_cast<int64_t>(like_.size())) others_ = 0;
-        else
-            for (int32_t i : chosen_) others_ -= rows_.cost(i).negative;
-    }
-
-    const Rows rows_;
-    std::vector<float> sum_; // of the positives, per feature; 0 between two calls
-    std::vector<Like> like_;
-    std::vector<int32_t> chosen_;
-    double others_ = 0;
+    const CsrView x_, sums_;
+    const RowLists own_, rows_;
+    std::vector<float> likeness_; // of each row of each label
 };
 
 } // namespace blockxmc

@@ -2,7 +2,7 @@
 //
 // Labels are solved sixteen at a time (LaneNewton). Labels that are trained on few rows are solved on a copy of these rows:
 // sixteen labels on the union of their rows where they share most of them, otherwise each label by itself (LocalSvm). One
-// with few positives takes the rows that are most like these, and one for all others (NearestRows).
+// with few positives takes the rows that are most like these, and one for all others (NearestNegatives).
 // Groups are made in a fixed order that does not depend on the number of threads, so neither do the results.
 #pragma once
 
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "lane_newton.hpp"
-#include "nearest_rows.hpp"
+#include "nearest_negatives.hpp"
 #include "row_lists.hpp"
 #include "row_subset.hpp"
 #include "row_unions.hpp"
@@ -100,7 +100,7 @@ class OneVsAll {
         std::unique_ptr<LaneNewton> lanes;
         std::unique_ptr<LocalSvm> local;
         std::unique_ptr<Union> on_union;
-        std::unique_ptr<NearestRows> nearest;
+        std::unique_ptr<NearestNegatives> nearest;
     };
 
     static constexpr int64_t kFewRows = 2;     // "few": less than one row of this many
@@ -205,7 +205,7 @@ class OneVsAll {
             solve_on_union(group, positives, *members, *worker.on_union);
         } else if (group.way == Way::by_nearest) {
             if (!worker.local) worker.local = std::make_unique<LocalSvm>(rows_);
-            if (!worker.nearest) worker.nearest = std::make_unique<NearestRows>(rows_);
+            if (!worker.nearest) worker.nearest = std::make_unique<NearestNegatives>(rows_);
             for (int64_t j : group.labels) solve_by_nearest(j, positives[j], (*members)[j], *worker.nearest, *worker.local);
         } else if (group.way == Way::alone) {
             if (!worker.local) worker.local = std::make_unique<LocalSvm>(rows_);
@@ -230,7 +230,7 @@ class OneVsAll {
         finish_alone(j, static_cast<int64_t>(p), local);
     }
 
-    void solve_by_nearest(int64_t j, std::span<const int32_t> positive, std::span<const int32_t> member, NearestRows &nearest,
+    void solve_by_nearest(int64_t j, std::span<const int32_t> positive, std::span<const int32_t> member, NearestNegatives &nearest,
                           LocalSvm &local) {
         nearest.choose(positive, member, static_cast<size_t>(nearest_.rows));
         local.clear();
