@@ -165,6 +165,22 @@ def rows_of_labels(
     own_rows: I32,
     threads: int,
 ) -> tuple[I64, I32]: ...
+def nearest_rows(
+    indptr: I64,
+    indices: I32,
+    data: F32,
+    n_features: int,
+    sum_indptr: I64,
+    sum_indices: I32,
+    sum_data: F32,
+    own_indptr: I64,
+    own_rows: I32,
+    row_indptr: I64,
+    row_indices: I32,
+    cut: NDArray[np.uint8],
+    most: int,
+    threads: int,
+) -> tuple[I64, I32]: ...
 
 # --- predict ---
 U32 = NDArray[np.uint32]
@@ -508,7 +524,9 @@ class Vocabulary:
     def __init__(self, words: U8, ends: I64) -> None: ...
     def count(self, features: TextFeatures, texts: list[str], classes: U8, n_threads: int) -> tuple[I64, I32, F32]: ...
 
-def weigh_counts(indptr: I64, indices: I32, values: F32, idf: F32, n_threads: int) -> None: ...
+def weigh_counts(
+    indptr: I64, indices: I32, counts: F32, idf: F32, out_indices: I32, out_values: F32, n_threads: int
+) -> None: ...
 
 # --- held_out: what is fitted on held-out rows ---
 def logistic_weights(

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "bindings.hpp"
+#include "nearest_rows.hpp"
 #include "newton.hpp"
 #include "row_unions.hpp"
 
@@ -87,6 +88,30 @@ nb::tuple rows_of_labels(In1<int64_t> block_indptr, In1<int32_t> block_rows, int
     return nb::make_tuple(to_numpy(std::move(out.indptr)), to_numpy(std::move(out.rows)));
 }
 
+nb::tuple nearest_rows(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data, int64_t n_features, In1<int64_t> sum_indptr,
+                       In1<int32_t> sum_indices, In1<float> sum_data, In1<int64_t> own_indptr, In1<int32_t> own_rows,
+                       In1<int64_t> row_indptr, In1<int32_t> row_indices, In1<uint8_t> cut, int64_t most, int threads) {
+    RowUnions out;
+    {
+        WithoutGil release;
+        const CsrView x = checked_csr("X", indptr, indices, data, n_features);
+        const CsrView sums = checked_csr("sums", sum_indptr, sum_indices, sum_data, n_features, Order::ascending);
+        const CsrView own = checked_csr("own rows", own_indptr, own_rows, x.n_rows, Order::ascending);
+        const CsrView rows = checked_csr("rows", row_indptr, row_indices, x.n_rows, Order::ascending);
+        require(own.n_rows == sums.n_rows && rows.n_rows == sums.n_rows, "one list of rows per label is needed");
+        require(static_cast<int64_t>(cut.size()) == sums.n_rows && most >= 0, "one mark per label is needed");
+        for (int64_t j = 0; j < sums.n_rows; ++j) {
+            if (!cut.data()[j]) continue;
+            require(rows.row_size(j) > most && own.row_size(j) <= most, "a label that is cut has too few rows, or too many of its own");
+            const auto begin = rows.indices + rows.indptr[j], end = rows.indices + rows.indptr[j + 1];
+            require(std::includes(begin, end, own.indices + own.indptr[j], own.indices + own.indptr[j + 1]), "own rows must be among the rows");
+        }
+        NearestRows nearest(x, sums, {own.indptr, own.indices}, {rows.indptr, rows.indices});
+        out = nearest.find(cut.data(), most, threads);
+    }
+    return nb::make_tuple(to_numpy(std::move(out.indptr)), to_numpy(std::move(out.rows)));
+}
+
 } // namespace
 
 void bind_newton(nb::module_ &m) {
@@ -99,6 +124,10 @@ void bind_newton(nb::module_ &m) {
     m.def("rows_of_labels", &rows_of_labels, nb::arg("block_indptr").noconvert(), nb::arg("block_rows").noconvert(),
           nb::arg("n_rows"), nb::arg("label_indptr").noconvert(), nb::arg("label_blocks").noconvert(),
           nb::arg("own_indptr").noconvert(), nb::arg("own_rows").noconvert(), nb::arg("threads"));
+    m.def("nearest_rows", &nearest_rows, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("data").noconvert(),
+          nb::arg("n_features"), nb::arg("sum_indptr").noconvert(), nb::arg("sum_indices").noconvert(), nb::arg("sum_data").noconvert(),
+          nb::arg("own_indptr").noconvert(), nb::arg("own_rows").noconvert(), nb::arg("row_indptr").noconvert(),
+          nb::arg("row_indices").noconvert(), nb::arg("cut").noconvert(), nb::arg("most"), nb::arg("threads"));
 }
 
 } // namespace blockxmc

@@ -121,11 +121,13 @@ class PythonVocabulary {
     text::WordTable table_;
 };
 
-void weigh_counts(I64 indptr, I32 indices, Out1<float> values, F32 idf, int n_threads) {
-    checked_csr("counts", span_of(indptr), span_of(indices), static_cast<int64_t>(idf.size()));
-    require(values.size() == indices.size(), "a count is missing");
+// May be done in place.
+void weigh_counts(I64 indptr, I32 indices, F32 counts, F32 idf, Out1<int32_t> out_indices, Out1<float> out_values,
+                  int n_threads) {
+    checked_csr("counts", indptr, indices, counts, static_cast<int64_t>(idf.size()));
+    require(out_indices.size() == indices.size() && out_values.size() == indices.size(), "there must be room for each count");
     WithoutGil nogil;
-    text::weigh(span_of(indptr), indices.data(), values.data(), idf.data(), n_threads);
+    text::weigh(span_of(indptr), indices.data(), counts.data(), idf.data(), out_indices.data(), out_values.data(), n_threads);
 }
 
 } // namespace
@@ -145,7 +147,8 @@ void bind_words(nb::module_ &m) {
         .def("count", &PythonVocabulary::count, nb::arg("features"), nb::arg("texts"), nb::arg("classes").noconvert(),
              nb::arg("n_threads"));
     m.def("weigh_counts", &weigh_counts, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-          nb::arg("values").noconvert(), nb::arg("idf").noconvert(), nb::arg("n_threads"));
+          nb::arg("counts").noconvert(), nb::arg("idf").noconvert(), nb::arg("out_indices").noconvert(),
+          nb::arg("out_values").noconvert(), nb::arg("n_threads"));
 }
 
 } // namespace blockxmc

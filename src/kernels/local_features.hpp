@@ -34,6 +34,21 @@ class LocalFeatures {
         return number;
     }
 
+    // The numbers of many features, in their order: out(k, number).
+    template <class Out> void numbers(const int32_t *features, int64_t n, Out &&out) {
+        int32_t *const slot = slot_.data(), *const list = features_.data();
+        int32_t size = size_; // in a register: as a member it would go through memory with every feature
+        for (int64_t k = 0; k < n; ++k) {
+            const int32_t feature = features[k], known = slot[feature], is_new = known < 0;
+            const int32_t number = is_new ? size : known;
+            slot[feature] = number;
+            list[size] = feature;
+            size += is_new;
+            out(k, number);
+        }
+        size_ = size;
+    }
+
     // The number of a feature, -1 where it is not in the rows.
     int32_t find(int32_t feature) const { return slot_[feature]; }
 

@@ -76,15 +76,27 @@ class LocalSvm {
         const size_t first = start_.back(), end = first + size + (rows_.bias != 0);
         if (end > entries_.size()) entries_.resize(2 * end);
         Weight *entry = entries_.data() + first;
-        for (int64_t k = 0; k < size; ++k) entry[k] = {features_.number(rows_.x.indices[begin + k]), rows_.x.data[begin + k]};
+        const float *value = rows_.x.data + begin;
+        features_.numbers(rows_.x.indices + begin, size, [=](int64_t k, int32_t number) { entry[k] = {number, value[k]}; });
         if (rows_.bias != 0) entry[size] = {features_.number(static_cast<int32_t>(rows_.x.n_cols)), rows_.bias};
         start_.push_back(static_cast<int64_t>(end));
         sign_.push_back(sign);
         cost_.push_back(cost);
     }
 
+    // A row that will soon be added: its numbers are on their way from memory while others are.
+    void expect_row(int64_t i) const {
+        constexpr int64_t kLine = 64 / sizeof(float);
+        for (int64_t k = rows_.x.indptr[i]; k < rows_.x.indptr[i + 1]; k += kLine) {
+            __builtin_prefetch(rows_.x.indices + k);
+            __builtin_prefetch(rows_.x.data + k);
+        }
+    }
+
     // The features of the rows, in the local numbering that weights() shares.
     std::span<const int32_t> features() const { return features_.list(); }
+    // Where a feature stands among them, -1 where no row has it.
+    int32_t number_of(int32_t feature) const { return features_.find(feature); }
     std::vector<float> &weights() {
         w_.resize(features_.size(), 0.0f);
         return w_;

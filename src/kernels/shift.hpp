@@ -58,31 +58,38 @@ class Shift {
   private:
     static constexpr int64_t kLabels = 16; // per work item
     static constexpr int kSteps = 4;
+    static constexpr int64_t kAhead = 4; // rows: they lie far apart in memory
 
     // Fills the weights of a label; returns the change of its bias.
     float learn(int64_t j, const CsrView &old, const Lessons &lessons, LocalSvm &solver, std::vector<Weight> &out) const {
         const int64_t begin = lessons.rows.indptr[j], end = lessons.rows.indptr[j + 1];
         solver.clear();
-        for (int64_t k = begin; k < end; ++k) solver.add_row(lessons.rows.indices[k], lessons.signs[k], lessons.costs[k]);
+        for (int64_t k = begin; k < end; ++k) {
+            if (k + kAhead < end) solver.expect_row(lessons.rows.indices[k + kAhead]);
+            solver.add_row(lessons.rows.indices[k], lessons.signs[k], lessons.costs[k]);
+        }
         const double gradient = solver.gradient_of_change(C_, {lessons.products + begin, lessons.products + end});
         solver.solve(C_, gradient, tol_ * gradient, kSteps);
+        return merge(j, old, solver, out);
+    }
+
+    // The old weights and their change, those that are not small: few of all features, so that only these are sorted.
+    float merge(int64_t j, const CsrView &old, LocalSvm &solver, std::vector<Weight> &out) const {
         const std::span<const int32_t> features = solver.features();
-        const std::vector<float> &change = solver.weights();
+        std::vector<float> &weights = solver.weights();
+        const auto keep = [&](int32_t feature, float value) {
+            if (value != 0 && std::fabs(value) >= prune_) out.push_back({feature, value});
+        };
+        for (int64_t k = old.indptr[j]; k < old.indptr[j + 1]; ++k) {
+            if (const int32_t at = solver.number_of(old.indices[k]); at >= 0) weights[at] += old.data[k];
+            else keep(old.indices[k], old.data[k]);
+        }
         float bias = 0;
-        out.reserve(features.size() + static_cast<size_t>(old.indptr[j + 1] - old.indptr[j]));
         for (size_t f = 0; f < features.size(); ++f) {
-            if (features[f] == rows_.x.n_cols) bias = change[f] * rows_.bias;
-            else out.push_back({features[f], change[f]});
+            if (features[f] == rows_.x.n_cols) bias = weights[f] * rows_.bias;
+            else keep(features[f], weights[f]);
         }
-        for (int64_t k = old.indptr[j]; k < old.indptr[j + 1]; ++k) out.push_back({old.indices[k], old.data[k]});
-        std::ranges::stable_sort(out, {}, &Weight::feature);
-        size_t size = 0;
-        for (size_t k = 0; k < out.size(); ++k) {
-            Weight w = out[k];
-            if (k + 1 < out.size() && out[k + 1].feature == w.feature) w.value += out[++k].value;
-            if (w.value != 0 && std::fabs(w.value) >= prune_) out[size++] = w;
-        }
-        out.resize(size);
+        std::ranges::sort(out, {}, &Weight::feature);
         out.shrink_to_fit();
         return bias;
     }

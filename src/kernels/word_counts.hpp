@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "scratch.hpp"
 #include "threads.hpp"
 #include "words.hpp"
 
@@ -21,8 +22,8 @@ struct Count {
 
 struct Counts {
     std::vector<int64_t> indptr{0};
-    std::vector<int32_t> indices;
-    std::vector<float> counts;
+    Unset<int32_t> indices; // written by all threads: whoever writes memory first waits for it
+    Unset<float> counts;
 };
 
 // Rows of some texts, before they become part of a matrix.
@@ -122,11 +123,7 @@ class Learner {
     // Words in at least min_texts texts, at most max_words of them: the most frequent, ties to the first in order.
     Vocabulary vocabulary(int64_t min_texts, int64_t max_words, int n_threads) {
         merge(n_threads);
-        std::vector<Kept> kept;
-        for (size_t s = 0; s < shards_.size(); ++s)
-            for (int32_t id = 0; id < shards_[s].table.size(); ++id)
-                if (shards_[s].texts[id] >= min_texts)
-                    kept.push_back({shards_[s].table.word(id), static_cast<int32_t>(s), id});
+        std::vector<Kept> kept = frequent_words(min_texts, n_threads);
         if (static_cast<int64_t>(kept.size()) > max_words) {
             const auto more_frequent = [this](const Kept &a, const Kept &b) {
                 const int64_t x = shards_[a.shard].total[a.id], y = shards_[b.shard].total[b.id];
@@ -136,15 +133,7 @@ class Learner {
             kept.resize(max_words);
         }
         sort_words(kept, n_threads);
-        Vocabulary found;
-        for (size_t i = 0; i < kept.size(); ++i) {
-            Shard &shard = shards_[kept[i].shard];
-            shard.final_id[kept[i].id] = static_cast<int32_t>(i);
-            found.words.insert(found.words.end(), kept[i].word.begin(), kept[i].word.end());
-            found.ends.push_back(static_cast<int64_t>(found.words.size()));
-            found.texts.push_back(shard.texts[kept[i].id]);
-        }
-        return found;
+        return numbered(kept, n_threads);
     }
 
     // The counts of all texts in the numbers of the vocabulary; the learner is empty afterwards.
@@ -164,6 +153,7 @@ class Learner {
 
   private:
     static constexpr size_t kShards = 16;
+    static constexpr int64_t kParts = 16;
 
     struct Worker {
         WordTable table;
@@ -216,16 +206,69 @@ class Learner {
         });
     }
 
+    std::vector<Kept> frequent_words(int64_t min_texts, int n_threads) const {
+        std::vector<std::vector<Kept>> of_shard(kShards);
+        parallel_for(kShards, n_threads, [&](int64_t s, int) {
+            for (int32_t id = 0; id < shards_[s].table.size(); ++id)
+                if (shards_[s].texts[id] >= min_texts)
+                    of_shard[s].push_back({shards_[s].table.word(id), static_cast<int32_t>(s), id});
+        });
+        std::vector<Kept> kept;
+        for (const std::vector<Kept> &words : of_shard) kept.insert(kept.end(), words.begin(), words.end());
+        return kept;
+    }
+
+    // Sorts parts of the words, and then fills ranges of the order from all parts: no step is left to one thread.
     static void sort_words(std::vector<Kept> &kept, int n_threads) {
         const auto before = [](const Kept &a, const Kept &b) { return a.word < b.word; };
-        constexpr int64_t parts = 16; // a power of two
-        const auto cut = [&](int64_t part) { return kept.begin() + static_cast<int64_t>(kept.size()) * part / parts; };
-        parallel_for(parts, n_threads, [&](int64_t i, int) { std::sort(cut(i), cut(i + 1), before); });
-        for (int64_t width = 1; width < parts; width *= 2)
-            parallel_for(parts / (2 * width), n_threads, [&](int64_t i, int) {
-                const int64_t at = 2 * width * i;
-                std::inplace_merge(cut(at), cut(at + width), cut(at + 2 * width), before);
-            });
+        const auto cut = [&](int64_t part) { return kept.begin() + first_of(part, kept); };
+        parallel_for(kParts, n_threads, [&](int64_t i, int) { std::sort(cut(i), cut(i + 1), before); });
+
+        std::vector<Kept> sample; // its sixteenths are where ranges begin
+        for (int64_t i = 0; i < kParts; ++i)
+            for (int64_t j = 0; j < kParts && cut(i) < cut(i + 1); ++j)
+                sample.push_back(*(cut(i) + (cut(i + 1) - cut(i)) * j / kParts));
+        std::sort(sample.begin(), sample.end(), before);
+        const auto stop = [&](int64_t part, int64_t range) {
+            if (range == 0) return cut(part);
+            return range == kParts ? cut(part + 1)
+                                   : std::lower_bound(cut(part), cut(part + 1), sample[first_of(range, sample)], before);
+        };
+        std::vector<Kept> sorted(kept.size());
+        parallel_for(sample.empty() ? 0 : kParts, n_threads, [&](int64_t range, int) {
+            int64_t smaller = 0;
+            for (int64_t part = 0; part < kParts; ++part) smaller += stop(part, range) - cut(part);
+            const auto first = sorted.begin() + smaller;
+            auto last = first;
+            for (int64_t part = 0; part < kParts; ++part) last = std::copy(stop(part, range), stop(part, range + 1), last);
+            std::sort(first, last, before);
+        });
+        kept = std::move(sorted);
+    }
+
+    // Gives words in order their final numbers, and writes them one behind the other.
+    Vocabulary numbered(const std::vector<Kept> &kept, int n_threads) {
+        Vocabulary found;
+        found.ends.resize(kept.size());
+        found.texts.resize(kept.size());
+        int64_t end = 0;
+        for (size_t i = 0; i < kept.size(); ++i) found.ends[i] = end += static_cast<int64_t>(kept[i].word.size());
+        found.words.resize(end);
+        parallel_for(kParts, n_threads, [&](int64_t part, int) {
+            for (int64_t i = first_of(part, kept); i < first_of(part + 1, kept); ++i) {
+                const std::string_view word = kept[i].word;
+                Shard &shard = shards_[kept[i].shard];
+                shard.final_id[kept[i].id] = static_cast<int32_t>(i);
+                found.texts[i] = shard.texts[kept[i].id];
+                std::copy(word.begin(), word.end(), found.words.begin() + found.ends[i] - static_cast<int64_t>(word.size()));
+            }
+        });
+        return found;
+    }
+
+    // Where one of kParts equal parts of a list begins.
+    static int64_t first_of(int64_t part, const std::vector<Kept> &list) {
+        return static_cast<int64_t>(list.size()) * part / kParts;
     }
 
     // Final numbers instead of the worker's, in order, without words that were left out.
@@ -250,19 +293,22 @@ class Learner {
     std::vector<Shard> shards_;
 };
 
-// Counts to TF-IDF in place: 1 + ln(count), times idf, rows of length one.
-inline void weigh(std::span<const int64_t> indptr, const int32_t *indices, float *values, const float *idf, int n_threads) {
+// Counts to TF-IDF: 1 + ln(count), times idf, rows of length one. May be done in place.
+inline void weigh(std::span<const int64_t> indptr, const int32_t *indices, const float *counts, const float *idf,
+                  int32_t *out_indices, float *out_values, int n_threads) {
     const auto n_rows = static_cast<int64_t>(indptr.size()) - 1;
     constexpr int64_t rows_per_item = 1024;
     parallel_for((n_rows + rows_per_item - 1) / rows_per_item, n_threads, [&](int64_t item, int) {
         for (int64_t i = item * rows_per_item; i < std::min(n_rows, (item + 1) * rows_per_item); ++i) {
             double squares = 0.0;
             for (int64_t k = indptr[i]; k < indptr[i + 1]; ++k) {
-                values[k] = (values[k] == 1.0f ? 1.0f : 1.0f + std::log(values[k])) * idf[indices[k]];
-                squares += static_cast<double>(values[k]) * values[k];
+                const float value = (counts[k] == 1.0f ? 1.0f : 1.0f + std::log(counts[k])) * idf[indices[k]];
+                squares += static_cast<double>(value) * value;
+                out_indices[k] = indices[k];
+                out_values[k] = value;
             }
             const double scale = squares > 0 ? 1.0 / std::sqrt(squares) : 0.0;
-            for (int64_t k = indptr[i]; k < indptr[i + 1]; ++k) values[k] = static_cast<float>(values[k] * scale);
+            for (int64_t k = indptr[i]; k < indptr[i + 1]; ++k) out_values[k] = static_cast<float>(out_values[k] * scale);
         }
     });
 }

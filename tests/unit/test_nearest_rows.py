@@ -54,3 +54,21 @@ def test_only_new_labels_are_cut():
     )
     apart = abs(few.scores(X) - all_rows.scores(X)).max(axis=0)
     assert apart[0] < 2e-3 < 2e-2 < apart[1]
+
+
+@pytest.mark.parametrize("most", [1, 3, 8, 39])
+def test_of_rows_that_are_as_like_the_first_stay(most):
+    rng = np.random.default_rng(most)
+    X = sparse.csr_array(rng.integers(0, 2, (40, 3)).astype(np.float32))  # few different rows
+    own = rng.permutation(40)[:1]
+    positives = sparse.csr_array((np.ones(1, np.float32), own, [0, 1]), shape=(1, 40))
+    found = nearest_rows(X, positives, sparse.csr_array(np.ones((1, 40), np.float32)), np.ones(1, bool), most, 1)
+    like = (X.toarray() @ X.toarray()[own[0]]).astype(float)
+    like[own] = np.inf
+    assert found.indices.tolist() == sorted(np.argsort(-like, kind="stable")[:most])
+
+
+def test_own_rows_must_be_among_the_rows():
+    X, one, other = (sparse.csr_array(np.array(given, np.float32)) for given in (np.eye(3), [[1, 0, 0]], [[0, 1, 1]]))
+    with pytest.raises(ValueError, match="own rows must be among the rows"):
+        nearest_rows(X, one, other, np.ones(1, bool), 1, 1)

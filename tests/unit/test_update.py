@@ -15,6 +15,7 @@ from blockxmc import BlockwiseClassifier, DiSMEC, load, storage
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError, ModelFormatError, UpdateError
 from blockxmc.linear.one_vs_all import OneVsAll, train_one_vs_all, typical_length
+from blockxmc.training import drift
 from blockxmc.training.lessons import Told
 from blockxmc.training.listings import lists
 from blockxmc.training.shared.blocks import cover_all_labels
@@ -419,12 +420,29 @@ def test_damaged_rows_are_found_before_they_are_used(data, fitted, tmp_path, nam
 
 
 # ---- what happened ----
+def test_of_many_new_rows_some_are_judged(data, fitted, monkeypatch):
+    X, Y = (part[OLD:] for part in data)
+    monkeypatch.setattr(drift, "SETTINGS", replace(SETTINGS, held_out_most=5))
+    some = np.linspace(0, X.shape[0] - 1, 5).astype(int)
+    found, of_some = (drift.before_learning(fitted.model_, *rows, 1) for rows in ((X, Y), (X[some], Y[some])))
+    assert found == of_some
+    assert found["judged"] == 5
+
+
+def test_a_worse_precision_of_few_judged_rows_is_no_advice():
+    fit = {"what": "fit", "rows": 9000, "captured": 0.9, "largest_block": 0.1} | {f"P@{k}": 0.5 for k in (1, 3, 5)}
+    now = fit | {"what": "update", "rows": 4000} | {f"P@{k}": 0.46 for k in (1, 3, 5)}
+    assert "new rows had P@1 of 46.0" in drift.advice([fit, now])
+    assert drift.advice([fit, now | {"judged": 100}]) is None
+
+
 def test_the_history_tells_how_new_rows_were_served_before(data, fitted):
     X, Y = data
     labels = fitted.predict_topk(X[OLD:], 5)[0]
     hits = [Y[OLD + i, labels[i, 0]] for i in range(X.shape[0] - OLD)]
     fitted.update(X[OLD:], Y[OLD:])
     assert fitted.history_[-1]["P@1"] == pytest.approx(np.mean(hits))
+    assert fitted.history_[-1]["judged"] == X.shape[0] - OLD
     assert fitted.advice_ is None or "fresh training" in fitted.advice_
 
 

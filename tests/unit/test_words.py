@@ -91,6 +91,13 @@ def test_the_most_frequent_words_are_kept_ties_in_order():
     assert ours == TfidfVectorizer(max_features=50, min_df=2).fit(texts).get_feature_names_out().tolist()
 
 
+@pytest.mark.parametrize("n_words", [1, 15, 17, 3000])
+def test_words_stand_in_order_however_many_share_their_beginning(n_words):
+    words = [f"{'long' * (i % 7)}{i * 7919 % 10007:x}w" for i in range(n_words)]
+    vectorizer = TextVectorizer(min_df=1).fit([" ".join(words[i::5]) for i in range(5)] * 30, 2)
+    assert vectorizer.feature_names == sorted(words)
+
+
 @pytest.mark.parametrize("options", [{}, {"ngram_range": (1, 2), "max_features": 500}], ids=str)
 def test_the_same_bits_for_any_number_of_threads_and_any_batch(options, monkeypatch):
     texts = ODD * 20 + random_texts(2000)

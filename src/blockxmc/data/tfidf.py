@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -13,7 +14,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc._core import stored
-from blockxmc._core.matrix import as_csr
 from blockxmc._core.progress import thread_count
 from blockxmc._kernels import TextFeatures, Vocabulary, WordLearner, weigh_counts
 from blockxmc.data.words import batches, decoded, encoded
@@ -272,7 +272,7 @@ class TextVectorizer:
         """
         [(batch, classes)] = batches([text], lowercase=bool(self.options.lowercase))
         indptr, indices, values = self._vocabulary.count(self._cutting, batch, classes, 1)
-        weigh_counts(indptr, indices, values, self.idf, 1)
+        weigh_counts(indptr, indices, values, self.idf, indices, values, 1)
         return indices, values
 
     def has_words_of(self, other: TextVectorizer | None) -> bool:
@@ -340,13 +340,20 @@ class TextVectorizer:
         return TextFeatures(ANALYZERS.index(options.analyzer), *options.ngram_range, bool(options.lowercase), *left_out)
 
     def _weigh(self, parts: list[tuple[Any, Any, Any]], threads: int) -> sparse.csr_array:
-        """TF-IDF of counts; one code path for training, serving and restored state, so their bits agree."""
-        n_words = int(self._ends.size)
-        shape = (sum(indptr.size - 1 for indptr, _, _ in parts), n_words)
-        for indptr, indices, values in parts:
-            weigh_counts(indptr, indices, values, self.idf, threads)
-        if len(parts) != 1:
-            rows = [sparse.csr_array((v, j, p), shape=(p.size - 1, n_words)) for p, j, v in parts]
-            return as_csr(sparse.vstack(rows, format="csr") if rows else sparse.csr_array(shape, dtype=np.float32))
-        indptr, indices, values = parts[0]
-        return as_csr(sparse.csr_array((values, indices, indptr), shape=shape))
+        """TF-IDF of counts, which are given up; one path for training, serving and restored state, so their bits agree."""
+        if len(parts) == 1:
+            [(indptr, indices, values)] = parts
+            weigh_counts(indptr, indices, values, self.idf, indices, values, threads)
+        else:
+            stops = np.cumsum([0, *(part[1].size for part in parts)])
+            indptr = np.concatenate([[0], *(part[0][1:] + stop for part, stop in zip(parts, stops, strict=False))])
+            indices, values = np.empty(stops[-1], np.int32), np.empty(stops[-1], np.float32)
+            parts.reverse()
+            for start, stop in itertools.pairwise(stops):
+                here = slice(start, stop)
+                weigh_counts(*parts.pop(), self.idf, indices[here], values[here], threads)
+        if indptr[-1] < 2**31:
+            indptr = indptr.astype(np.int32)  # foreign learners take no 64-bit indices
+        X = sparse.csr_array((values, indices, indptr), shape=(indptr.size - 1, self._ends.size))
+        X.has_canonical_format = True  # as the kernels have it: no need to look
+        return X

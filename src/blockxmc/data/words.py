@@ -26,9 +26,9 @@ def batches(texts: Iterable[str], *, lowercase: bool) -> Iterator[tuple[list[str
         if all(plain):
             yield batch, classes(_ASCII)
             continue
-        if lowercase:
-            batch = [text if ascii else text.lower() for text, ascii in zip(batch, plain, strict=True)]
-        yield [_without_surrogates(text) for text in batch], classes(_UNICODE)
+        for i in itertools.compress(range(len(batch)), (not ascii for ascii in plain)):
+            batch[i] = _without_surrogates(batch[i].lower() if lowercase else batch[i])
+        yield batch, classes(_UNICODE)
 
 
 def _without_surrogates(text: str) -> str:

@@ -6,8 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
+from blockxmc import metrics
+from blockxmc._core.matrix import as_csr, take_rows
 from blockxmc.partition import Partitioner
+from blockxmc.serving.routed import RoutedModel
+from blockxmc.training.shared.settings import SETTINGS
 
 # The mean of P@1, P@3 and P@5 of new rows, before they are learnt, may fall this far below what held-out rows promised ...
 WORSE = 0.02
@@ -25,6 +30,23 @@ def first_event(n_rows: int, n_labels: int, cost: dict[str, float]) -> dict[str,
     """What ``fit`` leaves in the history."""
     promised = {f"P@{k}": float(cost[f"expected_P@{k}"]) for k in (1, 3, 5) if f"expected_P@{k}" in cost}
     return {"what": "fit", "rows": n_rows, "labels": n_labels, **promised}
+
+
+def before_learning(model: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> dict[str, float]:
+    """P@1, P@3 and P@5 of a model on labelled rows that it has not learnt yet: how well it serves what comes now.
+
+    Of many, as many as a fit holds out at most: it is their promise that these are compared with.
+    """
+    labelled = np.flatnonzero(np.diff(Y.indptr))
+    if not labelled.size:
+        return {}
+    labelled = labelled[np.linspace(0, labelled.size - 1, min(labelled.size, SETTINGS.held_out_most)).astype(np.intp)]
+    known = as_csr(take_rows(X, labelled)[:, : model.n_features])
+    labels = model.topk(known, min(5, model.n_labels), threads)[0]
+    labels = np.pad(labels, ((0, 0), (0, 5 - labels.shape[1])), constant_values=-1)
+    rows = take_rows(Y, labelled)
+    found = {f"P@{k}": float(metrics.precision_at_k(rows, labels, k)) for k in (1, 3, 5)}
+    return found | {"judged": int(labelled.size)}
 
 
 def standing(partition: Partitioner) -> dict[str, float]:
@@ -73,7 +95,7 @@ def _worse(first: dict[str, Any], updates: Sequence[dict[str, Any]]) -> list[str
     judged = [event for event in updates if event["rows"] and all(f"P@{k}" in event for k in (1, 3, 5))]
     if not all(f"P@{k}" in first for k in (1, 3, 5)) or not judged:
         return []
-    rows = np.array([event["rows"] for event in judged])
+    rows = np.array([event.get("judged", event["rows"]) for event in judged])  # of a large update, some
     seen = {k: float(np.average([event[f"P@{k}"] for event in judged], weights=rows)) for k in (1, 3, 5)}
     lost = float(np.mean([first[f"P@{k}"] - seen[k] for k in (1, 3, 5)]))
     if lost < max(WORSE, ERRORS * 0.5 / np.sqrt(rows.sum())):

@@ -199,7 +199,11 @@ class KnownRows:
         visits = sparse.csr_array(without_rows(self.visits, ~some).T)
         blocks = take_rows(sparse.csr_array(holds(self.clusters, self.Y.shape[1]).T), labels)
         found = rows_of_labels(visits, blocks, own, threads)  # with its positives
-        kept = ~np.isin(flat_positions(found), told)
-        kept[np.searchsorted(flat_positions(found), flat_positions(own))] = False
+        places, kept = flat_positions(found), np.ones(found.nnz, bool)
+        for others in (flat_positions(own), told):
+            at = np.searchsorted(places, others)
+            there = at < places.size
+            there[there] = places[at[there]] == others[there]
+            kept[at[there]] = False
         indptr = np.concatenate([[0], np.cumsum(kept)])[found.indptr]
         return as_pattern(indptr, found.indices[kept], found.shape)

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc import metrics
-from blockxmc._core.matrix import as_csr, take_rows, without_rows
+from blockxmc._core.matrix import take_rows, without_rows
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import UpdateError
 from blockxmc.learners.dismec import DiSMEC
@@ -32,6 +31,7 @@ from blockxmc.partition import Partitioner
 from blockxmc.partition.growth import place_rows, repartitioned
 from blockxmc.routing import Router
 from blockxmc.serving.routed import RoutedModel
+from blockxmc.training.drift import before_learning
 from blockxmc.training.lessons import KnownRows, Told, newly_met, rows_of
 from blockxmc.training.listings import left_since, lists
 from blockxmc.training.shared.blocks import make_router, router_targets, visits_of
@@ -289,18 +289,6 @@ def drop_rows(
         "blocks_solved": int(changed.size),
     }
     return _packed(request, (X_left, Y_left), Learned(partition, old.model, new), now, touched, reporter), event
-
-
-def before_learning(model: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array, threads: int) -> dict[str, float]:
-    """P@1, P@3 and P@5 of a model on labelled rows that it has not learnt yet: how well it serves what comes now."""
-    labelled = np.flatnonzero(np.diff(Y.indptr))
-    if not labelled.size:
-        return {}
-    known = as_csr(take_rows(X, labelled)[:, : model.n_features])
-    labels = model.topk(known, min(5, model.n_labels), threads)[0]
-    labels = np.pad(labels, ((0, 0), (0, 5 - labels.shape[1])), constant_values=-1)
-    rows = take_rows(Y, labelled)
-    return {f"P@{k}": float(metrics.precision_at_k(rows, labels, k)) for k in (1, 3, 5)}
 
 
 def grown(weights: LabelVectors, n_labels: int, n_features: int) -> LabelVectors:

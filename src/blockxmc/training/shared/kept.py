@@ -204,6 +204,7 @@ def _event(given: Any) -> dict[str, Any]:
     for name in ("rows", "captured", "largest_block"):
         stored.require(name in event, f"an event of the history has no {name}")
     stored.whole(event["rows"], "rows in the history", 0, 1 << 62)
+    stored.whole(event.get("judged", 1), "rows judged in the history", 1, 1 << 62)
     return event
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._core.matrix import as_pattern, flat_positions, take_rows
+from blockxmc import _kernels
+from blockxmc._core.matrix import as_pattern, csr_args, pattern_args, take_rows, without_rows
 from blockxmc._core.progress import Reporter, Shifted
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.sklearn_adapter import OpaqueWeights, constants
@@ -239,21 +239,15 @@ def nearest_rows(
     >>> nearest_rows(X, positives, rows, np.ones(1, bool), 2, 1).indices.tolist()
     [0, 1]
     """
-    cut = np.flatnonzero(labels & (np.diff(rows.indptr) > most) & (np.diff(positives.indptr) <= most))
-    if not cut.size:
+    cut = labels & (np.diff(rows.indptr) > most) & (np.diff(positives.indptr) <= most)
+    if not cut.any():
         return rows
-    own, found = take_rows(positives, cut), take_rows(rows, cut)
-    by_row = sparse.csr_array((np.arange(found.nnz), found.indices, found.indptr), shape=found.shape).tocsc()
-    likeness = np.empty(found.nnz, np.float32)
-    sums = LabelVectors(sparse.csr_array(own @ X), np.zeros(cut.size, np.float32))
-    likeness[by_row.data] = sums.pair_scores(X, by_row.indptr, by_row.indices, threads)
-    likeness[np.searchsorted(flat_positions(found), flat_positions(own))] = np.inf
-    kept = np.ones(rows.nnz, bool)
-    for label, (begin, end) in zip(cut, pairwise(found.indptr), strict=True):
-        # Of rows that are as like, the first: sorting by parts would take others on another machine.
-        kept[rows.indptr[label] + np.argsort(-likeness[begin:end], kind="stable")[most:]] = False
-    indptr = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
-    return as_pattern(indptr, rows.indices[kept], rows.shape)
+    sums = sparse.csr_array(without_rows(positives, ~cut) @ X)
+    sums.sort_indices()
+    matrices = *csr_args(X), X.shape[1], *csr_args(sums)
+    lists = *pattern_args(positives), *pattern_args(rows)
+    indptr, found = _kernels.nearest_rows(*matrices, *lists, cut.view(np.uint8), most, threads)
+    return as_pattern(indptr, found, rows.shape)
 
 
 def _joined(parts: list[Any], order: NDArray[np.intp], threads: int) -> SharedWeights:
