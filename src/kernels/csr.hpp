@@ -34,4 +34,13 @@ inline RowView row_of(const CsrView &X, int64_t i) {
     return {X.indices + X.indptr[i], X.data + X.indptr[i], X.row_size(i)};
 }
 
+// A row that will soon be read: its numbers are on their way from memory while other rows are.
+inline void expect_row(const CsrView &X, int64_t i) {
+    constexpr int64_t kLine = 64 / sizeof(float);
+    for (int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k += kLine) {
+        __builtin_prefetch(X.indices + k);
+        __builtin_prefetch(X.data + k);
+    }
+}
+
 } // namespace blockxmc

@@ -63,14 +63,18 @@ class FeatureSums {
         seen_.resize(n_features, 0);
     }
     void add(const CsrView &X, int64_t row, float scale) {
-        for (int64_t k = X.indptr[row]; k < X.indptr[row + 1]; ++k) {
+        // Without a branch: whether a feature is new cannot be foreseen.
+        const int64_t begin = X.indptr[row], size = X.indptr[row + 1] - begin;
+        size_t n = touched.size();
+        touched.resize(n + size + 1);
+        for (int64_t k = begin; k < begin + size; ++k) {
             const int32_t f = X.indices[k];
-            if (!seen_[f]) {
-                seen_[f] = 1;
-                touched.push_back(f);
-            }
+            touched[n] = f;
+            n += !seen_[f];
+            seen_[f] = 1;
             sum_[f] += X.data[k] * scale;
         }
+        touched.resize(n);
     }
     float operator[](int32_t f) const { return sum_[f]; }
 

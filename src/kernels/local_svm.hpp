@@ -84,15 +84,6 @@ class LocalSvm {
         cost_.push_back(cost);
     }
 
-    // A row that will soon be added: its numbers are on their way from memory while others are.
-    void expect_row(int64_t i) const {
-        constexpr int64_t kLine = 64 / sizeof(float);
-        for (int64_t k = rows_.x.indptr[i]; k < rows_.x.indptr[i + 1]; k += kLine) {
-            __builtin_prefetch(rows_.x.indices + k);
-            __builtin_prefetch(rows_.x.data + k);
-        }
-    }
-
     // The features of the rows, in the local numbering that weights() shares.
     std::span<const int32_t> features() const { return features_.list(); }
     // Where a feature stands among them, -1 where no row has it.

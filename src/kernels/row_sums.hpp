@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "csr.hpp"
 #include "kmeans.hpp"
+#include "largest.hpp"
 #include "threads.hpp"
 
 namespace blockxmc {
@@ -37,15 +39,19 @@ inline SparseRows joined(std::vector<SparseRows> &parts, int threads) {
 }
 
 // Appends the `keep` sums of largest magnitude (lower feature first among equals) to `out`, ascending, and clears all.
-inline void take_heaviest(kmeans::FeatureSums &sums, int64_t keep, SparseRows &out) {
+inline void take_heaviest(kmeans::FeatureSums &sums, int64_t keep, std::vector<uint64_t> &keys, SparseRows &out) {
     std::vector<int32_t> &touched = sums.touched;
     if (static_cast<int64_t>(touched.size()) > keep) {
-        const auto heavier = [&](int32_t a, int32_t b) {
-            const float x = std::fabs(sums[a]), y = std::fabs(sums[b]);
-            return x > y || (x == y && a < b);
-        };
-        std::nth_element(touched.begin(), touched.begin() + keep, touched.end(), heavier);
-        for (auto cut = touched.begin() + keep; cut != touched.end(); ++cut) sums.forget(*cut);
+        // As one number each, which need no look at the sums: magnitude, then the lower feature.
+        keys.resize(touched.size());
+        for (size_t k = 0; k < touched.size(); ++k)
+            keys[k] = uint64_t{magnitude(sums[touched[k]])} << 32 | ~static_cast<uint32_t>(touched[k]);
+        std::nth_element(keys.begin(), keys.begin() + keep, keys.end(), std::greater{});
+        for (size_t k = 0; k < keys.size(); ++k) {
+            const auto f = static_cast<int32_t>(~static_cast<uint32_t>(keys[k]));
+            if (static_cast<int64_t>(k) < keep) touched[k] = f;
+            else sums.forget(f);
+        }
         touched.resize(keep);
     }
     std::sort(touched.begin(), touched.end());
@@ -67,7 +73,7 @@ inline std::vector<int64_t> item_ends(const CsrView &lists) {
 
 // Row l of the result: the sum of the rows of X named in lists[l], each divided by its norm.
 inline SparseRows heaviest_sums(const CsrView &X, const CsrView &lists, int64_t keep, int threads, const Watch &watch) {
-    constexpr int64_t kRows = 4096;
+    constexpr int64_t kRows = 4096, kAhead = 4;
     std::vector<float> scale(X.n_rows);
     parallel_for((X.n_rows + kRows - 1) / kRows, threads, [&](int64_t part, int) {
         for (int64_t i = part * kRows; i < std::min((part + 1) * kRows, X.n_rows); ++i) scale[i] = kmeans::inverse_norm(X, i);
@@ -80,9 +86,13 @@ inline SparseRows heaviest_sums(const CsrView &X, const CsrView &lists, int64_t 
         const int64_t begin = item ? ends[item - 1] : 0, end = ends[item];
         kmeans::FeatureSums &sums = room[worker];
         sums.prepare(X.n_cols);
+        std::vector<uint64_t> keys;
         for (int64_t l = begin; l < end; ++l) {
-            for (int64_t k = lists.indptr[l]; k < lists.indptr[l + 1]; ++k) sums.add(X, lists.indices[k], scale[lists.indices[k]]);
-            take_heaviest(sums, keep, parts[item]);
+            for (int64_t k = lists.indptr[l]; k < lists.indptr[l + 1]; ++k) {
+                if (k + kAhead < lists.indptr[l + 1]) expect_row(X, lists.indices[k + kAhead]);
+                sums.add(X, lists.indices[k], scale[lists.indices[k]]);
+            }
+            take_heaviest(sums, keep, keys, parts[item]);
         }
         watch.advance(end - begin);
     });

@@ -65,7 +65,7 @@ class Shift {
         const int64_t begin = lessons.rows.indptr[j], end = lessons.rows.indptr[j + 1];
         solver.clear();
         for (int64_t k = begin; k < end; ++k) {
-            if (k + kAhead < end) solver.expect_row(lessons.rows.indices[k + kAhead]);
+            if (k + kAhead < end) expect_row(rows_.x, lessons.rows.indices[k + kAhead]);
             solver.add_row(lessons.rows.indices[k], lessons.signs[k], lessons.costs[k]);
         }
         const double gradient = solver.gradient_of_change(C_, {lessons.products + begin, lessons.products + end});
