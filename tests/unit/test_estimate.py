@@ -33,12 +33,12 @@ def _same_machine(monkeypatch):
 
 
 def test_the_bundled_set_takes_about_what_was_expected(demo):
-    # Measured by bench/estimate.py and docs/results/peers.md: 4.3 s, 13.5 MB, 738 candidates, 0.17 GB beside the data.
+    # Measured by bench/estimate.py and docs/results/peers.md: 4.3 s, 11.4 MB, 407 candidates, 0.17 GB beside the data.
     found = BlockwiseClassifier().estimate(demo.X, demo.Y)
     assert set(found) == KEYS
     assert 1 / 1.5 < found["train_seconds"] / 4.3 < 1.5
-    assert 1 / 1.5 < found["model_mb"] / 13.5 < 1.5
-    assert 1 / 1.5 < found["candidates"] / 738 < 1.5
+    assert 1 / 1.5 < found["model_mb"] / 11.4 < 1.5
+    assert 1 / 1.3 < found["candidates"] / 407 < 1.3
     needed = needs.expected_bytes(needs.sizes_of(demo.X, demo.Y))
     assert 1 / 1.3 < needed / 174e6 < 1.3
     assert found["peak_memory_gb"] * 1e9 > needed
@@ -55,6 +55,19 @@ def test_more_of_anything_takes_more(demo):
 def test_few_labels_are_all_candidates():
     X, Y = sparse.eye_array(20, format="csr"), sparse.eye_array(20, format="csr")
     assert BlockwiseClassifier().estimate(X, Y)["candidates"] == 20
+
+
+def test_labels_beside_many_others_are_candidates_of_all_rows():
+    """2,000 labels of ten rows each, and labels that come beside all of those: a hundred, or five of them."""
+    rng = np.random.default_rng(0)
+    own, row = np.arange(20_000) % 2000, np.arange(20_000)
+    anywhere, at_home = 2000 + rng.integers(0, 100, 20_000), 2000 + own // 400
+    expected = {}
+    for name, beside in (("anywhere", anywhere), ("at home", at_home)):
+        places = np.concatenate([row, row]), np.concatenate([own, beside])
+        Y = sparse.csr_array((np.ones(40_000, np.float32), places), shape=(20_000, 2100))
+        expected[name] = room.estimate(Y, Y, threads=1)["candidates"]
+    assert expected["anywhere"] == pytest.approx(expected["at home"] + 95)
 
 
 def test_a_slower_machine_takes_longer(demo, monkeypatch):
@@ -140,6 +153,14 @@ PEAKS = {
 def test_memory_is_within_a_factor_of_1_3_on_every_set(name):
     sizes, found = PEAKS[name]
     assert 1 / 1.3 < needs.expected_bytes(needs.Sizes(*sizes)) / (found * 1e6) < 1.3
+
+
+def test_a_limit_counts_candidates_of_held_out_rows():
+    few, many = (needs.Sizes(2_000_000, 1000, labels, 10**7, 2_000_000, 1e9, 1.0) for labels in (400, 1400))
+    more = needs.expected_bytes(many, in_files=True) - needs.expected_bytes(few, in_files=True)
+    beside = needs.BESIDE_FILES.label * 1000
+    held = needs.PER_CANDIDATE_AT_LEAST * 2048 * 1024 - needs.BESIDE_FILES.always
+    assert more == pytest.approx(held + beside, rel=0.01)
 
 
 def test_memory_knows_the_settings_of_the_training():

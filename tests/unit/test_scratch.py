@@ -15,6 +15,7 @@ from blockxmc._core.progress import thread_count
 from blockxmc.data import Dataset, write_npz
 from blockxmc.distributed.worker import Training
 from blockxmc.errors import BlockXMCError
+from blockxmc.training.shared import candidates
 
 MEBI = 2**20
 
@@ -78,6 +79,28 @@ def test_a_limit_changes_where_arrays_lie_and_nothing_else(data, limited, estima
     assert _kernels.held_scratch()[1] <= before
     for found, expected in zip(bounded, free, strict=True):
         assert found.tobytes() == expected.tobytes()
+
+
+def test_tables_of_held_out_rows_are_made_some_rows_at_a_time(data, monkeypatch):
+    X, Y = data
+    clf = BlockwiseClassifier(n_blocks=4, n_jobs=1)
+    sizes, tables = [], candidates.HeldOut._tables
+    whole = clf.fit(X, Y)
+    kept = whole.predict_topk(X, 5), whole.predict_proba(X).data, whole.cost_
+
+    def watched(self, X, Y, found, *args):
+        sizes.append(found[0].shape)
+        return tables(self, X, Y, found, *args)
+
+    monkeypatch.setattr(candidates.HeldOut, "_tables", watched)
+    monkeypatch.setattr(candidates, "CANDIDATES_AT_A_TIME", 1000)
+    parts = clf.fit(X, Y)
+    many = [n_rows for n_rows, few in sizes if few == 40]
+    assert (len(many), sum(many), max(many)) == (5, 120, 25)  # a fifth of the rows, with all 40 labels of each
+    for mine, theirs in zip(parts.predict_topk(X, 5), kept[0], strict=True):
+        assert_array_equal(mine, theirs)
+    assert_array_equal(parts.predict_proba(X).data, kept[1])
+    assert parts.cost_ == kept[2]
 
 
 def test_max_memory_bounds_what_is_held(data, tmp_path, monkeypatch):

@@ -73,6 +73,15 @@ def test_what_is_not_worth_it_is_written_whole():
     assert splices.spliced(old[:1000], old[:1001]) is None  # too small
 
 
+def test_pieces_of_older_versions_are_longer_numbers():
+    old = np.arange(20_000)
+    found = splices.spliced(old, np.insert(old, 9, -1))
+    assert found["pieces"].dtype == np.int32
+    for kind in (np.int32, np.int64):
+        together = splices.put_together(old, found["more"], found["pieces"].astype(kind))
+        assert_array_equal(together, np.insert(old, 9, -1))
+
+
 @pytest.mark.parametrize(
     "pieces",
     [
@@ -84,10 +93,10 @@ def test_what_is_not_worth_it_is_written_whole():
         [[0, 3]] * 3,
         [[0, 1, 2]],
         [0, 1],
-        np.zeros((1, 2), np.int32),
+        np.zeros((1, 2), np.int16),
         np.zeros((1, 2)),
     ],
-    ids=["before", "backwards", "behind", "both", "far", "too long", "three", "flat", "int32", "floats"],
+    ids=["before", "backwards", "behind", "both", "far", "too long", "three", "flat", "int16", "floats"],
 )
 def test_pieces_that_do_not_fit(pieces):
     with pytest.raises(ValueError, match="piece"):

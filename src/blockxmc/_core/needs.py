@@ -34,6 +34,8 @@ LEAST_PAIRS, LEAST_PAIRS_PER_ROW, MOST_PAIRS, PAIRS = 2**25, 128, 2**26, 0.4
 FEW_LABELS, ALL_ROWS = 1000, 6 * 64
 # Held-out rows (settings.py) and candidates of each that show what scores mean, with all that is known of one.
 HELD_OUT_ONE_IN, HELD_OUT_LEAST, HELD_OUT_MOST, CANDIDATES, PER_CANDIDATE = 40, 800, 2048, 1024, 85
+# ... and with what is known of all of them at a time (candidates.py): names, scores, cosines and copies of these.
+PER_CANDIDATE_AT_LEAST = 34
 # Per weight: while labels are solved; in the trial model; while centroids are added and the model is packed.
 WEIGHT_SOLVED, WEIGHT_TRIED, WEIGHT_PACKED = 8, 25, 46
 # Centroids of blocks in a table (kmeans.hpp) of at most so many bytes, and blocks per root of the number of rows.
@@ -101,13 +103,13 @@ def expected_bytes(sizes: Sizes, *, in_files: bool = False) -> int:
         each * number
         for each, number in zip(STANDING, (sizes.positives, sizes.rows, sizes.features, sizes.labels), strict=True)
     )
-    solving, held_out = _solving(sizes), _held_out(sizes)
+    solving = _solving(sizes)
     kept = min(KEPT_OF_FREED * solving, MOST_KEPT)
     blocks = min(BLOCKS * math.sqrt(sizes.rows), sizes.labels)
     moments = (
         min(4 * blocks * sizes.features, MOST_TABLE),
         solving,
-        kept + WEIGHT_TRIED * sizes.weights + held_out,
+        kept + WEIGHT_TRIED * sizes.weights + PER_CANDIDATE * _held_out(sizes),
         WEIGHT_PACKED * sizes.weights,
     )
     needed = all_along + max(moments)
@@ -116,7 +118,8 @@ def expected_bytes(sizes: Sizes, *, in_files: bool = False) -> int:
     per = BESIDE_FILES
     features = sizes.values * per.value + sizes.features * per.feature
     rest = sizes.positives * per.positive + sizes.rows * per.row + sizes.labels * per.label
-    return int(min(needed, features + rest + per.always + (1 - 1 / sizes.threads) * _of_threads(sizes)))
+    always = max(per.always, PER_CANDIDATE_AT_LEAST * _held_out(sizes))
+    return int(min(needed, features + rest + always + (1 - 1 / sizes.threads) * _of_threads(sizes)))
 
 
 def _solving(sizes: Sizes) -> float:
@@ -140,7 +143,7 @@ def _of_threads(sizes: Sizes) -> int:
 
 
 def _held_out(sizes: Sizes) -> int:
-    """Candidates of held-out rows."""
+    """Number of candidates of held-out rows."""
     least = min(sizes.rows // 5, HELD_OUT_LEAST)
     rows = min(max(sizes.rows // HELD_OUT_ONE_IN, least), HELD_OUT_MOST)
-    return PER_CANDIDATE * rows * min(CANDIDATES, sizes.labels)
+    return rows * min(CANDIDATES, sizes.labels)

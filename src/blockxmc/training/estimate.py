@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from blockxmc._core.memory import used_memory
-from blockxmc._core.needs import expected_bytes, sizes_of
+from blockxmc._core.needs import BLOCKS, expected_bytes, sizes_of
 from blockxmc.learners.dismec import DiSMEC
 
 # The formulas below are fitted to trainings of the default on nine sets, whose CPU time was measured on the machine that
@@ -20,9 +20,12 @@ from blockxmc.learners.dismec import DiSMEC
 SECONDS_PER_POSITIVE, SECONDS_PER_ROW = 6.4e-7, 2.55e-5
 # Where there is one block: seconds per stored value and label.
 SECONDS_PER_PRODUCT = 1.65e-8
-# Candidates per label of a row and square root of the number of labels; blocks of more than so many of the labels give way
-# to one block.
-CANDIDATES, MOST_CANDIDATES = 1.4, 2 / 9
+# Per label of a row and square root of the number of labels: where that is more than so many of the labels, blocks give way
+# to one block; and candidates beside frequent labels, which are candidates of all rows.
+SPREAD, MOST_SPREAD, CANDIDATES = 1.4, 2 / 9, 0.4
+# A frequent label comes beside more than FEW_HOMES * size ** SIZE_POWER others, where only the most frequent label of a row
+# counts that has no more than HOME * size rows. Fitted to the frequent labels of seven sets: right within a factor of 1.5.
+HOME, FEW_HOMES, SIZE_POWER = 2, 5.0, 0.2
 # Bytes of a model per weight, with router and labels, and per row that is kept as a neighbor; per weight of one block.
 MODEL_BYTES_PER_WEIGHT, MODEL_BYTES_PER_ROW, MODEL_BYTES_PER_WEIGHT_OF_ONE = 13, 130, 3
 # What `calibration` takes on one thread of the machine on which the formulas were fitted (0.048 to 0.065 under load).
@@ -35,11 +38,12 @@ def estimate(X: sparse.csr_array, Y: sparse.csr_array, *, threads: int, n_partit
     """Expected seconds, memory of the process, size of the model and candidates of a default training."""
     n_rows, n_labels, sizes = X.shape[0], Y.shape[1], sizes_of(X, Y, threads)
     per_row = Y.nnz / max(1, n_rows)
-    candidates = CANDIDATES * per_row * math.sqrt(n_labels)
-    if candidates > MOST_CANDIDATES * n_labels:
+    spread = per_row * math.sqrt(n_labels)
+    if SPREAD * spread > MOST_SPREAD * n_labels:
         candidates, seconds = float(n_labels), SECONDS_PER_PRODUCT * X.nnz * n_labels
         size = MODEL_BYTES_PER_WEIGHT_OF_ONE * sizes.weights
     else:
+        candidates = min(CANDIDATES * spread + frequent_labels(Y), n_labels)
         seconds = SECONDS_PER_POSITIVE * per_row * X.nnz + SECONDS_PER_ROW * n_rows * math.log(max(2, n_labels))
         size = MODEL_BYTES_PER_WEIGHT * sizes.weights + MODEL_BYTES_PER_ROW * n_rows
     needed = expected_bytes(sizes) + (n_partitions - 1) * size
@@ -49,6 +53,26 @@ def estimate(X: sparse.csr_array, Y: sparse.csr_array, *, threads: int, n_partit
         "model_mb": n_partitions * size / 1e6,
         "candidates": n_partitions * candidates,
     }
+
+
+def frequent_labels(Y: sparse.csr_array) -> int:
+    """About how many labels will lie in so many blocks that they are scored for every row.
+
+    Rows lie in blocks by their labels: those of a label that comes beside many others are spread over many blocks.
+
+    >>> alone, beside_it = np.eye(40, dtype=np.float32), np.ones((40, 1), np.float32)
+    >>> frequent_labels(sparse.csr_array(alone)), frequent_labels(sparse.csr_array(np.hstack([alone, beside_it])))
+    (0, 1)
+    """
+    n_rows, n_labels = Y.shape
+    labelled = np.flatnonzero(np.diff(Y.indptr))
+    size = math.sqrt(n_rows) / BLOCKS  # rows of a block
+    positives = np.bincount(Y.indices, minlength=n_labels)
+    rank = np.where(positives <= HOME * size, positives, 0) * n_labels + np.arange(n_labels)
+    home = np.maximum.reduceat(rank[Y.indices], Y.indptr[labelled]) % n_labels if labelled.size else labelled
+    beside = Y.indices.astype(np.int64) * n_labels + np.repeat(home, np.diff(Y.indptr)[labelled])
+    homes = np.bincount(np.unique(beside) // n_labels, minlength=n_labels)
+    return int(np.count_nonzero(homes > FEW_HOMES * size**SIZE_POWER))
 
 
 @functools.cache

@@ -6,7 +6,7 @@ trial model is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,9 @@ from blockxmc.serving.companions import Companions
 from blockxmc.serving.reranker import N_TERMS, Reranker
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.shared.settings import Settings
+
+# Of rows with many candidates, the tables of at most so many candidates are in memory at a time.
+CANDIDATES_AT_A_TIME = 2**17
 
 
 @dataclass(frozen=True)
@@ -110,8 +113,17 @@ class Candidates:
     def first(self, few: int) -> Candidates:
         """Only the first few of each row, by the score that found them."""
         terms = Terms(**{name: np.ascontiguousarray(part[:, :few]) for name, part in vars(self.terms).items()})
-        labels = None if self.labels is None else self.labels[:, :few]
+        labels = None if self.labels is None else np.ascontiguousarray(self.labels[:, :few])
         return Candidates(terms, np.ascontiguousarray(self.right[:, :few]), self.n_true, labels, self.companions)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Candidates]) -> Candidates:
+        """The rows of all parts, in their order."""
+        columns = zip(*(vars(part.terms).values() for part in parts), strict=True)
+        terms = Terms(*(np.concatenate(column) for column in columns))
+        right, n_true = (np.concatenate([getattr(part, name) for part in parts]) for name in ("right", "n_true"))
+        labels = [part.labels for part in parts if part.labels is not None]
+        return cls(terms, right, n_true, np.concatenate(labels) if labels else None, parts[0].companions)
 
     def best(self, mix: Mix, few: int, shown: int, threads: int) -> Best:
         """The few that score best in each row, best first; the first of them as they are shown to a reranker."""
@@ -189,10 +201,39 @@ class HeldOut:
         self, X: sparse.csr_array, Y: sparse.csr_array, top_ps: Sequence[float], threads: int, few: int | None = None
     ) -> dict[float, Candidates]:
         """The same candidates of each row, those found at the largest top_p, as they stand at every top_p."""
-        few = min(few or self.settings.mixed_candidates, Y.shape[1])
-        widest = replace(self.trial, neighbors=None, slope=self.settings.middle_slope, top_p=max(top_ps))
-        labels, scores = widest.topk(X, few, threads)
-        self.labels = labels
+        self.labels, scores = self._found(X, Y, max(top_ps), few or self.settings.mixed_candidates, threads)
+        found = self.labels, scores, self._centroid_terms(X, self.labels, threads)
+        return self._tables(X, Y, found, top_ps, threads)
+
+    def many(
+        self, X: sparse.csr_array, Y: sparse.csr_array, top_p: float, threads: int, few: int
+    ) -> Iterator[Candidates]:
+        """More candidates at one top_p, some rows at a time: what is known of each would take twenty times its name."""
+        labels, scores = self._found(X, Y, top_p, few, threads)
+        centroid = self._centroid_terms(X, labels, threads)
+        step = max(1, CANDIDATES_AT_A_TIME // max(1, labels.shape[1]))
+        for first in range(0, X.shape[0], step):
+            rows = slice(first, first + step)
+            found = labels[rows], scores[rows], centroid[rows]
+            yield self._tables(X[rows], Y[rows], found, [top_p], threads)[top_p]
+
+    def _found(
+        self, X: sparse.csr_array, Y: sparse.csr_array, top_p: float, few: int, threads: int
+    ) -> tuple[NDArray[np.int64], F32]:
+        """The few candidates of each row that score best before anything is fitted, and these scores."""
+        widest = replace(self.trial, neighbors=None, slope=self.settings.middle_slope, top_p=top_p)
+        return widest.topk(X, min(few, Y.shape[1]), threads)
+
+    def _tables(
+        self,
+        X: sparse.csr_array,
+        Y: sparse.csr_array,
+        found: tuple[NDArray[np.int64], F32, F32],  # labels, scores and cosines to centroids
+        top_ps: Sequence[float],
+        threads: int,
+    ) -> dict[float, Candidates]:
+        """What speaks for the labels that were found, at every top_p."""
+        labels, scores, centroid = found
         there = labels >= 0
         blocks = [self._block_terms(X, labels, top_p, threads) for top_p in top_ps]
         widest_block = blocks[top_ps.index(max(top_ps))][0]
@@ -203,7 +244,7 @@ class HeldOut:
         terms = Terms(
             margin=margin.astype(np.float32),
             rarity=self._rarity[known],
-            centroid=self._centroid_terms(X, labels, threads),
+            centroid=centroid,
             block=np.zeros(labels.shape, np.float32),
             neighbors=np.zeros(labels.shape, np.float32),
             log_positives=self.log_positives[known],

@@ -6,6 +6,7 @@ the labels that missed them most are trained again, and everything is packed onc
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -351,8 +352,8 @@ class Training:
         top_ps = sorted({*self.settings.top_ps, trial.top_p}) if routed and auto else [trial.top_p]
         seen = rows.candidates(X, Y, top_ps, self.threads)
 
-        def many(top_p: float) -> Candidates:
-            return as_new.candidates(X, Y, [top_p], self.threads, self.settings.calibrated)[top_p]
+        def many(top_p: float) -> Iterator[Candidates]:
+            return as_new.many(X, Y, top_p, self.threads, self.settings.calibrated)
 
         options: Any = {"top_p": trial.top_p, "routed": routed, "threads": self.threads, "job": self.job}
         fitted, expected = fit_held_out(seen, many, rows.log_positives, self.settings, **options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import product
@@ -117,7 +117,7 @@ class Fitter:
 
 def fit_held_out(
     seen: dict[float, Candidates],
-    many: Callable[[float], Candidates],
+    many: Callable[[float], Iterable[Candidates]],
     log_positives: F32,
     settings: Settings,
     *,
@@ -129,16 +129,21 @@ def fit_held_out(
     """Mix, reranker, top_p and calibration, and what to expect of them on new rows.
 
     ``seen`` has the candidates at each top_p that may be chosen; ``top_p`` is kept unless another is clearly better.
-    ``many`` has more candidates at a top_p, as new rows would have them: they show what scores mean.
+    ``many`` has more candidates at a top_p, as new rows would have them, some rows at a time: they show what scores mean.
     """
     fitter = Fitter(seen[top_p], log_positives, settings, rerank=routed, threads=threads)
     mix, reranker = job.stage("score mix", lambda: fitter.fit(_neighbors_count(fitter, settings)), _SCORES)
     best = job.stage("top_p", lambda: _best_top_p(seen, mix, reranker, top_p, settings, threads))
-    all_of_them = many(best)
-    ranked = all_of_them.ranked(mix, reranker, settings.calibrated, threads)
-    calibration = job.stage("calibration", lambda: fit_calibration(*ranked, threads=threads), _CALIBRATION)
+    ranked, first = [], []
+    for part in many(best):
+        ranked.append(part.ranked(mix, reranker, settings.calibrated, threads))
+        first.append(part.first(settings.judged))
+    scores, right = (np.concatenate(parts) for parts in zip(*ranked, strict=True))
+    calibration = job.stage("calibration", lambda: fit_calibration(scores, right, threads=threads), _CALIBRATION)
     fitted = Fitted(mix, reranker, best, calibration)
-    return fitted, expected(replace_candidates(fitter, seen[best]), all_of_them, mix.neighbors, calibration)
+    return fitted, expected(
+        replace_candidates(fitter, seen[best]), Candidates.joined(first), mix.neighbors, calibration
+    )
 
 
 def _scores_state(scores: tuple[Mix, Reranker | None]) -> dict[str, Any]:
@@ -171,7 +176,6 @@ def expected(fitter: Fitter, many: Candidates, neighbors: float, whole: Calibrat
     ``whole`` is where the curves of the parts are sought.
     """
     n_rows, few, threads = fitter.candidates.n_rows, fitter.settings.judged, min(fitter.threads, FOLDS)
-    many = many.first(few)
     parts = np.arange(n_rows) % FOLDS
     hits, found = np.zeros((n_rows, 3)), np.zeros((n_rows, min(few, many.right.shape[1])))
     right = np.zeros(found.shape, bool)
