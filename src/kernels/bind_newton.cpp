@@ -9,11 +9,25 @@ namespace blockxmc {
 
 namespace {
 
-void check_subset(const RowLists &positives, const RowLists &members, int64_t n_labels) {
-    // Ascending lists: each positive is looked up, since members are many times more.
-    const auto has = [&](int64_t j, int32_t row) { return std::ranges::binary_search(members[j], row); };
-    for (int64_t j = 0; j < n_labels; ++j)
-        for (int32_t row : positives[j]) require(has(j, row), "the positives of a label must be among its rows");
+// The rows that each label learns from. They are many times more than all else that is checked: all threads look at them.
+RowLists checked_members(const In1<int64_t> &indptr, const In1<int32_t> &indices, int64_t n_rows, const RowLists &positives,
+                         int64_t n_labels, int threads) {
+    require(static_cast<int64_t>(indptr.size()) == n_labels + 1, "one list of rows per label is needed");
+    require(are_pointers(span_of(indptr), indices.size()), "members: the row pointers do not match the number of entries");
+    const RowLists members{indptr.data(), indices.data()};
+    constexpr int64_t kLabels = 64; // per work item
+    parallel_for((n_labels + kLabels - 1) / kLabels, threads, [&](int64_t item, int) {
+        for (int64_t j = item * kLabels; j < std::min((item + 1) * kLabels, n_labels); ++j) {
+            const std::span<const int32_t> own = members[j];
+            require(in_range(own, n_rows), "members: a column index is out of range");
+            require(std::ranges::adjacent_find(own, std::ranges::greater_equal{}) == own.end(),
+                    "members: the indices of a row must be ascending");
+            // Each positive is looked up, since members are many times more.
+            for (int32_t row : positives[j])
+                require(std::ranges::binary_search(own, row), "the positives of a label must be among its rows");
+        }
+    });
+    return members;
 }
 
 // Rows x 2: what a row counts as a positive, and as a negative.
@@ -30,9 +44,10 @@ nb::tuple train_one_vs_all(In1<int64_t> indptr, In1<int32_t> indices, In1<float>
                            std::optional<In1<int64_t>> member_indptr, std::optional<In1<int32_t>> member_indices,
                            std::optional<In2<float>> costs, std::optional<In1<int64_t>> start_indptr,
                            std::optional<In1<int32_t>> start_indices, std::optional<In1<float>> start_data, const std::string &loss, double C, double tol, double bias,
-                           double prune, int threads, Out1<int64_t> progress) {
+                           double prune, int64_t few, int64_t nearest, int threads, Out1<int64_t> progress) {
     require(loss == "squared_hinge" || loss == "logistic", "loss must be 'squared_hinge' or 'logistic'");
     require(C > 0 && std::isfinite(C) && tol > 0 && std::isfinite(bias) && prune >= 0, "C and tol must be positive, prune 0 or more");
+    require(few >= 0 && nearest >= 0, "few and nearest must be 0 or more");
     require(n_features < INT32_MAX, "n_features is out of range"); // the bias becomes one feature more
     const Watch watch = checked_watch(progress);
     require(member_indptr.has_value() == member_indices.has_value(), "member_indptr and member_indices go together");
@@ -43,12 +58,7 @@ nb::tuple train_one_vs_all(In1<int64_t> indptr, In1<int32_t> indices, In1<float>
         const int64_t n_labels = checked_csr("positives", positive_indptr, positive_indices, x.n_rows, Order::ascending).n_rows;
         const RowLists positives{positive_indptr.data(), positive_indices.data()};
         std::optional<RowLists> members;
-        if (member_indptr) {
-            require(member_indptr->size() == positive_indptr.size(), "one list of rows per label is needed");
-            checked_csr("members", *member_indptr, *member_indices, x.n_rows, Order::ascending);
-            members = RowLists{member_indptr->data(), member_indices->data()};
-            check_subset(positives, *members, n_labels);
-        }
+        if (member_indptr) members = checked_members(*member_indptr, *member_indices, x.n_rows, positives, n_labels, threads);
         std::optional<CsrView> start;
         if (start_indptr) {
             require(loss == "squared_hinge" && start_indices && start_data, "a start needs three arrays and the squared hinge");
@@ -57,7 +67,7 @@ nb::tuple train_one_vs_all(In1<int64_t> indptr, In1<int32_t> indices, In1<float>
         }
         const Cost *cost_of_rows = costs ? checked_costs(*costs, x.n_rows) : nullptr;
         const Objective objective{loss == "logistic" ? Loss::logistic : Loss::squared_hinge, C, tol};
-        OneVsAll problems(x, static_cast<float>(bias), objective, static_cast<float>(prune), cost_of_rows);
+        OneVsAll problems(x, static_cast<float>(bias), objective, static_cast<float>(prune), cost_of_rows, {few, nearest});
         out = problems.train(n_labels, positives, members, start, threads, watch);
     }
     return nb::make_tuple(to_numpy(std::move(out.indptr)), to_numpy(std::move(out.indices)), to_numpy(std::move(out.data)),
@@ -111,7 +121,7 @@ void bind_newton(nb::module_ &m) {
           nb::arg("positive_indices").noconvert(), nb::arg("member_indptr").noconvert().none(),
           nb::arg("member_indices").noconvert().none(), nb::kw_only(), nb::arg("costs").noconvert().none() = nb::none(), nb::arg("start_indptr").noconvert().none() = nb::none(),
           nb::arg("start_indices").noconvert().none() = nb::none(), nb::arg("start_data").noconvert().none() = nb::none(), nb::arg("loss"), nb::arg("C"), nb::arg("tol"),
-          nb::arg("bias"), nb::arg("prune"), nb::arg("threads"), nb::arg("progress").noconvert());
+          nb::arg("bias"), nb::arg("prune"), nb::arg("few") = 0, nb::arg("nearest") = 0, nb::arg("threads"), nb::arg("progress").noconvert());
     m.def("rows_of_labels", &rows_of_labels, nb::arg("block_indptr").noconvert(), nb::arg("block_rows").noconvert(),
           nb::arg("n_rows"), nb::arg("label_indptr").noconvert(), nb::arg("label_blocks").noconvert(),
           nb::arg("own_indptr").noconvert(), nb::arg("own_rows").noconvert(), nb::arg("threads"));

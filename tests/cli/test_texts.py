@@ -1,6 +1,7 @@
 """Texts on the command line: fields, ids, JSON arrays, options of features, and answers as lines come."""
 
 import gzip
+import io
 import json
 import subprocess
 import sys
@@ -122,6 +123,31 @@ def start(*args):
     command = [sys.executable, "-m", "blockxmc", *map(str, args)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "told"),
+    [
+        ("text,labels", [], None),
+        ("id;labels;title", [], None),
+        ("words,tags", ["--text-field", "words", "--label-field", "tags"], None),
+        ("words,tags", [], "the header of a CSV must hold text and labels, or --text-field and --label-field say"),
+        ("words,tags", ["--text-field", "text"], "no column 'text'"),
+    ],
+)
+def test_a_csv_comes_through_a_pipe(capsys, tmp_path, monkeypatch, header, options, told):
+    sign = ";" if ";" in header else ","
+    columns = header.split(sign)
+    cells = {"id": "7", "text": "cats purr", "title": "cats purr", "words": "cats purr", "labels": "cat", "tags": "cat"}
+    lines = [header, *[sign.join(cells[name] for name in columns)] * 4, *[sign.join("abc"[: len(columns)])] * 4]
+    piped = io.TextIOWrapper(io.BytesIO("\n".join(lines).encode() + b"\n"))
+    monkeypatch.setattr(sys, "stdin", piped)
+    code, _, err = run(capsys, "train", "-", "--model", tmp_path / "m", *options)
+    if told is None:
+        assert (code, load(tmp_path / "m").suggest("cats purr", k=1)[0].label) == (0, "cat")
+    else:
+        assert (code, err.count("\n")) == (2, 1)
+        assert told in err
 
 
 def ask(process, line):

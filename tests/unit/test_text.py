@@ -15,6 +15,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from blockxmc.data import TextVectorizer, from_texts, load_demo, read_dataset, read_text
 from blockxmc.data.corpus import Fields, read_corpus
 from blockxmc.data.label_lists import listed_names
+from blockxmc.data.text import clean_rows
 from blockxmc.errors import BlockXMCError, DataFormatError
 
 ROWS = [("red apple pie", ["fruit", "cake"]), ("green leaf", ["plant"]), ("plain stone", [])]
@@ -98,6 +99,9 @@ def test_csv_joins_text_columns_and_quoted_lines(tmp_path: Path) -> None:
         ("a.csv", "text,other\nx,y\n", "line 1: no label column"),
         ("a.csv", "text,labels\nx,y\nx,y,z\n", "line 3: 3 fields"),
         ("a.csv", 'text,labels\n"x"y,z\n', "line 2: not CSV"),
+        ("a.csv", 'text,labels\nx,y\n\n"a\nb",y\n"red,z\ny,z\n', "line 6: in the row.*quote opens.*ends in line 7"),
+        ("a.csv", 'text,labels\nx,y\n"a\nb" c,y\n', r"line 4 \(of a row that begins in line 3\): not CSV"),
+        ("a.csv", 'text,labels\n"a\nb",y,z\n', r"line 3 \(of a row that begins in line 2\): 3 fields"),
         ("a.tsv", "a\0b\tc\n", "line 1: holds a NUL"),
         ("a.jsonl", '{"text": "?!", "labels": []}\n', "nothing to learn"),
     ],
@@ -240,9 +244,11 @@ def test_names_before_lists_are_refused_and_empty_lists_tell_nothing(tmp_path: P
 
 @pytest.mark.parametrize("line", ['{"text": "red", "labels": ["\\ud800"]}', '{"text": "red", "labels": ["a\\udfff "]}'])
 def test_half_characters_are_no_labels(tmp_path: Path, line: str) -> None:
-    file = write(tmp_path / "a.jsonl", line + "\n")
-    with pytest.raises(DataFormatError, match="half a character"):
+    file = write(tmp_path / "a.jsonl", '{"text": "blue", "labels": []}\n' + line + "\n")
+    with pytest.raises(DataFormatError, match=r"a\.jsonl: line 2: the label .* half a character"):
         read_corpus(file)
+    with pytest.raises(DataFormatError, match=r"row 1 of the labels: the label .* half a character"):
+        clean_rows([["a"], ["b\ud800"]])
 
 
 def test_lists_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

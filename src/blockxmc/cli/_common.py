@@ -224,9 +224,7 @@ def kind_of(source: PathLike, lines: Lines | None = None, *, wants_text: bool) -
     piped = live or isinstance(source, Piped)
     if wants_text and kind == "xc" and (piped or not looks_like_xc(first_line(source))):
         return "tsv"
-    is_text = kind in TEXT_FORMATS or (
-        kind == "xc" and _begins_with_a_word(lines.first() if live and lines else source)
-    )
+    is_text = kind in TEXT_FORMATS or (kind == "xc" and begins_with_a_word(lines.first() if live and lines else source))
     if is_text != wants_text:
         name = lines.name if lines is not None else source
         kinds = ("features (XC text or npz)", "text (JSONL, JSON, TSV or CSV)")
@@ -234,7 +232,7 @@ def kind_of(source: PathLike, lines: Lines | None = None, *, wants_text: bool) -
     return kind
 
 
-def _begins_with_a_word(source: PathLike | bytes) -> bool:
+def begins_with_a_word(source: PathLike | bytes) -> bool:
     """Whether data, or its first line, is text: rows of features begin with digits."""
     from blockxmc.data._source import first_line
 

@@ -17,6 +17,7 @@ from blockxmc.cli._common import (
     Scheduler,
     Seed,
     Threads,
+    begins_with_a_word,
     check_writable,
     kept_when_interrupted,
     on_features,
@@ -128,7 +129,6 @@ class _Plan:
         """Read, train, save; returns everything that was measured."""
         from blockxmc.data._source import once
         from blockxmc.data.corpus import TEXT_FORMATS
-        from blockxmc.data.folder import data_format
         from blockxmc.storage import check_target
 
         estimator: Any = make_system(self.options, n_jobs=self.threads, random_state=self.seed, verbose=verbosity())
@@ -141,8 +141,8 @@ class _Plan:
         source = once(self.data)
         if self.scheduler is not None:
             fit = self._fit_on_cluster(self.scheduler, source, estimator)
-        elif data_format(source) in TEXT_FORMATS:
-            fit = self._fit_texts(source, estimator)
+        elif (kind := self._kind(source)) in TEXT_FORMATS:
+            fit = self._fit_texts(source, kind, estimator)
         else:
             fit = self._fit_features(source, estimator)
         wall, cpu = time.perf_counter(), time.process_time()
@@ -152,7 +152,23 @@ class _Plan:
         model.save(self.model)
         return self._result(on_features(model)) | times | _size(self.model)
 
-    def _fit_texts(self, source: PathLike, classifier: Any) -> Callable[[], Any]:
+    def _kind(self, source: PathLike) -> str:
+        """The format of the data. A pipe has no suffix: names of fields say that words in its first line are a header."""
+        from blockxmc.data._source import Piped
+        from blockxmc.data.folder import data_format
+
+        kind = data_format(source)
+        if kind != "xc" or not isinstance(source, Piped) or not begins_with_a_word(source):
+            return kind
+        fields = self.text.fields()
+        if fields.text or fields.labels:
+            return "csv"
+        raise BlockXMCError(
+            f"{source}: is neither XC text, JSON nor TSV; the header of a CSV must hold text and labels, or --text-field"
+            " and --label-field say what stands there"
+        )
+
+    def _fit_texts(self, source: PathLike, kind: str, classifier: Any) -> Callable[[], Any]:
         """How to make a TextClassifier, its texts read already."""
         from blockxmc import TextClassifier
         from blockxmc.data.corpus import columns_taken, read_corpus
@@ -162,7 +178,7 @@ class _Plan:
         model = TextClassifier(classifier, **self.text.parameters())
         more = self.text.of_labels()
         fields = self.text.fields()
-        corpus = read_corpus(source, verbose=verbosity(), fields=fields)
+        corpus = read_corpus(source, verbose=verbosity(), kind=kind, fields=fields)
         bare = sum(not labels for labels in corpus.labels)
         _note(columns_taken(source, fields), note_on_uncut(corpus.labels), note_on_bare(bare, len(corpus.labels)))
         if empty := sum(not text.strip() for text in corpus.texts):

@@ -72,10 +72,16 @@ def format_of_line(line: bytes) -> str | None:
 
     >>> format_of_line(b'{"text": "a"}'), format_of_line(b"["), format_of_line(b"red apple\\tfruit")
     ('jsonl', 'json', 'tsv')
+    >>> format_of_line(b"id;text;labels"), format_of_line(b"texts, and other things")
+    ('csv', None)
     """
     start = line.lstrip()[:1]
     if start in (b"{", b"["):
         return "jsonl" if start == b"{" else "json"
+    if (sign := _separator(line)) != "\t":
+        names = {name.strip(' "').lower() for name in line.decode("utf-8", "replace").rstrip("\r\n").split(sign)}
+        if names & set(_TEXT_COLUMNS) and names & set(_LABEL_COLUMNS):
+            return "csv"
     return "tsv" if b"\t" in line and not looks_like_xc(line) else None
 
 
@@ -197,7 +203,7 @@ def _json_labels(record: dict[str, Any], where: str, required: bool, fields: Fie
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         hint = "; --label-separator cuts a string" if isinstance(labels, str) else ""
         raise DataFormatError(f'{where}: "{name}" must be a list of names, found {ascii(labels)[:60]}{hint}')
-    return clean_names(labels)
+    return clean_names(labels, where)
 
 
 def _quoted(names: Iterable[str]) -> str:
@@ -271,10 +277,10 @@ class _Columns:
         """What stands in the column of the labels."""
         return values[self.labels] if self.labels is not None else ""
 
-    def row(self, values: list[str], labels: Iterable[str]) -> Row:
+    def row(self, values: list[str], labels: Iterable[str], where: str) -> Row:
         """What one line says, whose labels are these."""
         name = values[self.id] if self.id is not None else None
-        return Row(" ".join(values[j] for j in self.text if values[j]), clean_names(labels), name)
+        return Row(" ".join(values[j] for j in self.text if values[j]), clean_names(labels, where), name)
 
 
 class _LabelCells:
@@ -310,31 +316,47 @@ class _LabelCells:
 
 def _csv_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields) -> Iterator[Row]:
     limit = csv.field_size_limit(MAX_LINE_BYTES)
-    separator = _separator(lines.first())
+    separator, began = _separator(lines.first()), 1  # the line in which the next row begins
     reader = csv.reader(lines, strict=True, delimiter=separator)
     try:
         header = next(reader, [])
+        began = reader.line_num + 1
         columns = _Columns.found(header, path, require_labels, fields)
         cells, said = _LabelCells(columns.separator, require_labels, fields.separator is not None), False
         for values in reader:
+            here, began = began, reader.line_num + 1
             if not values:
                 continue
             if len(values) != len(header):
                 raise DataFormatError(
-                    f"{path}: line {reader.line_num}: {len(values)} fields, but the header names {len(header)};"
-                    f" quote fields that hold {separator!r}"
+                    f"{path}: line {_span(here, reader.line_num)}: {len(values)} fields, but the header names"
+                    f" {len(header)}; quote fields that hold {separator!r}"
                 )
-            cell = columns.cell(values)
-            yield columns.row(values, cells.names(cell, f"{path}: line {reader.line_num}"))
+            cell, where = columns.cell(values), f"{path}: line {reader.line_num}"
+            yield columns.row(values, cells.names(cell, where), where)
             if cells.lists and not said:
                 lines.say(f"labels are written as lists, like {cell[:40]}, and are read as such")
                 said = True
     except csv.Error as error:
+        if "unexpected end" in str(error):
+            raise DataFormatError(
+                f"{path}: line {began}: in the row that begins here, a quote opens and none closes it"
+                f" (the file ends in line {reader.line_num}); close it, or double it where it is part of the text"
+            ) from error
         raise DataFormatError(
-            f"{path}: line {reader.line_num}: not CSV ({error}); quote fields that need it"
+            f"{path}: line {_span(began, reader.line_num)}: not CSV ({error}); quote fields that need it"
         ) from error
     finally:
         csv.field_size_limit(limit)
+
+
+def _span(first: int, last: int) -> str:
+    """The number of a line, or where a row of several lines begins.
+
+    >>> _span(3, 3), _span(3, 7)
+    ('3', '7 (of a row that begins in line 3)')
+    """
+    return str(last) if first == last else f"{last} (of a row that begins in line {first})"
 
 
 def _separator(header: bytes) -> str:
@@ -347,21 +369,26 @@ def _separator(header: bytes) -> str:
     return max(",;\t", key=lambda sign: bare.count(sign.encode()))
 
 
-def clean_names(labels: Iterable[Any]) -> list[Any]:
+def clean_names(labels: Iterable[Any], where: str = "") -> list[Any]:
     """Labels as they are learnt: names stripped, without the angle brackets of a URI, empty ones left out.
+
+    ``where`` says in messages what file and line they come from.
 
     >>> clean_names([" a ", "<http://x/1>", " ", 3])
     ['a', 'http://x/1', 3]
     """
-    names = (_name(label) if isinstance(label, str) else label for label in labels)
+    names = (_name(label, where) if isinstance(label, str) else label for label in labels)
     return [name for name in names if name != ""]
 
 
-def _name(label: str) -> str:
+def _name(label: str, where: str) -> str:
     label = label.strip()
     if not label.isascii():
         try:
             label.encode()
         except UnicodeEncodeError as error:
-            raise DataFormatError(f"the label {ascii(label)[:60]} holds half a character (a lone surrogate)") from error
+            place = f"{where}: " if where else ""
+            raise DataFormatError(
+                f"{place}the label {ascii(label)[:60]} holds half a character (a lone surrogate); write it anew"
+            ) from error
     return label[1:-1].strip() if label.startswith("<") and label.endswith(">") else label

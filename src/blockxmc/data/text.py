@@ -119,7 +119,7 @@ def clean_rows(labels: Any) -> Any:
                 f'row {i} of the labels is {row!r:.60}; give a list of names per text, like ["a", "b"] (a column of'
                 f' joined names becomes one by .str.split(";")){_how_to_fill(row)}'
             )
-        rows.append(clean_names(row))
+        rows.append(clean_names(row, f"row {i} of the labels"))
     return rows
 
 
