@@ -6,6 +6,7 @@ from helpers import same_bits
 from scipy import sparse
 from sklearn.svm import LinearSVC
 
+from blockxmc import DiSMEC
 from blockxmc._core.progress import Reporter
 from blockxmc.linear.one_vs_all import OneVsAll, train_one_vs_all
 
@@ -117,3 +118,8 @@ def test_a_row_of_weight_0_takes_nobodys_place():
     for j in range(2 * FEW):
         found, wanted = (solved(X, Y[:, [j]], members[[j]], costs=costs) for members in (rows, without))
         assert same_bits(numbers(found), numbers(wanted))
+
+
+def test_all_rows_where_no_bias_stands_for_them():
+    assert DiSMEC().takes_nearest
+    assert not DiSMEC(bias=None).takes_nearest
