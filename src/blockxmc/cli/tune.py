@@ -215,7 +215,7 @@ def _run(request: Request) -> None:
     n_blocks = _blocks(request.blocks)
     dataset = read_rows(request.data, request.texts)
     run = Run(dataset, learner, limits, n_blocks, options)
-    with kept_when_interrupted("finished trials", options.work):
+    with kept_when_interrupted("finished trials", request.of_lambda["--work"]):
         if grid is not None:
             _tune_knobs(request, run, grid)
         elif jointly:
