@@ -41,7 +41,7 @@ class Splitter {
     }
 
   private:
-    static constexpr int64_t kItems = 512; // rows, or features, that are worked on at a time
+    static constexpr int64_t kItems = 128; // rows, or features, that are worked on at a time
 
     // The root of a tree has all threads, since no other node can be split beside it.
     template <typename Use>
@@ -51,19 +51,43 @@ class Splitter {
         });
     }
 
-    // The first n of rows_ with their features numbered, in the order in which they come.
-    void gather(int64_t n) {
-        indptr_.assign(1, 0);
+    // Calls use(feature) for each entry of rows_[begin, end).
+    template <typename Use>
+    void for_features(int64_t begin, int64_t end, Use &&use) const {
+        for (int64_t i = begin; i < end; ++i)
+            for (int64_t k = X_.indptr[rows_[i]]; k < X_.indptr[rows_[i] + 1]; ++k) use(X_.indices[k]);
+    }
+
+    void number(int32_t feature) {
+        int32_t &id = local_[feature];
+        if (id >= 0) return;
+        id = int32_t(features_.size());
+        features_.push_back(feature);
+    }
+
+    // Numbers the features of the first n of rows_ in the order in which they come. Threads find what is new in each part of
+    // the rows; part after part, the first of all is found among these.
+    void number_features(int64_t n) {
         features_.clear();
-        for (int64_t i = 0; i < n; ++i) {
-            indptr_.push_back(indptr_.back() + X_.row_size(rows_[i]));
-            for (int64_t k = X_.indptr[rows_[i]]; k < X_.indptr[rows_[i] + 1]; ++k) {
-                int32_t &id = local_[X_.indices[k]];
-                if (id >= 0) continue;
-                id = int32_t(features_.size());
-                features_.push_back(X_.indices[k]);
-            }
-        }
+        if (threads_ == 1) return for_features(0, n, [&](int32_t f) { number(f); });
+        const int64_t per_part = (n + threads_ - 1) / threads_;
+        std::vector<std::vector<int32_t>> found(threads_);
+        parallel_for(threads_, threads_, [&](int64_t part, int) {
+            std::vector<char> seen(X_.n_cols, 0);
+            for_features(std::min(part * per_part, n), std::min((part + 1) * per_part, n), [&](int32_t f) {
+                if (!seen[f]) found[part].push_back(f);
+                seen[f] = 1;
+            });
+        });
+        for (const std::vector<int32_t> &part : found)
+            for (const int32_t f : part) number(f);
+    }
+
+    // The first n of rows_ with their features numbered.
+    void gather(int64_t n) {
+        number_features(n);
+        indptr_.assign(1, 0);
+        for (int64_t i = 0; i < n; ++i) indptr_.push_back(indptr_.back() + X_.row_size(rows_[i]));
         indices_.resize(indptr_.back());
         values_.resize(indptr_.back());
         for_items(n, [&](int64_t i) {
@@ -159,6 +183,11 @@ class Splitter {
             column_[f + 1] = sum;
         });
         std::partial_sum(column_.begin(), column_.end(), column_.begin());
+        // Words that come first are frequent: work items of equally many columns would be far from equal.
+        const int64_t per_item = static_cast<int64_t>(indices_.size()) / (8 * threads_) + 1;
+        column_items_.assign(1, 0);
+        for (int64_t f = 1; f <= n_features; ++f)
+            if (f == n_features || column_[f] - column_[column_items_.back()] >= per_item) column_items_.push_back(f);
         entries_.resize(indices_.size());
         parallel_for(threads_, threads_, [&](int64_t part, int) {
             for_entries(part, [&](int64_t i, int64_t k) {
@@ -168,8 +197,9 @@ class Splitter {
     }
 
     void sum_columns() {
-        for_items(static_cast<int64_t>(features_.size()), [&](int64_t f) {
-            for (int64_t k = column_[f]; k < column_[f + 1]; ++k) sums_[2 * f + side_[entries_[k].first]] += entries_[k].second;
+        parallel_for(static_cast<int64_t>(column_items_.size()) - 1, threads_, [&](int64_t item, int) {
+            for (int64_t f = column_items_[item]; f < column_items_[item + 1]; ++f)
+                for (int64_t k = column_[f]; k < column_[f + 1]; ++k) sums_[2 * f + side_[entries_[k].first]] += entries_[k].second;
         });
     }
 
@@ -197,6 +227,7 @@ class Splitter {
     Large<int32_t> indices_;
     Large<float> values_;
     std::vector<float> direction_, sums_;
+    std::vector<int64_t> column_items_;        // where the work items of sum_columns begin
     std::vector<int64_t> column_;              // where each feature begins in entries_, where threads share a node
     Large<std::pair<int32_t, float>> entries_; // row and value, column by column
     std::vector<uint8_t> side_;
@@ -204,14 +235,21 @@ class Splitter {
     uint64_t first_right_ = 0;
 };
 
+// Rows that become so many leaves of the tree.
+struct Node {
+    int64_t begin, end, first_leaf, leaves;
+    uint64_t id;
+
+    int64_t left_leaves() const { return leaves / 2; }
+    int64_t middle() const { return begin + (end - begin) * left_leaves() / leaves; }
+    Node left() const { return {begin, middle(), first_leaf, left_leaves(), 2 * id}; }
+    Node right() const { return {middle(), end, first_leaf + left_leaves(), leaves - left_leaves(), 2 * id + 1}; }
+};
+
 // Splits the rows into n_leaves groups of equal size (up to rounding) by a binary tree of balanced 2-means. Leaves are
 // numbered from left to right, so with n_leaves = 2^t the coarser levels are leaf >> 1, leaf >> 2, ...
 inline std::vector<int32_t> balanced_tree(const CsrView &X, int64_t n_leaves, uint64_t seed, int64_t sample, int max_iter,
                                           int threads, const Watch &watch) {
-    struct Node {
-        int64_t begin, end, first_leaf, leaves;
-        uint64_t id;
-    };
     std::vector<float> norms(X.n_rows);
     constexpr int64_t kRows = 1024;
     parallel_for((X.n_rows + kRows - 1) / kRows, threads, [&](int64_t part, int) {
@@ -220,32 +258,38 @@ inline std::vector<int32_t> balanced_tree(const CsrView &X, int64_t n_leaves, ui
     std::vector<int64_t> rows(X.n_rows);
     std::iota(rows.begin(), rows.end(), 0);
     std::vector<int32_t> leaf_of(X.n_rows, 0);
-    std::vector<Node> level{{0, X.n_rows, 0, n_leaves, 1}};
     std::vector<std::vector<Splitter>> room(worker_count(n_leaves, threads));
-    while (!level.empty() && !watch.cancelled()) {
-        std::vector<Node> open;
-        for (const Node &node : level) {
-            if (node.leaves > 1) {
-                open.push_back(node);
-                continue;
-            }
+    const auto split = [&](const Node &node, int worker, int inside) {
+        if (room[worker].empty()) room[worker].emplace_back(X, norms, max_iter);
+        room[worker][0].split(rows.data() + node.begin, node.end - node.begin, node.middle() - node.begin, sample,
+                              RandomStream::of_node(seed, node.id), inside);
+        watch.advance();
+    };
+    const auto grow = [&](auto &&again, const Node &node, int worker) -> void {
+        if (watch.cancelled()) return;
+        if (node.leaves == 1) {
             for (int64_t r = node.begin; r < node.end; ++r) leaf_of[rows[r]] = int32_t(node.first_leaf);
+            return;
         }
-        std::vector<Node> children(2 * open.size());
-        parallel_for(int64_t(open.size()), threads, [&](int64_t item, int worker) {
-            const Node &node = open[item];
-            const int64_t left_leaves = node.leaves / 2;
-            const int64_t middle = node.begin + (node.end - node.begin) * left_leaves / node.leaves;
-            children[2 * item] = {node.begin, middle, node.first_leaf, left_leaves, 2 * node.id};
-            children[2 * item + 1] = {middle, node.end, node.first_leaf + left_leaves, node.leaves - left_leaves, 2 * node.id + 1};
-            if (watch.cancelled()) return;
-            if (room[worker].empty()) room[worker].emplace_back(X, norms, max_iter);
-            room[worker][0].split(rows.data() + node.begin, node.end - node.begin, middle - node.begin, sample,
-                                  RandomStream::of_node(seed, node.id), threads / static_cast<int>(open.size()));
-            watch.advance();
+        split(node, worker, 1);
+        again(again, node.left(), worker);
+        again(again, node.right(), worker);
+    };
+    // Where nodes are few, threads share each of them; from then on each thread grows whole subtrees, and waits for nobody.
+    std::vector<Node> level{{0, X.n_rows, 0, n_leaves, 1}};
+    const auto few = [&] { // and none of them is a leaf
+        const auto n_nodes = int64_t(level.size());
+        return threads > 1 && n_nodes < 2 * threads && 2 * n_nodes <= n_leaves;
+    };
+    while (few() && !watch.cancelled()) {
+        parallel_for(int64_t(level.size()), threads, [&](int64_t item, int worker) {
+            if (!watch.cancelled()) split(level[item], worker, std::max(1, threads / static_cast<int>(level.size())));
         });
+        std::vector<Node> children;
+        for (const Node &node : level) children.insert(children.end(), {node.left(), node.right()});
         level = std::move(children);
     }
+    parallel_for(int64_t(level.size()), threads, [&](int64_t item, int worker) { grow(grow, level[item], worker); });
     return leaf_of;
 }
 

@@ -9,11 +9,25 @@ namespace blockxmc {
 
 namespace {
 
-void check_subset(const RowLists &positives, const RowLists &members, int64_t n_labels) {
-    // Ascending lists: each positive is looked up, since members are many times more.
-    const auto has = [&](int64_t j, int32_t row) { return std::ranges::binary_search(members[j], row); };
-    for (int64_t j = 0; j < n_labels; ++j)
-        for (int32_t row : positives[j]) require(has(j, row), "the positives of a label must be among its rows");
+// The rows that each label learns from. They are many times more than all else that is checked: all threads look at them.
+RowLists checked_members(const In1<int64_t> &indptr, const In1<int32_t> &indices, int64_t n_rows, const RowLists &positives,
+                         int64_t n_labels, int threads) {
+    require(static_cast<int64_t>(indptr.size()) == n_labels + 1, "one list of rows per label is needed");
+    require(are_pointers(span_of(indptr), indices.size()), "members: the row pointers do not match the number of entries");
+    const RowLists members{indptr.data(), indices.data()};
+    constexpr int64_t kLabels = 64; // per work item
+    parallel_for((n_labels + kLabels - 1) / kLabels, threads, [&](int64_t item, int) {
+        for (int64_t j = item * kLabels; j < std::min((item + 1) * kLabels, n_labels); ++j) {
+            const std::span<const int32_t> own = members[j];
+            require(in_range(own, n_rows), "members: a column index is out of range");
+            require(std::ranges::adjacent_find(own, std::ranges::greater_equal{}) == own.end(),
+                    "members: the indices of a row must be ascending");
+            // Each positive is looked up, since members are many times more.
+            for (int32_t row : positives[j])
+                require(std::ranges::binary_search(own, row), "the positives of a label must be among its rows");
+        }
+    });
+    return members;
 }
 
 // Rows x 2: what a row counts as a positive, and as a negative.
@@ -43,12 +57,7 @@ nb::tuple train_one_vs_all(In1<int64_t> indptr, In1<int32_t> indices, In1<float>
         const int64_t n_labels = checked_csr("positives", positive_indptr, positive_indices, x.n_rows, Order::ascending).n_rows;
         const RowLists positives{positive_indptr.data(), positive_indices.data()};
         std::optional<RowLists> members;
-        if (member_indptr) {
-            require(member_indptr->size() == positive_indptr.size(), "one list of rows per label is needed");
-            checked_csr("members", *member_indptr, *member_indices, x.n_rows, Order::ascending);
-            members = RowLists{member_indptr->data(), member_indices->data()};
-            check_subset(positives, *members, n_labels);
-        }
+        if (member_indptr) members = checked_members(*member_indptr, *member_indices, x.n_rows, positives, n_labels, threads);
         std::optional<CsrView> start;
         if (start_indptr) {
             require(loss == "squared_hinge" && start_indices && start_data, "a start needs three arrays and the squared hinge");

@@ -148,7 +148,7 @@ inline Nearest nearest_centroids(const CsrView &X, const int32_t *assignment, in
     if (width > 16) width -= width % 16 && width < n_clusters ? width % 16 : 0;
     Nearest out(queries.n_rows, k);
     Unset<float> table;
-    constexpr int64_t kChunk = 1024;
+    constexpr int64_t kChunk = 128;
     const int64_t n_items = (queries.n_rows + kChunk - 1) / kChunk;
     std::vector<std::vector<float>> scratch(worker_count(n_items, threads));
     for (int64_t first = 0; first < n_clusters && !watch.cancelled(); first += width) {

@@ -134,7 +134,7 @@ class LaneNewton {
         mean_ = &mean;
         line_.take(rows, columns);
         local_.take(rows);
-        for (LaneVector *v : {&gradient_, &diagonal_, &residual_, &conjugate_, &product_}) v->resize(rows.n_features());
+        gradient_.resize(rows.n_features());
         wanted_.resize(rows.x.n_rows);
         largest_cost_ = 1;
         for (int64_t i = 0; rows.costs && i < rows.x.n_rows; ++i)
@@ -249,6 +249,8 @@ class LaneNewton {
             if (kDiagonalShare * steepest * columns_of_active_.largest_square() < kEven) return directions_in_span(open);
         }
         curvature_.resize(rows_.x.n_rows);
+        // Only now: most problems never come here, and to touch so much memory takes each thread a while.
+        for (LaneVector *v : {&diagonal_, &residual_, &conjugate_, &product_}) v->resize(width());
         lane_gradient(rows_, objective_.loss, C(), positive_, active_, line_.z.data(), line_.w.data(), gradient_.data(),
                       diagonal_.data(), curvature_.data());
         LaneSums squared;

@@ -162,19 +162,23 @@ class RowBatch {
     std::vector<float> enough_; // of each row, a score that k labels have reached
 };
 
-// Where batches end. Each thread has a batch of its own: threads meet only at the end. Many threads hold fewer scores each.
+// Where batches end. Each thread has a batch of its own: threads meet only at the end, and so that none waits long for the
+// last, batches get smaller towards the end. Many threads hold fewer scores each.
 inline std::vector<int64_t> batch_ends(const RowBatch &batch, int64_t n_rows, int threads) {
-    constexpr int64_t most_cells = int64_t{1} << 22, batches_per_thread = 2;
+    constexpr int64_t most_cells = int64_t{1} << 22, least_rows = 48;
     std::vector<int64_t> cells(n_rows), ends;
     parallel_for((n_rows + 1023) / 1024, threads, [&](int64_t item, int) {
         for (int64_t i = item * 1024; i < std::min((item + 1) * 1024, n_rows); ++i) cells[i] = batch.cells(i);
     });
     const int64_t most = most_cells / std::clamp(threads / 4, 1, 4);
-    const int64_t rows = threads > 1 ? std::clamp<int64_t>(n_rows / (threads * batches_per_thread), 64, 65536) : 65536;
-    for (int64_t begin = 0, i = 0, sum = 0; i < n_rows; ++i) {
+    const auto rows_from = [&](int64_t begin) { // a batch takes a third of what each thread has left
+        return threads > 1 ? std::clamp<int64_t>((n_rows - begin) / (3 * threads), least_rows, 65536) : 65536;
+    };
+    for (int64_t begin = 0, i = 0, sum = 0, rows = rows_from(0); i < n_rows; ++i) {
         sum += cells[i];
-        if (i + 1 < n_rows && i + 1 - begin < rows && (sum + cells[i + 1] <= most || i + 1 - begin < 64)) continue;
+        if (i + 1 < n_rows && i + 1 - begin < rows && (sum + cells[i + 1] <= most || i + 1 - begin < least_rows)) continue;
         ends.push_back(begin = i + 1);
+        rows = rows_from(begin);
         sum = 0;
     }
     return ends;

@@ -62,28 +62,39 @@ inline void take_heaviest(kmeans::FeatureSums &sums, int64_t keep, std::vector<u
     out.indptr.push_back(static_cast<int64_t>(out.indices.size()));
 }
 
+// Where the work items of heaviest_sums end: at kLabels lists, or earlier where lists are long.
+inline std::vector<int64_t> item_ends(const CsrView &lists) {
+    constexpr int64_t kLabels = 256, kRows = 512;
+    std::vector<int64_t> ends;
+    for (int64_t begin = 0, l = 1; l <= lists.n_rows; ++l)
+        if (l == lists.n_rows || l - begin == kLabels || lists.indptr[l] - lists.indptr[begin] >= kRows) ends.push_back(begin = l);
+    return ends;
+}
+
 // Row l of the result: the sum of the rows of X named in lists[l], each divided by its norm.
 inline SparseRows heaviest_sums(const CsrView &X, const CsrView &lists, int64_t keep, int threads, const Watch &watch) {
-    constexpr int64_t kChunk = 256, kRows = 4096, kAhead = 4;
+    constexpr int64_t kRows = 4096, kAhead = 4;
     std::vector<float> scale(X.n_rows);
     parallel_for((X.n_rows + kRows - 1) / kRows, threads, [&](int64_t part, int) {
         for (int64_t i = part * kRows; i < std::min((part + 1) * kRows, X.n_rows); ++i) scale[i] = kmeans::inverse_norm(X, i);
     });
-    std::vector<SparseRows> parts((lists.n_rows + kChunk - 1) / kChunk);
+    const std::vector<int64_t> ends = item_ends(lists);
+    std::vector<SparseRows> parts(ends.size());
     std::vector<kmeans::FeatureSums> room(worker_count(static_cast<int64_t>(parts.size()), threads));
-    parallel_for(static_cast<int64_t>(parts.size()), threads, [&](int64_t chunk, int worker) {
+    parallel_for(static_cast<int64_t>(parts.size()), threads, [&](int64_t item, int worker) {
         if (watch.cancelled()) return;
+        const int64_t begin = item ? ends[item - 1] : 0, end = ends[item];
         kmeans::FeatureSums &sums = room[worker];
         sums.prepare(X.n_cols);
         std::vector<uint64_t> keys;
-        for (int64_t l = chunk * kChunk; l < std::min((chunk + 1) * kChunk, lists.n_rows); ++l) {
+        for (int64_t l = begin; l < end; ++l) {
             for (int64_t k = lists.indptr[l]; k < lists.indptr[l + 1]; ++k) {
                 if (k + kAhead < lists.indptr[l + 1]) expect_row(X, lists.indices[k + kAhead]);
                 sums.add(X, lists.indices[k], scale[lists.indices[k]]);
             }
-            take_heaviest(sums, keep, keys, parts[chunk]);
+            take_heaviest(sums, keep, keys, parts[item]);
         }
-        watch.advance(std::min(kChunk, lists.n_rows - chunk * kChunk));
+        watch.advance(end - begin);
     });
     return joined(parts, threads);
 }

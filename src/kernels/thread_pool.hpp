@@ -92,6 +92,7 @@ class ThreadPool {
         const Work *work;
         int workers;     // as many as may join, the caller included
         int next = 1;    // number of the next to join
+        int called = 0;  // threads that were woken for it
         int running = 0; // joined and not yet done
         std::condition_variable done{};
     };
@@ -117,14 +118,24 @@ class ThreadPool {
 
     void offer(Job &job) {
         if (job.workers < 2) return;
-        std::lock_guard<std::mutex> hold(lock_);
+        std::unique_lock<std::mutex> hold(lock_);
         add_threads(job.workers - 1);
         if (threads_.empty()) {
             job.workers = 1;
             return;
         }
         jobs_.push_back(&job);
-        for (int i = 1; i < job.workers && i <= idle_; ++i) wake_.notify_one();
+        call_some(job, hold);
+    }
+
+    // Wakes a few threads, each of which wakes a few more: to wake sixteen one by one takes longer than many a job. Gives the
+    // lock back first, else those who wake would wait for this thread at once.
+    void call_some(Job &job, std::unique_lock<std::mutex> &hold) {
+        constexpr int64_t at_once = 4;
+        const int64_t called = std::clamp<int64_t>(std::min<int64_t>(job.workers - 1 - job.called, idle_), 0, at_once);
+        job.called += static_cast<int>(called);
+        hold.unlock();
+        for (int64_t i = 0; i < called; ++i) wake_.notify_one();
     }
 
     // Starts threads until every open place in a job can have one, or as many as the system allows.
@@ -159,7 +170,7 @@ class ThreadPool {
             if (job.next == job.workers) jobs_.pop_front();
             ++job.running;
             --idle_;
-            hold.unlock();
+            call_some(job, hold);
             (*job.work)(worker);
             hold.lock();
             ++idle_;

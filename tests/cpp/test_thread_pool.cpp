@@ -103,6 +103,19 @@ TEST(threads_really_work_side_by_side) {
     CHECK(waiting == 3);
 }
 
+TEST(each_thread_that_is_woken_wakes_more) {
+    ThreadPool pool;
+    for (int round = 0; round < 20; ++round) {
+        std::atomic<int> waiting{0};
+        parallel_for(pool, 40, 40, [&](int64_t, int) { // ends only if all forty are awake at one time
+            ++waiting;
+            while (waiting < 40) std::this_thread::yield();
+        });
+        CHECK(waiting == 40);
+    }
+    CHECK(pool.size() == 39);
+}
+
 TEST(a_stopped_pool_runs_in_the_caller) {
     ThreadPool pool;
     CHECK(runs_every_item_once(pool, 100, 4));

@@ -107,6 +107,26 @@ def test_batch_single_rows_threads_and_storage_agree_bit_for_bit(weights, route,
         assert_array_equal(scores, expected[1][i])
 
 
+def test_batches_of_any_number_of_threads_answer_alike():
+    X, Y = blocky(n=900)
+    clf = BlockwiseClassifier(n_blocks=4, route=2, n_jobs=1).fit(X, Y)
+    expected = clf.predict_topk(X, 4)
+    for threads in (2, 3, 16):
+        clf.n_jobs = threads
+        for mine, theirs in zip(clf.predict_topk(X, 4), expected, strict=True):
+            assert_array_equal(mine, theirs)
+
+
+def test_a_matrix_that_is_ready_sets_what_scikit_learn_would():
+    pd = pytest.importorskip("pandas")
+    X, Y = blocky(n=120)
+    clf = BlockwiseClassifier(n_blocks=2).fit(pd.DataFrame(X.toarray()).rename(columns=str), Y)
+    assert clf.feature_names_in_.size == X.shape[1]
+    clf.fit(X, Y)
+    assert clf.n_features_in_ == X.shape[1]
+    assert not hasattr(clf, "feature_names_in_")
+
+
 def test_decision_function_and_topk_tell_the_same():
     X, Y = blocky()
     clf = BlockwiseClassifier(n_blocks=4, lam=0.3, route=2).fit(X, Y)

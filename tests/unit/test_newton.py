@@ -203,6 +203,16 @@ def test_takes_read_only_arrays_and_refuses_broken_ones():
             y=(np.array([0, 1], np.int64), np.array([3], np.int32)),
             members=(np.array([0, 1], np.int64), np.array([4], np.int32)),
         )
+    one = np.array([0, 1], np.int64), np.array([3], np.int32)
+    for wrong, members, rows in (
+        ("one list of rows", [0, 1, 1], [3]),
+        ("number of entries", [0, 2], [3]),
+        ("out of range", [0, 2], [3, 40]),
+        ("out of range", [0, 2], [-1, 3]),
+        ("ascending", [0, 3], [3, 5, 5]),
+    ):
+        with pytest.raises(ValueError, match=wrong):
+            call(y=one, members=(np.array(members, np.int64), np.array(rows, np.int32)))
     with pytest.raises(ValueError, match="loss"):
         call(loss="hinge")
     with pytest.raises(TypeError):

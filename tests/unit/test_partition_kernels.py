@@ -115,6 +115,19 @@ class TestNearestCentroids:
             assert (cluster[:, 5:] == -1).all()  # the sixth cluster has no rows
             assert np.isneginf(cosine[:, 5:]).all()
 
+    def test_threads_find_the_same(self):
+        X, _ = random_problem(6, n=700)
+        assignment = np.random.default_rng(6).integers(0, 9, 700).astype(np.int32)
+        first, *others = (
+            _kernels.nearest_centroids(
+                *csr_args(X), X.shape[1], assignment, 9, *csr_args(X), 2, 2**20, threads, np.zeros(2, np.int64)
+            )
+            for threads in (1, 2, 3, 16)
+        )
+        for other in others:
+            for mine, theirs in zip(first, other, strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+
     def test_no_features_and_no_queries(self):
         X, none = sparse.csr_array((3, 0), dtype=np.float32), sparse.csr_array((0, 0), dtype=np.float32)
         z = np.array([1, 1, -1], np.int32)
@@ -175,9 +188,10 @@ class TestBalancedTree:
 
     def test_threads_give_the_same_tree(self):
         X, _ = random_problem(8, n=500)
-        trees = [self.tree(X, 37, sample=64, threads=t, seed=4) for t in (1, 2, 5)]
-        np.testing.assert_array_equal(trees[0], trees[1])
-        np.testing.assert_array_equal(trees[0], trees[2])
+        for leaves, sample in ((37, 64), (37, 2**14), (2, 2**14), (3, 300)):
+            first, *others = (self.tree(X, leaves, sample=sample, threads=t, seed=4) for t in (1, 2, 3, 5, 16))
+            for other in others:
+                np.testing.assert_array_equal(first, other)
 
 
 def test_heaviest_sums_on_awkward_input():
@@ -205,3 +219,23 @@ def test_heaviest_sums_on_awkward_input():
         sums(0)
     with pytest.raises(ValueError, match="row pointers"):
         sums(1, indptr=indptr[:-1])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 16])
+def test_heaviest_sums_of_long_and_short_lists(threads):
+    rng = np.random.default_rng(5)
+    X, _ = random_problem(5, n=900)
+    # A few lists of nearly all rows among hundreds of short ones, and empty ones at the end.
+    lists = [np.sort(rng.choice(900, 880 if at % 150 == 7 else at % 4, replace=False)) for at in range(600)] + [
+        []
+    ] * 300
+    indptr = np.cumsum([0, *map(len, lists)]).astype(np.int64)
+    rows, progress = np.concatenate(lists).astype(np.int32), np.zeros(2, np.int64)
+    found = _kernels.heaviest_sums(*csr_args(X), X.shape[1], indptr, rows, X.shape[1], threads, progress)
+    dense = X.toarray().astype(np.float64)
+    norms = np.linalg.norm(dense, axis=1, keepdims=True)
+    unit = np.divide(dense, norms, out=np.zeros_like(dense), where=norms > 0)
+    expected = np.array([unit[np.asarray(ids, int)].sum(axis=0) for ids in lists])
+    sums = sparse.csr_array((found[2], found[1], found[0]), shape=expected.shape)
+    np.testing.assert_allclose(sums.toarray(), expected, rtol=1e-4, atol=1e-4)
+    assert progress[0] == len(lists)

@@ -241,6 +241,12 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any, *, reset: bool) -> sparse.csr_array:
         """X as scikit-learn and the kernels want it, or one clear line."""
+        if reset and isinstance(X, sparse.csr_array) and X.ndim == 2 and X.shape[1] and is_ready(X, X.shape[1]):
+            # What scikit-learn would say of it, which takes longer to find out that it is no data frame.
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            self.n_features_in_ = int(X.shape[1])
+            return as_csr(X)
         try:
             with np.errstate(over="ignore"):  # a 64-bit value that no 32-bit float holds is found as infinite below
                 checked = as_csr(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset))

@@ -24,9 +24,9 @@ from blockxmc.training.shared.settings import SETTINGS, Settings
 
 I32 = NDArray[np.int32]
 # Rows whose targets are worked out at a time.
-_AT_A_TIME = 2**14
+_AT_A_TIME = 2**11
 # Labels whose positives a thread counts in all blocks at a time.
-_LABELS_AT_A_TIME = 2**13
+_LABELS_AT_A_TIME = 2**10
 
 
 def visiting(route: float | str, linear: bool = True, settings: Settings = SETTINGS) -> tuple[int, float]:

@@ -180,7 +180,7 @@ def expected(fitter: Fitter, many: Candidates, neighbors: float, whole: Calibrat
     hits, found = np.zeros((n_rows, 3)), np.zeros((n_rows, min(few, many.right.shape[1])))
     right = np.zeros(found.shape, bool)
     fitter.mix(neighbors)  # what all parts ask for is made once, by all threads
-    fitter = fitter.with_threads(max(fitter.threads // FOLDS, 1))
+    fitter = fitter.with_threads(-(-fitter.threads // FOLDS))
 
     def judge(part: int, _: Phase) -> None:
         others, own = parts != part, parts == part
