@@ -1,13 +1,14 @@
 """How the default model grows with the number of labels: one synthetic family, the same rows and labels per row throughout.
 
     python bench/growth.py [--rungs 13000 130000 670000] [--rows 490449] [--out docs/results]
-    python bench/growth.py --top [--labels-per-row 4] [--rungs]
+    python bench/growth.py --top [--labels-per-row 4] [--rungs] [--work DIR]
 
 The family has the sizes of Amazon-670K but for its number of labels. --top adds a rung with the labels, rows and words per
 row of Amazon-3M; --labels-per-row says how many labels its rows have (Amazon-3M: 36). Each rung is trained in a process of
 its own, and served by another that knows the saved model only. Writes growth.json, growth.md and growth.png; rungs that
 growth.json holds already are not run again, so an interrupted climb goes on where it was (but those that lack a number
-are).
+are). With --work the finished stages of a training are kept there: a rung that was interrupted goes on, too,
+and the time of all its runs is added up. That of a run that was killed is lost; Ctrl-C (timeout -s INT) loses nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from unittest.mock import patch
 
@@ -40,6 +41,9 @@ DECOYS = 3.0  # labels per row that its words tell of wrongly: precision is then
 HOURS, GROWTH = 2, 4  # the bars: training hours of the top rung, growth of the time per row from bottom to top
 
 
+NOTHING = {"train_cpu_s": 0.0, "train_wall_s": 0.0, "train_gib": 0.0, "phases": []}  # of earlier runs
+
+
 class PhaseClock(Reporter):
     """Remembers how long each phase took instead of showing it."""
 
@@ -48,17 +52,22 @@ class PhaseClock(Reporter):
 
     @contextmanager
     def phase(self, title, total=None):
-        with super().phase(title, total) as phase, clock() as spent:
-            yield phase
-        self.phases.append({"phase": title, **spent})
-        print(f"  {title}: {spent['cpu']:.1f} CPU s, {spent['wall']:.1f} s", file=sys.stderr, flush=True)
+        spent = {}
+        try:
+            with super().phase(title, total) as phase, clock(spent):
+                yield phase
+        finally:
+            self.phases.append({"phase": title, **spent})
+            print(f"  {title}: {spent['cpu']:.1f} CPU s, {spent['wall']:.1f} s", file=sys.stderr, flush=True)
 
 
 @contextmanager
-def clock():
-    wall, cpu, spent = time.perf_counter(), time.process_time(), {}
-    yield spent
-    spent |= {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+def clock(spent=None):
+    wall, cpu, spent = time.perf_counter(), time.process_time(), {} if spent is None else spent
+    try:
+        yield spent
+    finally:
+        spent |= {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
 
 
 def forget_peak():
@@ -76,8 +85,8 @@ def peak_gib():
     raise RuntimeError("no peak of resident memory in /proc/self/status")
 
 
-def train(n_labels, n_rows, folder, labels_per_row=None, words_per_row=None, threads=None):
-    """Make the data of a rung, train on it, leave the model and the test rows in ``folder``."""
+def data_of(n_labels, n_rows, folder, labels_per_row, words_per_row):
+    """The training rows of a rung, always the same; its test rows go to ``folder``."""
     n_features = round(SHAPES[FAMILY].n_features * min(1.0, n_rows / SHAPES[FAMILY].n_train) ** 0.5)
     sizes = {"n_train": n_rows, "n_test": TEST_ROWS, "n_features": n_features, "n_labels": n_labels}
     sizes |= {"labels_per_row": labels_per_row, "nnz_per_row": words_per_row}
@@ -85,17 +94,36 @@ def train(n_labels, n_rows, folder, labels_per_row=None, words_per_row=None, thr
         train_set, test_set = make_synthetic(like=FAMILY, **sizes, decoys=DECOYS)
     print(f"  data made: {making['cpu']:.1f} CPU s, {making['wall']:.1f} s", file=sys.stderr, flush=True)
     write_npz(folder / "test.npz", test_set)
+    return train_set
+
+
+def train(n_labels, n_rows, folder, labels_per_row=None, words_per_row=None, threads=None, keep=False):
+    """Make the data of a rung, train on it, leave the model and the test rows in ``folder``, and what helps to go on."""
+    done = folder / "trained.json"
+    if keep and done.exists():
+        return json.loads(done.read_text())
+    train_set = data_of(n_labels, n_rows, folder, labels_per_row, words_per_row)
     row = {"rows": n_rows, "labels": n_labels, "labels_per_row": train_set.Y.nnz / n_rows,
            "nnz_per_row": train_set.X.nnz / n_rows}  # fmt: skip
     reporter, model = PhaseClock(), BlockwiseClassifier(n_jobs=threads)
-    del test_set
     forget_peak()
-    with patch("blockxmc.classifier.reporter_for", lambda verbose: reporter), clock() as spent:
-        model.fit(train_set.X, train_set.Y)
+    so_far, spent = folder / "spent.json", {}
+    before = json.loads(so_far.read_text()) if keep and so_far.exists() else NOTHING
+    try:
+        with patch("blockxmc.classifier.reporter_for", lambda verbose: reporter), clock(spent):
+            model.fit(train_set.X, train_set.Y, work=folder / "work" if keep else None)
+    finally:
+        took = {
+            "train_cpu_s": before["train_cpu_s"] + spent["cpu"],
+            "train_wall_s": before["train_wall_s"] + spent["wall"],
+        }
+        took |= {"train_gib": max(before["train_gib"], peak_gib()), "phases": before["phases"] + reporter.phases}
+        so_far.write_text(json.dumps(took))
     model.save(folder / "model")
-    row |= {"train_cpu_s": spent["cpu"], "train_wall_s": spent["wall"], "train_gib": peak_gib()}
-    row |= {"phases": reporter.phases, "blocks": model.partition_.n_blocks_, "lam": model.partition_.lam_}
-    return row | {"captured": model.partition_.captured_, **model.cost_}
+    row |= {**took, "blocks": model.partition_.n_blocks_, "lam": model.partition_.lam_}
+    row |= {"captured": model.partition_.captured_, **model.cost_}
+    done.write_text(json.dumps(row))
+    return row
 
 
 def serve(folder):
@@ -121,15 +149,30 @@ def routing_time(model, X):
     return sorted(times)[1]
 
 
-def climb(n_labels, n_rows, more=()):
+def climb(n_labels, n_rows, more=(), work=None):
     """One rung: a process that trains, then one that serves; ``more`` are options of the training."""
-    with tempfile.TemporaryDirectory() as folder:
+    if work is not None:
+        work.mkdir(parents=True, exist_ok=True)
+        more = [*more, "--work", str(work)]
+    with nullcontext(work) if work else tempfile.TemporaryDirectory() as folder:
         row = {"load": os.getloadavg()[0]}
         for step in ("train", "serve"):
             command = [sys.executable, __file__, "--step", step, "--rungs", str(n_labels), "--rows", str(n_rows)]
-            done = subprocess.run([*command, *more, "--folder", folder], stdout=subprocess.PIPE, check=True)
-            row |= json.loads(done.stdout)
+            row |= json.loads(output_of([*command, *more, "--folder", str(folder)]))
         return row
+
+
+def output_of(command):
+    """What a process prints; one that Ctrl-C has reached, too, may write down what it has spent."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            printed, _ = process.communicate()
+        except KeyboardInterrupt:
+            process.wait()
+            raise SystemExit(130) from None
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return printed
 
 
 COLUMNS = {
@@ -236,13 +279,14 @@ def main():
     parser.add_argument("--threads", type=int, help="of the training; as many as there are cores if not given")
     parser.add_argument("--rows", type=int, default=SHAPES[FAMILY].n_train, help="training rows; fewer for a rehearsal")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    parser.add_argument("--work", type=Path, help="folder where a training keeps what it has, to go on from there")
     parser.add_argument("--step", choices=("train", "serve"), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.step:
         training = options.step == "train"
         how = options.rungs[0], options.rows, options.folder, options.labels_per_row, options.words_per_row
-        row = train(*how, options.threads) if training else serve(options.folder)
+        row = train(*how, options.threads, options.work is not None) if training else serve(options.folder)
         print(json.dumps(row))
         return
     options.out.mkdir(parents=True, exist_ok=True)
@@ -258,7 +302,8 @@ def main():
         rungs.append((key, TOP["labels"], TOP["rows"], more))
     for key, n_labels, n_rows, more in rungs:
         if not complete(cells.get(key, {})):
-            cells[key] = climb(n_labels, n_rows, more) | about
+            place = options.work and options.work / key.replace(", ", "-").replace(" ", "-")
+            cells[key] = climb(n_labels, n_rows, more, place) | about
             store.write_text(json.dumps(cells, indent=1) + "\n")
         row = cells[key]
         print(f"{key}: {row['train_cpu_s']:.0f} CPU s, {row['train_gib']:.1f} GiB, {row['batch_us']:.1f} µs, "

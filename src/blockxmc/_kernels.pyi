@@ -129,6 +129,8 @@ def train_one_vs_all(
     tol: float,
     bias: float,
     prune: float,
+    few: int = 0,
+    nearest: int = 0,
     threads: int,
     progress: I64,
 ) -> tuple[I64, I32, F32, F32]: ...

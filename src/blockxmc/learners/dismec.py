@@ -40,6 +40,7 @@ class DiSMEC(Learner):
     one_vs_all: ClassVar[bool] = True
     takes_costs: ClassVar[bool] = True
     takes_start: ClassVar[bool] = True
+    takes_nearest: ClassVar[bool] = True
     any_batch: ClassVar[bool] = True
 
     def __init__(
@@ -73,14 +74,17 @@ class DiSMEC(Learner):
         rows: sparse.csr_array | None = None,
         costs: F32 | None = None,
         start: sparse.csr_array | None = None,
+        nearest: tuple[int, int] = (0, 0),
     ) -> LinearWeights:
         """Weights of all labels.
 
         ``rows`` (labels x n, a pattern) restricts each label to some of the rows; ``costs`` (n x 2) says what a row counts
-        as a positive, and as a negative; ``start`` (labels x features) has vectors near the solutions.
+        as a positive, and as a negative; ``start`` (labels x features) has vectors near the solutions. ``nearest``: labels
+        of how few positives take how many other rows one by one (``OneVsAll``).
         """
         how: Any = {"rows": rows, "costs": costs, "start": start}
-        return train_one_vs_all(self._problem(X), X, Y, threads=job.threads, phase=job.phase, **how)
+        problem = replace(self._problem(X), few=nearest[0], nearest=nearest[1])
+        return train_one_vs_all(problem, X, Y, threads=job.threads, phase=job.phase, **how)
 
     def _shift(self, X: sparse.csr_array, old: LinearWeights, lessons: Lessons, job: Job, tol: float) -> LinearWeights:
         """The weights of old rows, changed so as to learn from new rows."""

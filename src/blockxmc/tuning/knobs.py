@@ -278,6 +278,11 @@ class Remembered(Learner):
         """Whether rows may count differently: as the base has it."""
         return self.base.takes_costs
 
+    @property
+    def takes_nearest(self) -> bool:  # type: ignore[override]
+        """Whether labels with few positives may learn from the rows most like them: as the base has it."""
+        return self.base.takes_nearest
+
     def _check_params(self) -> None:
         self.base._check_params()
 
@@ -288,9 +293,11 @@ class Remembered(Learner):
         job: Job,
         rows: sparse.csr_array | None = None,
         costs: F32 | None = None,
+        nearest: tuple[int, int] | None = None,
     ) -> LinearWeights:
         base: Any = self.base
-        options = {} if costs is None else {"costs": costs}
+        options: dict[str, Any] = {} if costs is None else {"costs": costs}
+        options |= {} if nearest is None else {"nearest": nearest}
         weights = self.trainings.next(lambda: base._train(X, Y, job, rows=rows, **options))
         if self.prune is None:
             return weights

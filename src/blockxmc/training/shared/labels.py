@@ -98,7 +98,10 @@ class LabelTrainer:
         with self.reporter.phase(title, n_labels) as phase:
             rows_of_block = sparse.csr_array(visits.T)
             limited = None if new is None else (new, self.settings.update_negatives)
-            order = in_order(positives, visits, blocks, rows_of_block, limited, self.learner.any_batch, self.threads)
+            few = self.settings.few_positives if self.learner.takes_nearest else 0
+            more |= {"nearest": (few, self.settings.nearest)} if few else {}
+            apart = self.learner.any_batch, few
+            order = in_order(positives, visits, blocks, rows_of_block, limited, apart, self.threads)
 
             def batch(begin: int, end: int) -> tuple[Any, int]:
                 some = order.labels[begin:end]
