@@ -7,7 +7,7 @@ The family has the sizes of Amazon-670K but for its number of labels. --top adds
 row of Amazon-3M; --labels-per-row says how many labels its rows have (Amazon-3M: 36). Each rung is trained in a process of
 its own, and served by another that knows the saved model only. Writes growth.json, growth.md and growth.png; rungs that
 growth.json holds already are not run again, so an interrupted climb goes on where it was (but those that lack a number
-are). With --work the data and the finished stages of a training are kept there: a rung that was interrupted goes on, too,
+are). With --work the finished stages of a training are kept there: a rung that was interrupted goes on, too,
 and the time of all its runs is added up. That of a run that was killed is lost; Ctrl-C (timeout -s INT) loses nothing.
 """
 
@@ -85,10 +85,8 @@ def peak_gib():
     raise RuntimeError("no peak of resident memory in /proc/self/status")
 
 
-def data_of(n_labels, n_rows, folder, labels_per_row, words_per_row, keep):
-    """The training rows of a rung, made or kept; its test rows lie in ``folder``."""
-    if keep and (folder / "data").exists():
-        return read_npz(folder / "train.npz")
+def data_of(n_labels, n_rows, folder, labels_per_row, words_per_row):
+    """The training rows of a rung, always the same; its test rows go to ``folder``."""
     n_features = round(SHAPES[FAMILY].n_features * min(1.0, n_rows / SHAPES[FAMILY].n_train) ** 0.5)
     sizes = {"n_train": n_rows, "n_test": TEST_ROWS, "n_features": n_features, "n_labels": n_labels}
     sizes |= {"labels_per_row": labels_per_row, "nnz_per_row": words_per_row}
@@ -96,15 +94,15 @@ def data_of(n_labels, n_rows, folder, labels_per_row, words_per_row, keep):
         train_set, test_set = make_synthetic(like=FAMILY, **sizes, decoys=DECOYS)
     print(f"  data made: {making['cpu']:.1f} CPU s, {making['wall']:.1f} s", file=sys.stderr, flush=True)
     write_npz(folder / "test.npz", test_set)
-    if keep:
-        write_npz(folder / "train.npz", train_set)
-        (folder / "data").touch()
     return train_set
 
 
 def train(n_labels, n_rows, folder, labels_per_row=None, words_per_row=None, threads=None, keep=False):
     """Make the data of a rung, train on it, leave the model and the test rows in ``folder``, and what helps to go on."""
-    train_set = data_of(n_labels, n_rows, folder, labels_per_row, words_per_row, keep)
+    done = folder / "trained.json"
+    if keep and done.exists():
+        return json.loads(done.read_text())
+    train_set = data_of(n_labels, n_rows, folder, labels_per_row, words_per_row)
     row = {"rows": n_rows, "labels": n_labels, "labels_per_row": train_set.Y.nnz / n_rows,
            "nnz_per_row": train_set.X.nnz / n_rows}  # fmt: skip
     reporter, model = PhaseClock(), BlockwiseClassifier(n_jobs=threads)
@@ -123,7 +121,9 @@ def train(n_labels, n_rows, folder, labels_per_row=None, words_per_row=None, thr
         so_far.write_text(json.dumps(took))
     model.save(folder / "model")
     row |= {**took, "blocks": model.partition_.n_blocks_, "lam": model.partition_.lam_}
-    return row | {"captured": model.partition_.captured_, **model.cost_}
+    row |= {"captured": model.partition_.captured_, **model.cost_}
+    done.write_text(json.dumps(row))
+    return row
 
 
 def serve(folder):
@@ -158,9 +158,21 @@ def climb(n_labels, n_rows, more=(), work=None):
         row = {"load": os.getloadavg()[0]}
         for step in ("train", "serve"):
             command = [sys.executable, __file__, "--step", step, "--rungs", str(n_labels), "--rows", str(n_rows)]
-            done = subprocess.run([*command, *more, "--folder", str(folder)], stdout=subprocess.PIPE, check=True)
-            row |= json.loads(done.stdout)
+            row |= json.loads(output_of([*command, *more, "--folder", str(folder)]))
         return row
+
+
+def output_of(command):
+    """What a process prints; one that Ctrl-C has reached, too, may write down what it has spent."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            printed, _ = process.communicate()
+        except KeyboardInterrupt:
+            process.wait()
+            raise SystemExit(130) from None
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return printed
 
 
 COLUMNS = {

@@ -1,5 +1,6 @@
 """The growth benchmark: a small rung is trained, served and told."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -30,3 +31,21 @@ def test_a_rung_has_all_that_its_page_shows(growth, tmp_path):
     assert "## 2,800,000 labels" in page
     assert "600 training rows with" in page
     assert "24.5 GiB at its peak, above the bar of 24" in page
+
+
+def test_an_interrupted_rung_goes_on(growth, tmp_path, monkeypatch):
+    how = {"labels_per_row": 3.0, "words_per_row": 20.0, "keep": True}
+    with monkeypatch.context() as patch:
+        patch.setattr(growth.BlockwiseClassifier, "save", stop)
+        with pytest.raises(KeyboardInterrupt):
+            growth.train(300, 600, tmp_path, **how)
+    first = json.loads((tmp_path / "spent.json").read_text())
+    row = growth.train(300, 600, tmp_path, **how)
+    assert row["train_cpu_s"] > first["train_cpu_s"]
+    assert row["phases"][: len(first["phases"])] == first["phases"]
+    monkeypatch.setattr(growth.BlockwiseClassifier, "fit", stop)
+    assert growth.train(300, 600, tmp_path, **how) == json.loads(json.dumps(row))
+
+
+def stop(*args, **more):
+    raise KeyboardInterrupt
