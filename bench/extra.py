@@ -1,17 +1,18 @@
 """What extra columns cost beside words, and what they bring.
 
-    python bench/extra.py ELIFE_DIR DEBIAN_DIR [--out docs/results]
+    python bench/extra.py ELIFE_DIR DEBIAN_DIR [--turns 3] [--out docs/results]
 
 Cost on elife-keywords, whose words come as features: 384 dense columns (its rows in 384 directions, turned at random, so
 that all columns of a row are filled) beside them, at a weight of 0.5; the choice of the weight is timed with the training.
-The classifier with and without columns is trained and asked in turns, in CPU time of one thread
-(serving: the median of several calls). Use on debian-small: its
-texts with `extra=` their letters in 384 directions, and noise. Writes extra.md.
+Classifiers with and without columns are trained in turns and asked in turns, in CPU time of one thread; the ratios are
+medians over the turns. Use on debian-small: its texts with `extra=` their letters in 384 directions, and noise. Writes
+extra.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 import zlib
 from pathlib import Path
@@ -30,44 +31,48 @@ from blockxmc.data.extra import beside, large_values
 from blockxmc.data.text import from_texts
 from blockxmc.training.shared.extra import best_extra_weight
 
-WIDTH, WEIGHT, TURNS, SERVED = 384, 0.5, 2, 7
+WIDTH, WEIGHT, SERVED = 384, 0.5, 15
 
 
 def precision(Y, labels):
     return [100 * metrics.precision_at_k(Y, labels, k) for k in (1, 3, 5)]
 
 
-def cost(folder):
-    """Seconds of training, of the choice, and microseconds per served row, without columns and with them."""
+def cost(folder, turns):
+    """Seconds of training and of the choice, microseconds per served row, precision, and ratios: with columns, without."""
     train, test = read_data_dir(folder)
     words = [sparse.csr_array(normalize(part.X)).astype(np.float32) for part in (train, test)]
     svd = TruncatedSVD(WIDTH, random_state=0, n_iter=2).fit(words[0])
     turned = np.linalg.qr(np.random.default_rng(0).normal(size=(WIDTH, WIDTH)))[0]
     columns = [np.asarray(normalize(svd.transform(part)) @ turned, np.float32) for part in words]
     both = [beside(part, large_values(extra * np.float32(WEIGHT))) for part, extra in zip(words, columns, strict=True)]
-    seconds = {"words": [], "words and columns": [], "choice of the weight": []}
-    served, found = {"words": [], "words and columns": []}, {}
-    for _ in range(TURNS):
-        for name, (X, new) in {"words": words, "words and columns": both}.items():
-            start = time.process_time()
-            clf = BlockwiseClassifier(n_jobs=1).fit(X, train.Y)
-            seconds[name].append(time.process_time() - start)
-            for _ in range(SERVED):
-                start = time.process_time()
-                labels, _ = clf.predict_topk(new, 5)
-                served[name].append(1e6 * (time.process_time() - start) / new.shape[0])
+    sides = {"words": words, "words and columns": both}
+    seconds = {name: [] for name in (*sides, "choice of the weight")}
+    served, models = {name: [] for name in sides}, {}
+    for _ in range(turns):
+        for name, (X, _) in sides.items():
+            models[name] = in_cpu_time(seconds[name], lambda X=X: BlockwiseClassifier(n_jobs=1).fit(X, train.Y))
+        chosen = in_cpu_time(seconds["choice of the weight"], lambda: best_extra_weight(words[0], columns[0], train.Y))
+        print({name: np.round(values, 1) for name, values in seconds.items()}, flush=True)
+    found = {}
+    for _ in range(SERVED):  # both in turns: what else the machine does slows both
+        for name, (_, new) in sides.items():
+            labels, _ = in_cpu_time(served[name], lambda name=name, new=new: models[name].predict_topk(new, 5))
             found[name] = precision(test.Y, labels)
-        start = time.process_time()
-        chosen = best_extra_weight(words[0], columns[0], train.Y)
-        seconds["choice of the weight"].append(time.process_time() - start)
-    print(
-        "chosen on elife-keywords:", chosen, {name: np.round(values, 1) for name, values in seconds.items()}, flush=True
-    )
-    trained = {name: float(np.mean(values)) for name, values in seconds.items()}
-    served = {name: float(np.median(values)) for name, values in served.items()}
-    longer = (trained["words and columns"] + trained["choice of the weight"]) / trained["words"]
-    slower = served["words and columns"] / served["words"]
+    pairs = zip(seconds["words"], seconds["words and columns"], seconds["choice of the weight"], strict=True)
+    longer = float(np.median([(more + choice) / plain for plain, more, choice in pairs]))
+    slower = float(np.median(np.array(served["words and columns"]) / served["words"]))
+    trained = {name: float(np.median(values)) for name, values in seconds.items()}
+    served = {name: 1e6 * float(np.median(values)) / test.X.shape[0] for name, values in served.items()}
     return trained, served, found, longer, slower, chosen
+
+
+def in_cpu_time(seconds, task):
+    """What a task returns; its CPU seconds are added to a list."""
+    start = time.process_time()
+    done = task()
+    seconds.append(time.process_time() - start)
+    return done
 
 
 def noise(texts):
@@ -95,10 +100,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("elife", type=Path)
     parser.add_argument("debian", type=Path)
+    parser.add_argument("--turns", type=int, default=3, help="trainings of each")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    trained, served, found, longer, slower, chosen = cost(options.elife)
-    lines = ["# Extra columns", "", "`bench/extra.py`, CPU time of one thread on a loaded machine.", ""]
+    before = os.getloadavg()[0]
+    trained, served, found, longer, slower, chosen = cost(options.elife, options.turns)
+    how = f"CPU time of one thread; load {before:.1f} before and {os.getloadavg()[0]:.1f} after"
+    lines = ["# Extra columns", "", f"`bench/extra.py`, {how}.", ""]
     lines += [
         f"elife-keywords, {WIDTH} columns beside words, at a weight of {WEIGHT} (the trial chooses {chosen}):",
         "",
@@ -108,7 +116,8 @@ def main():
         numbers = " | ".join(f"{value:.2f}" for value in values)
         lines.append(f"| {name} | {trained[name]:.1f} | {served[name]:.0f} | {numbers} |")
     lines += ["", f"The choice of the weight takes {trained['choice of the weight']:.1f} s. With it, training takes"]
-    lines += [f"{longer:.2f} times as long as without columns, serving {slower:.2f} times.", ""]
+    lines += [f"{longer:.2f} times as long as without columns (median of {options.turns} pairs of trainings), serving"]
+    lines += [f"{slower:.2f} times (median of {SERVED} pairs of calls).", ""]
     print(*lines, sep="\n", flush=True)
     lines += [
         "debian-small, from its texts:",

@@ -1,11 +1,18 @@
 """The demo, on a few rows instead of the bundled ones."""
 
 import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
 
 import numpy as np
 from cli_parts import run
 
 import blockxmc.data
+from blockxmc.cli.demo import YOUR_OWN_DATA
 from blockxmc.data import from_texts, load_demo_texts
 from blockxmc.data.corpus import read_corpus
 
@@ -31,6 +38,22 @@ def test_it_ends_with_lines_that_can_be_pasted(capsys, tmp_path, monkeypatch):
     assert (tmp_path / "blocks.png").exists()
     code, out, _ = run(capsys, "demo", "--out", tmp_path, "--threads", 1, "--json")
     assert len(json.loads(out)["sentences"]) == 3
+
+
+def test_make_demo_calls_what_exists_and_its_last_lines_do_what_they_say(tmp_path):
+    root = Path(__file__).parents[2]
+    makefile = (root / "Makefile").read_text()
+    [rule] = re.findall(r"^demo: .*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert [line.split() for line in rule.splitlines()] == [["$(BIN)/blockxmc", "demo"]]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    assert project["scripts"]["blockxmc"] == "blockxmc.cli:main"
+    [extras] = re.findall(r"^\$\(VENV\)/demo\.stamp:.*\n(?:\t.*\n)*?\t.*-e '\.\[(.*)\]'", makefile, re.MULTILINE)
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    lines = YOUR_OWN_DATA.format(program=f"{shlex.quote(sys.executable)} -m blockxmc").rstrip().splitlines()[-3:]
+    pasted = "set -e\n" + "\n".join(lines)
+    done = subprocess.run(pasted, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "Cats" in json.loads(done.stdout.splitlines()[-1])["labels"][:2]
 
 
 def test_the_bundled_rows_can_be_had_as_csv(capsys, tmp_path):

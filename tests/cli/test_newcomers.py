@@ -181,3 +181,27 @@ def test_what_an_interrupted_experiment_keeps_is_said(capsys, monkeypatch, tmp_p
     assert (
         err.splitlines()[0] == f"finished cells are kept in {tmp_path / 'report' / 'cells'}: the same command goes on"
     )
+
+
+def test_what_an_interrupted_tuning_keeps_is_said(capsys, monkeypatch, folder, tmp_path):
+    from blockxmc.cli import tune
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tune, "_tune_lambda", interrupted)
+    for options, told in (([], []), (["--work", tmp_path / "w"], [f"finished trials are kept in {tmp_path / 'w'}"])):
+        code, _, err = run(capsys, "tune", folder / "rows.txt", "--weights", "per-block", *options)
+        assert code == 130
+        lines = [line for line in err.splitlines() if "kept" in line]
+        assert lines == [f"{line}: the same command goes on" for line in told]
+
+
+def test_a_report_below_a_file_is_refused_before_anything_is_computed(capsys, monkeypatch, tmp_path):
+    from blockxmc import experiments
+
+    monkeypatch.setattr(experiments, "run", lambda *_, **__: pytest.fail("it has begun"))
+    (tmp_path / "file").write_text("")
+    code, _, err = run(capsys, "experiment", "table-data", tmp_path, "--out", tmp_path / "file" / "report")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "nothing can be written there" in err

@@ -132,6 +132,22 @@ def test_text_is_exported_by_the_words_of_the_training_rows(tmp_path):
     assert len((tmp_path / "out" / "test_assignment.txt").read_text().split()) == 1
 
 
+def test_fields_of_texts_are_named(tmp_path, capsys):
+    rows = [("red apple sweet", "fruit|food"), ("fast car", "car")] * 6
+    (tmp_path / "train.csv").write_text("words,tags\n" + "".join(f"{text},{labels}\n" for text, labels in rows))
+    (tmp_path / "test.csv").write_text("words,tags\nsweet apple,fruit\n")
+    named = ("--text-field", "words", "--label-field", "tags", "--label-separator", "|")
+    options = ("--out", tmp_path / "out", "--blocks", 2, "--lam", 0.1, "--export", "--test", tmp_path / "test.csv")
+    assert run(tmp_path / "train.csv", *options, *named) == 0
+    clusters = (tmp_path / "out" / "label_clusters.txt").read_text().split()
+    assert {int(label) for cluster in clusters for label in cluster.split(",")} == {0, 1, 2}
+    assert len((tmp_path / "out" / "test_assignment.txt").read_text().split()) == 1
+    blockxmc.data.write_xc(tmp_path / "train.txt", np.eye(4), np.eye(4))
+    capsys.readouterr()
+    assert run(tmp_path / "train.txt", "--out", tmp_path / "xc", *named) == 2
+    assert "--text-field is for texts" in capsys.readouterr().err
+
+
 @pytest.mark.filterwarnings("ignore:Label not")  # a label that every row of a block has
 def test_the_example_with_a_foreign_classifier_runs(tmp_path, monkeypatch):
     page = (Path(__file__).parents[2] / "docs" / "howto" / "other-programs.md").read_text()

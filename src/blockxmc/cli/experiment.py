@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blockxmc.cli._common import Json, Seed, Threads, kept_when_interrupted, print_json, verbosity
+from blockxmc.cli._common import Json, Seed, Threads, check_writable, kept_when_interrupted, print_json, verbosity
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ def _run(name: str, data: list[Path], out: Path, settings: Settings, as_json: bo
     from blockxmc.experiments import run
     from blockxmc.experiments.conclusions import conclude
 
+    check_writable(out)
     draw, reporter = how.draw, reporter_for(1 if how.verbose else verbosity())
     with kept_when_interrupted("finished cells", out / "cells"):
         results = run(name, data, out, settings, reporter, jobs=how.jobs, draw=draw, seconds=how.seconds)

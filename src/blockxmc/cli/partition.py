@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from blockxmc.cli._common import Seed, Threads, check_writable, read_for, read_rows, verbosity
+from blockxmc.cli._text_options import LabelField, LabelSeparator, TextField, TextSettings
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ def partition(
     test: Annotated[
         Path | None, typer.Option("--test", help="With --export: test rows, written by the block they are routed to.")
     ] = None,
+    text_field: TextField = None,
+    label_field: LabelField = None,
+    label_separator: LabelSeparator = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Divide rows and labels into blocks and write them to a folder.
@@ -54,12 +58,13 @@ def partition(
     options = {"objective": objective, "tie": tie, "init": init, "max_iter": max_iter}
     options |= {"n_blocks": _number_or_word(blocks, int), "lam": _number_or_word(lam, float)}
     options |= {"random_state": seed, "n_jobs": threads, "verbose": 1}
-    summary = _partition(train, out, options, export, test)
+    texts = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)
+    summary = _partition(train, out, options, texts, export, test)
     print(json.dumps(summary, indent=2) if as_json else f"{summary['choice']['text']}\nwritten to {out}")
 
 
 def _partition(
-    train: Path, out: Path, options: dict[str, Any], export: bool, test: Path | None = None
+    train: Path, out: Path, options: dict[str, Any], texts: TextSettings, export: bool, test: Path | None
 ) -> dict[str, Any]:
     """Partition TRAIN into the folder OUT; returns the summary written there."""
     from blockxmc._core.matrix import check_values
@@ -69,10 +74,10 @@ def _partition(
     _check_replaceable(out)
     check_writable(out)
     partitioner = Partitioner(**options)
-    data = read_rows(train, n_jobs=options["n_jobs"])
+    data = read_rows(train, texts, n_jobs=options["n_jobs"])
     check_values(data.X)
     check_training_memory(data.X, data.Y)
-    held_out = None if test is None else _read_test(test, data)
+    held_out = None if test is None else _read_test(test, data, texts)
     partitioner.fit(data.X, data.Y)
     summary = _summary(partitioner)
 
@@ -140,7 +145,7 @@ def _write_blocks(folder: Path, p: Partitioner, data: Any, phase: Phase) -> None
         (folder / f"block-{block}.labels.txt").write_text("".join(f"{label}\n" for label in labels.tolist()))
 
 
-def _read_test(test: Path, train: Any) -> Any:
+def _read_test(test: Path, train: Any, texts: TextSettings) -> Any:
     """Test rows in the features and labels of the training rows."""
     known: Any = SimpleNamespace(
         label_names_=train.label_names,
@@ -148,7 +153,7 @@ def _read_test(test: Path, train: Any) -> Any:
         n_features_in_=train.n_features,
         targets_=SimpleNamespace(n_labels=train.n_labels),
     )
-    return read_for(known, test, require_labels=False)
+    return read_for(known, test, require_labels=False, texts=texts)
 
 
 def _export_router(folder: Path, p: Partitioner, data: Any, test: Any) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Json, Seed, Threads, read_rows, verbosity
+from blockxmc.cli._common import Json, Seed, Threads, kept_when_interrupted, read_rows, verbosity
 from blockxmc.cli._text_options import LabelField, LabelSeparator, TextField, TextSettings
 from blockxmc.cli._tune_results import show_budget, show_knobs, show_lambda, show_within
 from blockxmc.errors import BlockXMCError
@@ -215,14 +215,15 @@ def _run(request: Request) -> None:
     n_blocks = _blocks(request.blocks)
     dataset = read_rows(request.data, request.texts)
     run = Run(dataset, learner, limits, n_blocks, options)
-    if grid is not None:
-        _tune_knobs(request, run, grid)
-    elif jointly:
-        _tune_within(request, run, routes)
-    elif typed:
-        _tune_budget(request, run, routes)
-    else:
-        _tune_lambda(request, run, lams)
+    with kept_when_interrupted("finished trials", request.of_lambda["--work"]):
+        if grid is not None:
+            _tune_knobs(request, run, grid)
+        elif jointly:
+            _tune_within(request, run, routes)
+        elif typed:
+            _tune_budget(request, run, routes)
+        else:
+            _tune_lambda(request, run, lams)
 
 
 def _knob_grid(request: Request, routes: list[float] | None) -> KnobGrid:
