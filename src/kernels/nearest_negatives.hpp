@@ -32,10 +32,11 @@ class NearestNegatives {
         for (int32_t i : members) {
             const bool is_positive = p < positives.size() && positives[p] == i;
             p += is_positive;
-            if (is_positive) continue;
+            const double cost = rows_.cost(i).negative;
+            if (is_positive || !(cost > 0)) continue; // a row of weight 0 takes nobody's place
             const float like = product(i);
             like_.push_back({like == like ? like : -INFINITY, i}); // what is no number cannot be sorted
-            others_ += rows_.cost(i).negative; // those that are chosen are taken off: the order of the others is the library's
+            others_ += cost; // those that are chosen are taken off: the order of the others is the library's
         }
         for_values([&](int32_t f, float) { sum_[f] = 0; });
         take(most);

@@ -36,14 +36,14 @@ struct SparseWeights {
 
 // A label with no more than `few` positives, trained on less than half of the rows, takes the `rows` that are most like its
 // positives one by one. One row that has nothing but the bias counts for all others.
-struct Nearest {
+struct FewPositives {
     int64_t few = 0, rows = 0;
 };
 
 class OneVsAll {
   public:
     // `costs`: what the loss of each row counts; nullptr: 1.
-    OneVsAll(const CsrView &x, float bias, const Objective &objective, float prune, const Cost *costs = nullptr, Nearest nearest = {})
+    OneVsAll(const CsrView &x, float bias, const Objective &objective, float prune, const Cost *costs = nullptr, FewPositives nearest = {})
         : objective_(objective), prune_(prune), nearest_(nearest), number_(x.n_cols, -1) {
         for (int64_t k = 0; k < x.nnz(); ++k) number_[x.indices[k]] = 0;
         for (int64_t f = 0; f < x.n_cols; ++f)
@@ -345,7 +345,7 @@ class OneVsAll {
 
     const Objective objective_;
     const float prune_;
-    const Nearest nearest_;
+    const FewPositives nearest_;
     std::vector<int32_t> number_;             // of a feature among those that occur, -1: it does not
     std::vector<int32_t> original_;           // features that occur
     Large<int32_t> columns_;                  // the columns of X in their numbering

@@ -6,6 +6,7 @@ from helpers import same_bits
 from scipy import sparse
 from sklearn.svm import LinearSVC
 
+from blockxmc import DiSMEC
 from blockxmc._core.progress import Reporter
 from blockxmc.linear.one_vs_all import OneVsAll, train_one_vs_all
 
@@ -104,3 +105,21 @@ def test_numbers_beyond_float():
     X, Y, rows = labels_and_rows(np.random.default_rng(5))
     X.data *= np.where(np.random.default_rng(6).random(X.nnz) < 0.5, 3e38, -3e38).astype(np.float32)
     assert solved(X, Y, rows).coef.shape == (40, 12)
+
+
+def test_a_row_of_weight_0_takes_nobodys_place():
+    rng = np.random.default_rng(4)
+    X, Y, rows = labels_and_rows(rng)
+    weight = (rng.random(X.shape[0]) < 0.6).astype(np.float32)
+    weight[Y.sum(axis=1) > 0] = 1
+    costs = np.repeat(weight[:, None], 2, axis=1)
+    without = sparse.csr_array(rows.toarray() * weight)
+    assert without.nnz < rows.nnz
+    for j in range(2 * FEW):
+        found, wanted = (solved(X, Y[:, [j]], members[[j]], costs=costs) for members in (rows, without))
+        assert same_bits(numbers(found), numbers(wanted))
+
+
+def test_all_rows_where_no_bias_stands_for_them():
+    assert DiSMEC().takes_nearest
+    assert not DiSMEC(bias=None).takes_nearest

@@ -40,7 +40,6 @@ class DiSMEC(Learner):
     one_vs_all: ClassVar[bool] = True
     takes_costs: ClassVar[bool] = True
     takes_start: ClassVar[bool] = True
-    takes_nearest: ClassVar[bool] = True
     any_batch: ClassVar[bool] = True
 
     def __init__(
@@ -62,6 +61,11 @@ class DiSMEC(Learner):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    @property
+    def takes_nearest(self) -> bool:  # type: ignore[override]
+        """Whether a few rows may stand for all: the others only hold the bias down, and that must be there."""
+        return bool(self.bias)
 
     def _check_params(self) -> None:
         OneVsAll("squared_hinge", self.C, self.tol, self.bias, self.prune)
