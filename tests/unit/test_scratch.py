@@ -25,8 +25,8 @@ def data():
     """Wide rows, so that arrays per feature are large enough to be counted, and 40 labels that two features tell."""
     rng = np.random.default_rng(0)
     Y = sparse.csr_array((np.ones(600, np.float32), (np.arange(600), np.arange(600) % 40)), shape=(600, 40))
-    words = sparse.random_array((600, 20_000), density=0.02, format="csr", dtype=np.float32, rng=rng)
-    told = sparse.csr_array((np.ones(600, np.float32), (np.arange(600), np.arange(600) % 40)), shape=(600, 20_000))
+    words = sparse.random_array((600, 40_000), density=0.01, format="csr", dtype=np.float32, rng=rng)
+    told = sparse.csr_array((np.ones(600, np.float32), (np.arange(600), np.arange(600) % 40)), shape=(600, 40_000))
     X = sparse.csr_array(words + told)
     X.sort_indices()
     return X, Y

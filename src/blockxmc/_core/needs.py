@@ -21,9 +21,9 @@ SHARED_WORDS = 0.8
 # the C library keeps of the tables that made the blocks. Fitted to six sets.
 STANDING = (60, 60, 2000, 100)
 # Two solvers of a thread (labels of most rows together, labels of the same rows on a copy of these), at their rows:
-# 56 bytes per value (7 copies of a row number or a column, and a value), 13 vectors of sixteen numbers per row and 7 per
-# feature, each twice.
-PER_VALUE, PER_ROW, PER_FEATURE = 56, 2 * 13 * 64, 2 * 7 * 64
+# 56 bytes per value (7 copies of a row number or a column, and a value), 13 vectors of sixteen numbers per row and 3 per
+# feature (4 more where a step is sought by conjugate gradients, which few problems come to), each twice.
+PER_VALUE, PER_ROW, PER_FEATURE = 56, 2 * 13 * 64, 2 * 3 * 64
 # ... and what a thread has for all rows and features anyway.
 THREAD_ROW, THREAD_FEATURE = 40, 16
 # Rows of labels that are solved in one batch (settings.py: least_pairs, least_pairs_per_row, pairs_at_a_time), in two
