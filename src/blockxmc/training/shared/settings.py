@@ -78,7 +78,7 @@ class Settings:
     # ... its positives and so many that are most like them, one by one; the others are one row that has nothing but the
     # bias. Beside all rows one by one, mean of P@1/3/5 on held-out rows, parts of the larger sets: -0.01 and +0.08
     # debian-small (two seeds), -0.08 and -0.02 citeulike-t-tags, +0.08 and -0.10 elife-keywords, -0.14 and -0.07
-    # tate-subjects, +0.09 gutenberg-lcsh, -0.05 commit-files-xl, -0.06 yso-finna-en; 0.87 of the CPU time of debian-small.
+    # tate-subjects, +0.09 gutenberg-lcsh, -0.05 commit-files-xl, -0.06 yso-finna-en; 0.9 of the CPU time of debian-small.
     # With up to eight positives: without the row for the others -0.45 (debian-small) and -0.30 (elife-keywords); with that
     # row along the sum of the positives -0.42 (elife-keywords); 64 rows as good as 32.
     nearest: int = 32
