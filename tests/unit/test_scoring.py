@@ -100,7 +100,7 @@ def test_bfloat16_rounds_weights_to_the_nearest(rng, X):
 
 def test_size_and_clusters(scorer, parts):
     assert scorer.n_blocks == Q
-    assert scorer.nbytes == sum(a.nbytes for a in scorer.state().values() if isinstance(a, np.ndarray))
+    assert scorer.nbytes == sum(a.nbytes for a in scorer.__getstate__().values() if isinstance(a, np.ndarray))
     assert all(np.array_equal(a, b) for a, b in zip(scorer.label_clusters, parts[1], strict=True))
 
 
