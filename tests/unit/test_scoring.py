@@ -119,7 +119,7 @@ def test_copies(scorer, copied, X, blocks):
 
 
 def test_state_comes_back_from_memory_maps(scorer, tmp_path, X, blocks):
-    state = scorer.__getstate__()
+    state = scorer.state()
     for name, value in state.items():
         if isinstance(value, np.ndarray):
             np.save(tmp_path / f"{name}.npy", value)
