@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.linear.one_vs_all import typical_length
 from blockxmc.linear.weights import Ids
 from blockxmc.partition import Partitioner, choice
+from blockxmc.partition.start import begin_labels
 from blockxmc.routing import Router
 from blockxmc.training.forms import PARTITION
 from blockxmc.training.job import Job
@@ -46,6 +48,19 @@ def visiting(route: float | str, linear: bool = True, settings: Settings = SETTI
     return settings.most_blocks, float(route)
 
 
+def neighbors_asked(n_neighbors: int | str, linear: bool, settings: Settings = SETTINGS) -> int:
+    """How many training rows like it a row asks: some, where nothing is said and the base is linear.
+
+    >>> neighbors_asked("auto", linear=True), neighbors_asked("auto", linear=False), neighbors_asked(3, linear=True)
+    (10, 0, 3)
+    """
+    if n_neighbors == "auto":
+        return settings.n_neighbors if linear else 0
+    if n_neighbors and not linear:
+        raise BlockXMCError(f"n_neighbors={n_neighbors} needs a linear base: use 0")
+    return int(n_neighbors)
+
+
 def partition_for_shared(
     X: sparse.csr_array,
     Y: sparse.csr_array,
@@ -59,14 +74,18 @@ def partition_for_shared(
 ) -> Partitioner:
     """Many small blocks that start from clusters of labels; lambda keeps nine tenths of the positives where it is open."""
     n_blocks, lam, job = options.n_blocks, options.lam, job or Job()
-    if n_blocks in ("auto", "cost"):
-        visited = settings.usual_blocks
-        with reporter.phase("number of blocks"):
-            how: Any = {"seed": seed, "threads": threads, "visited": visited}
-            n_blocks = job.stage(
-                "number of blocks", lambda: choice.fewest_products(X, Y, None, "quadratic", **how).n_blocks
-            )
     start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)
+    if n_blocks in ("auto", "cost"):
+        # A sample of many rows chooses numbers of blocks that no tree of two halves has.
+        with job.beside(threads, X.shape[0] <= choice.SAMPLE_ROWS) as beside:
+            begin = partial(begin_labels, X, Y, seed=start._seed(), threads=beside.threads, reporter=reporter, top=True)
+            begun = beside.begin(begin) if beside.at_once else lambda: None
+            with reporter.phase("number of blocks"):
+                how: Any = {"seed": seed, "threads": threads, "visited": settings.usual_blocks}
+                n_blocks = job.stage(
+                    "number of blocks", lambda: choice.fewest_products(X, Y, None, "quadratic", **how).n_blocks
+                )
+            start.set_params(n_blocks=n_blocks)._going_on(begun())
     start = job.stage("start of the partition", lambda: start._fit(X, Y, reporter), PARTITION)
     if lam == "auto":
         lam = choice.lam_at_floor(start.ranking_, "quadratic", settings.captured_floor)
