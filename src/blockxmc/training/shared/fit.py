@@ -45,7 +45,7 @@ from blockxmc.training.shared.calibration import UNCALIBRATED, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
 from blockxmc.training.shared.centroids import Remembered, label_centroids
 from blockxmc.training.shared.companions import companions_of
-from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows
+from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows, like_new_rows
 from blockxmc.training.shared.hints import NO_HINTS, Hints
 from blockxmc.training.shared.kept import Kept, Part, kept_copy
 from blockxmc.training.shared.label_features import LabelFeatures, listing_more
@@ -203,7 +203,7 @@ class Training:
 
     def _fitted(self, trial: RoutedModel, weights: SharedWeights, beside: Beside) -> tuple[Fitted, Promise]:
         rows = np.flatnonzero(self.held_out)
-        X, Y = copy_rows(self.X, rows, self.threads), take_rows(self.Y, rows)
+        X, Y = like_new_rows(copy_rows(self.X, rows, self.threads), self.X), take_rows(self.Y, rows)
         # With the labels that held-out rows alone brought in, they would find more than new rows do.
         with self.reporter.phase("blocks without held-out rows"):
             known = self.partition.assignment_, self.partition.label_clusters_
