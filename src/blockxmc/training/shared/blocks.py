@@ -76,9 +76,9 @@ def partition_for_shared(
     n_blocks, lam, job = options.n_blocks, options.lam, job or Job()
     start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)
     if n_blocks in ("auto", "cost"):
-        # A sample of many rows chooses numbers of blocks that no tree of two halves has.
-        with job.beside(threads, X.shape[0] <= choice.SAMPLE_ROWS) as beside:
-            begin = partial(begin_labels, X, Y, seed=start._seed(), threads=beside.threads, reporter=reporter, top=True)
+        with job.beside(threads) as beside:
+            top = X.shape[0] <= choice.SAMPLE_ROWS  # a sample gives numbers of blocks that no tree of two halves has
+            begin = partial(begin_labels, X, Y, seed=start._seed(), threads=beside.threads, reporter=reporter, top=top)
             begun = beside.begin(begin) if beside.at_once else lambda: None
             with reporter.phase("number of blocks"):
                 how: Any = {"seed": seed, "threads": threads, "visited": settings.usual_blocks}

@@ -162,6 +162,8 @@ class Training:
 
     def train_labels(self, beside: Beside) -> tuple[SharedWeights, Callable[[], dict[str, float]]]:
         """On the rows that are not held out; and what gives the numbers of this training."""
+        if self.held_out.any():
+            self.new_blocks = beside.begin(self._blocks_for_new_rows)
         visits = self._visits(~self.held_out)
         weights, pairs = self._trainer(self.threads).train(self.shown, visits, "train labels")
         check = beside.begin(partial(self._check, weights, visits, pairs, beside.threads))
@@ -197,6 +199,16 @@ class Training:
         shown = self._teaching(~self.held_out)
         return replace(model, neighbors=self._neighbors(model, shown)) if self.asked else model
 
+    def _blocks_for_new_rows(self) -> tuple[list[NDArray[np.int64]], float]:
+        """Label clusters that do not know the held-out rows, and how often the first block of such a row is its best."""
+        rows = np.flatnonzero(self.held_out)
+        # With the labels that held-out rows alone brought in, they would find more than new rows do.
+        with self.reporter.phase("blocks without held-out rows"):
+            known = self.partition.assignment_, self.partition.label_clusters_
+            clusters = cover_all_labels(self.shown, *known, self.threads)
+            accuracy = best_block_first(take_rows(self.Y, rows), clusters, self.best_blocks[rows])
+            return self._listed(clusters), accuracy
+
     def fit_held_out(self, trial: RoutedModel, weights: SharedWeights, beside: Beside) -> tuple[Fitted, Promise]:
         """What the held-out rows say about scores, and what gives that which new rows can expect."""
         return self.job.stage("held-out rows", partial(self._fitted, trial, weights, beside), _FITTED)
@@ -204,12 +216,7 @@ class Training:
     def _fitted(self, trial: RoutedModel, weights: SharedWeights, beside: Beside) -> tuple[Fitted, Promise]:
         rows = np.flatnonzero(self.held_out)
         X, Y = copy_rows(self.X, rows, self.threads), take_rows(self.Y, rows)
-        # With the labels that held-out rows alone brought in, they would find more than new rows do.
-        with self.reporter.phase("blocks without held-out rows"):
-            known = self.partition.assignment_, self.partition.label_clusters_
-            clusters = cover_all_labels(self.shown, *known, self.threads)
-            accuracy = best_block_first(Y, clusters, self.best_blocks[rows])
-            clusters = self._listed(clusters)
+        clusters, accuracy = self.new_blocks()
         with self.reporter.phase("fit on held-out rows"):
             if isinstance(weights, LabelVectors):
                 fitted, expected = self._fit_mix(trial, weights, clusters, (X, Y), beside)
@@ -385,12 +392,7 @@ class Training:
 
         options: Any = {"top_p": trial.top_p, "routed": routed, "threads": self.threads, "job": self.job}
         fitted, expect = fit_held_out(seen, many, rows.log_positives, self.settings, **options)
-
-        def judge() -> dict[str, float]:
-            with self.reporter.phase("judge what was fitted"):
-                return expect()
-
-        expected = beside.begin(judge)
+        expected = beside.begin(expect)
         known = {}
         if self.request.bits < 32:
             exact = weights.few_scores(X, rows.labels, self.threads)
