@@ -160,6 +160,10 @@ def _restored_scores(state: dict[str, Any]) -> tuple[Mix, Reranker | None]:
 
 
 _SCORES = Form(_scores_state, _restored_scores)
+FITTED: Form[tuple[Fitted, Promise]] = Form(
+    lambda found: {"fitted": found[0].state(), "promised": found[1]()},
+    lambda state: (Fitted.from_state(state["fitted"]), lambda: state["promised"]),
+)
 _CALIBRATION = Form(Calibration.state, Calibration.from_state)
 
 
