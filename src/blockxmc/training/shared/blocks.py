@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import csr_of, take_rows
+from blockxmc._core.matrix import csr_args, csr_of, pattern_args
 from blockxmc._core.memory import limited
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
@@ -26,8 +26,6 @@ from blockxmc.training.job import Job
 from blockxmc.training.shared.settings import SETTINGS, Settings
 
 I32 = NDArray[np.int32]
-# Rows whose targets are worked out at a time.
-_AT_A_TIME = 2**11
 # Values of vectors of labels that are kept from the start of the partition until their centroids are wanted (64 MiB).
 MOST_KEPT = 2**23
 # Labels whose positives a thread counts in all blocks at a time.
@@ -167,34 +165,11 @@ def router_targets(
     home.data /= np.repeat(np.maximum(np.bincount(Y.indices, minlength=Y.shape[1]), 1), np.diff(home.indptr))
     home.data[home.data < settings.router_home] = 0
     home.eliminate_zeros()
-
-    def more(first: int) -> tuple[NDArray[np.intp], I32]:
-        rows = np.arange(first, min(first + _AT_A_TIME, assignment.size))
-        return _near_home(sparse.csr_array(take_rows(Y, rows) @ home), assignment[rows], settings)
-
-    starts = range(0, assignment.size, _AT_A_TIME)
-    with ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(more, starts))
-    rows = np.concatenate([first + own_rows for first, (own_rows, _) in zip(starts, found, strict=True)])
-    blocks = np.concatenate([assignment, *(others for _, others in found)])
-    places = np.concatenate([np.arange(assignment.size), rows])
-    out = sparse.csr_array((np.ones(blocks.size, np.float32), (places, blocks)), shape=own.shape)
-    out.sum_duplicates()
-    out.data[:] = 1
-    return out
-
-
-def _near_home(at_home: sparse.csr_array, assignment: I32, settings: Settings) -> tuple[NDArray[np.intp], I32]:
-    """Rows and blocks, the few best of each row, that are at least so much the row's home as its own block."""
-    rows = np.repeat(np.arange(assignment.size), np.diff(at_home.indptr))
-    in_own = np.zeros(assignment.size, np.float32)
-    own = at_home.indices == assignment[rows]
-    in_own[rows[own]] = at_home.data[own]
-    near = np.flatnonzero(at_home.data >= settings.router_near * in_own[rows])
-    order = near[np.lexsort((at_home.indices[near], -at_home.data[near], rows[near]))]
-    begin = np.searchsorted(rows[order], rows[order])
-    best = order[np.arange(order.size) - begin < settings.router_targets]
-    return rows[best], at_home.indices[best]
+    blocks = np.ascontiguousarray(assignment, np.int32)
+    few: Any = {"near": settings.router_near, "most": settings.router_targets, "threads": threads}
+    matrices: Any = *pattern_args(Y), *csr_args(home)
+    indptr, found = _kernels.near_home(*matrices, blocks, n_blocks, **few)
+    return csr_of(indptr, found, np.ones(found.size, np.float32), own.shape)
 
 
 def cover_all_labels(
