@@ -166,9 +166,8 @@ def router_targets(
     home.data[home.data < settings.router_home] = 0
     home.eliminate_zeros()
     blocks = np.ascontiguousarray(assignment, np.int32)
-    few: Any = {"near": settings.router_near, "most": settings.router_targets, "threads": threads}
-    matrices: Any = *pattern_args(Y), *csr_args(home)
-    indptr, found = _kernels.near_home(*matrices, blocks, n_blocks, **few)
+    few = settings.router_near, settings.router_targets, threads
+    indptr, found = _kernels.near_home(*pattern_args(Y), *csr_args(home), blocks, n_blocks, *few)
     return csr_of(indptr, found, np.ones(found.size, np.float32), own.shape)
 
 
