@@ -9,6 +9,7 @@ import argparse
 import hashlib
 import json
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -22,14 +23,28 @@ SHARE = 0.02
 
 
 class Clock(progress.Reporter):
-    """Keeps the wall time of every phase that is not inside another."""
+    """Keeps the wall time of every phase that is not inside another of its thread, and the time in which there is none.
+
+    Phases that run side by side are counted both: all of them together may take longer than the training.
+    """
 
     def __init__(self):
         super().__init__()
-        self.seconds, self.depth = {}, 0
+        self.seconds, self.outside, self.open = {}, 0.0, 0
+        self.lock, self.own = threading.Lock(), threading.local()
+        self.since = time.perf_counter()
 
     def phase(self, *args, **options):
         return _Timed(self, super().phase(*args, **options), args[0])
+
+    def step(self, opened):
+        """One phase more, or one less; returns the time."""
+        now = time.perf_counter()
+        with self.lock:
+            self.outside += 0.0 if self.open else now - self.since
+            self.open += opened
+            self.since = now
+        return now
 
 
 class _Timed:
@@ -37,15 +52,16 @@ class _Timed:
         self.clock, self.inner, self.title = clock, phase, title
 
     def __enter__(self):
-        self.clock.depth += 1
-        self.start = time.perf_counter()
+        self.clock.own.depth = getattr(self.clock.own, "depth", 0) + 1
+        self.start = self.clock.step(1)
         return self.inner.__enter__()
 
     def __exit__(self, *error):
-        self.clock.depth -= 1
-        if self.clock.depth == 0:
-            spent = time.perf_counter() - self.start
-            self.clock.seconds[self.title] = self.clock.seconds.get(self.title, 0.0) + spent
+        self.clock.own.depth -= 1
+        spent = self.clock.step(-1) - self.start
+        if self.clock.own.depth == 0:
+            with self.clock.lock:
+                self.clock.seconds[self.title] = self.clock.seconds.get(self.title, 0.0) + spent
         return self.inner.__exit__(*error)
 
 
@@ -79,7 +95,8 @@ def main():
             )
             print(json.dumps({"data": folder.name} | row), flush=True)
         phases += phase_table(folder.name, first, rows[-1])
-    page = "\n".join([*lines, "", "Phases of more than 2 % of the run with the most threads.", *phases, ""])
+    note = "Phases of more than 2 % of the run with the most threads; some run side by side."
+    page = "\n".join([*lines, "", note, *phases, ""])
     print(page)
     if options.markdown:
         options.markdown.write_text(page)
@@ -98,7 +115,7 @@ def kept(folder, threads, place):
 
 def phase_table(name, first, last):
     """Lines of Markdown: the long phases of the last run, the longest first, beside the same in the first."""
-    few, many = (row["phases"] | {"outside phases": row["wall"] - sum(row["phases"].values())} for row in (first, last))
+    few, many = (row["phases"] | {"outside phases": row["outside"]} for row in (first, last))
     long = {phase: s for phase, s in many.items() if s > SHARE * last["wall"]}
     short = [sum(s for phase, s in row.items() if phase not in long) for row in (few, many)]
     rows = [(phase, few.get(phase, 0.0), s) for phase, s in sorted(long.items(), key=lambda item: -item[1])]
@@ -121,7 +138,10 @@ def measured(folder, threads):
     classifier = _Clocked(n_jobs=threads)
     classifier.clock = clock
     wall, cpu = time.perf_counter(), time.process_time()
+    clock.step(0)
+    clock.outside = 0.0
     classifier.fit(train.X, train.Y)
+    clock.step(0)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     batch = []
     for _ in range(3):
@@ -137,6 +157,7 @@ def measured(folder, threads):
         "batch": min(batch),
         "digest": digest,
         "phases": clock.seconds,
+        "outside": clock.outside,
     }
 
 

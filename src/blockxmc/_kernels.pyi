@@ -107,6 +107,8 @@ def balanced_tree(
     max_iter: int,
     threads: int,
     progress: I64,
+    grown: I32 | None = None,
+    n_grown: int = 1,
 ) -> I32: ...
 
 # --- newton ---

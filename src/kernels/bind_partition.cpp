@@ -95,14 +95,20 @@ auto nearest_centroids_py(In1<int64_t> indptr, In1<int32_t> indices, In1<float> 
 }
 
 auto balanced_tree_py(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data, int64_t n_features, int64_t n_leaves,
-                      uint64_t seed, int64_t sample, int max_iter, int threads, Out1<int64_t> progress) {
+                      uint64_t seed, int64_t sample, int max_iter, int threads, Out1<int64_t> progress,
+                      std::optional<In1<int32_t>> grown, int64_t n_grown) {
     std::vector<int32_t> out;
     {
         WithoutGil unlocked;
         const CsrView X = checked_csr("X", indptr, indices, data, n_features);
+        const auto known = grown ? span_of(*grown) : std::span<const int32_t>();
+        const auto halves = [](int64_t n) { return n >= 1 && (n & (n - 1)) == 0; };
+        require(grown ? halves(n_grown) && halves(n_leaves) && n_grown <= n_leaves && int64_t(known.size()) == X.n_rows
+                      : n_grown == 1,
+                "grown leaves are not of such a tree");
         require(n_leaves >= 1 && n_leaves <= std::max<int64_t>(X.n_rows, 1), "more leaves than rows");
         require(sample >= 2, "a split needs a sample of two rows or more");
-        out = kmeans::balanced_tree(X, n_leaves, seed, sample, max_iter, threads, checked_watch(progress));
+        out = kmeans::balanced_tree(X, n_leaves, seed, sample, max_iter, threads, checked_watch(progress), known, n_grown);
     }
     return to_numpy(std::move(out));
 }
@@ -143,8 +149,9 @@ void bind_partition(nb::module_ &m) {
           "The k clusters whose mean directions are nearest to each query row: (clusters, cosines), rows x k, flat.");
     m.def("balanced_tree", &balanced_tree_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
           nb::arg("data").noconvert(), nb::arg("n_features"), nb::arg("n_leaves"), nb::arg("seed"), nb::arg("sample"),
-          nb::arg("max_iter"), nb::arg("threads"), nb::arg("progress").noconvert(),
-          "Rows split into equally large leaves by a binary tree of balanced 2-means.");
+          nb::arg("max_iter"), nb::arg("threads"), nb::arg("progress").noconvert(), nb::arg("grown").noconvert() = nb::none(),
+          nb::arg("n_grown") = 1,
+          "Rows split into equally large leaves by a binary tree of balanced 2-means; it goes on from grown leaves.");
     m.def("heaviest_sums", &heaviest_sums_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
           nb::arg("data").noconvert(), nb::arg("n_features"), nb::arg("list_indptr").noconvert(),
           nb::arg("list_rows").noconvert(), nb::arg("keep"), nb::arg("threads"), nb::arg("progress").noconvert(),

@@ -155,7 +155,7 @@ def test_damaged_pairs_are_refused():
     own = state["companions"]
     for wrong in (
         {"indptr": own["indptr"][:-1]},
-        {"indptr": own["indptr"][::-1].copy()},
+        {"indptr": own["indptr"] + 1},
         {"others": own["others"][:-1]},
         {"log_counts": own["log_counts"].astype(np.int64)},
         {"weight": np.nan},

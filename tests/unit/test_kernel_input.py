@@ -157,7 +157,7 @@ def with_offsets(state, column, values):
 )
 def test_offsets_that_wrap_are_refused(scorer, column, values):
     with pytest.raises(ModelFormatError, match="damaged"):
-        restore_scorer(with_offsets(scorer.state(), column, values))
+        restore_scorer(with_offsets(scorer.__getstate__(), column, values))
 
 
 def test_a_wrapping_model_does_not_crash_the_process():
@@ -170,7 +170,7 @@ def test_a_wrapping_model_does_not_crash_the_process():
     from blockxmc.linear.weights import LinearWeights
 
     weights = LinearWeights(sparse.csr_array(np.eye(2, dtype=np.float32)), np.zeros(2, np.float32))
-    state = pack_scorer([weights], [np.array([0, 1])], n_features=2, n_labels=2).state()
+    state = pack_scorer([weights], [np.array([0, 1])], n_features=2, n_labels=2).__getstate__()
     offsets = np.zeros((7, 5), np.int64)
     offsets[-1] = state["offsets"][-1]
     offsets[1:6, 3] = [2**40, 2**62, -(2**63), -(2**62), 0]
@@ -188,7 +188,7 @@ def test_a_wrapping_model_does_not_crash_the_process():
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_not_finite_do_not_crash(model, name, value):
     blocks = model.model_
-    state = blocks.scorer.state()
+    state = blocks.scorer.__getstate__()
     if name not in state:
         state = {**state, "mass": np.zeros_like(state["bias"])} if name == "mass" else state
     if name not in state:

@@ -178,9 +178,9 @@ def test_neighbors_of_older_models_are_read(fitted):
     neighbors = clf.model_.neighbors
     new = neighbors.state()
     assert "bias" not in new["rows"]
-    assert new["indptr"].dtype == np.int32
-    older = new | {"rows": neighbors.rows.state(), "indptr": neighbors.indptr}
-    for state in (new, older):
+    assert (new["indptr"].dtype, new["labels"].dtype) == (np.uint8, np.uint16)
+    older = new | {"rows": neighbors.rows.__getstate__(), "indptr": neighbors.indptr, "labels": neighbors.labels}
+    for state in (new, older, older | {"indptr": neighbors.indptr.astype(np.int32)}):
         back = Neighbors.from_state(state)
         assert back.indptr.dtype == np.int64
         visited = np.zeros((X.shape[0], 1), np.int32)

@@ -66,7 +66,7 @@ def same(a, b):
 
 
 def test_layouts_are_all_in_the_fixture(scorer):
-    offsets, rows = scorer.state()["offsets"], scorer.state()["rows"]
+    offsets, rows = scorer.__getstate__()["offsets"], scorer.__getstate__()["rows"]
     direct = np.diff(offsets[:, 1]) == 0
     assert direct.any()
     assert not direct.all()
@@ -100,7 +100,7 @@ def test_bfloat16_rounds_weights_to_the_nearest(rng, X):
 
 def test_size_and_clusters(scorer, parts):
     assert scorer.n_blocks == Q
-    assert scorer.nbytes == sum(a.nbytes for a in scorer.state().values() if isinstance(a, np.ndarray))
+    assert scorer.nbytes == sum(a.nbytes for a in scorer.__getstate__().values() if isinstance(a, np.ndarray))
     assert all(np.array_equal(a, b) for a, b in zip(scorer.label_clusters, parts[1], strict=True))
 
 
@@ -168,7 +168,7 @@ def _damaged(state, name, at, value):
     ],
 )
 def test_damaged_indices_are_refused_on_first_use(scorer, X, name, at, value):
-    restored = restore_scorer(_damaged(scorer.state(), name, at, value))
+    restored = restore_scorer(_damaged(scorer.__getstate__(), name, at, value))
     with pytest.raises(ModelFormatError, match="damaged"):
         restored.topk(X, None, 3)
     with pytest.raises(ModelFormatError, match="damaged"):
@@ -178,10 +178,10 @@ def test_damaged_indices_are_refused_on_first_use(scorer, X, name, at, value):
 
 
 def test_any_damaged_word_is_refused_or_harmless(scorer, X, rng):
-    for name in {"labels", "keys", "buckets", "rows", "arena", "scale"} & set(scorer.state()):
+    for name in {"labels", "keys", "buckets", "rows", "arena", "scale"} & set(scorer.__getstate__()):
         for _ in range(40):
-            size = scorer.state()[name].size
-            state = _damaged(scorer.state(), name, rng.integers(size), rng.integers(0, 2**31))
+            size = scorer.__getstate__()[name].size
+            state = _damaged(scorer.__getstate__(), name, rng.integers(size), rng.integers(0, 2**31))
             try:
                 labels, _ = restore_scorer(state).topk(X, None, 3)
             except ModelFormatError:
@@ -190,7 +190,7 @@ def test_any_damaged_word_is_refused_or_harmless(scorer, X, rng):
 
 
 def test_undamaged_blocks_stay_usable(scorer, X):
-    restored = restore_scorer(_damaged(scorer.state(), "labels", 0, M))
+    restored = restore_scorer(_damaged(scorer.__getstate__(), "labels", 0, M))
     other = np.full((30, 1), 3, np.int32)
     assert same(restored.topk(X, other, 3), scorer.topk(X, other, 3))
 
@@ -207,11 +207,11 @@ def test_undamaged_blocks_stay_usable(scorer, X):
 )
 def test_damaged_pointers_are_refused_at_once(scorer, name, at, value):
     with pytest.raises(ModelFormatError, match="damaged"):
-        restore_scorer(_damaged(scorer.state(), name, at, value))
+        restore_scorer(_damaged(scorer.__getstate__(), name, at, value))
 
 
 def test_missing_or_wrong_arrays_are_refused(scorer):
-    state = scorer.state()
+    state = scorer.__getstate__()
     with pytest.raises(ModelFormatError, match="incomplete"):
         restore_scorer({name: value for name, value in state.items() if name != "arena"})
     with pytest.raises(ModelFormatError, match="'bias' has type float64"):

@@ -171,8 +171,8 @@ def test_loaded_model_can_be_fitted_again(tmp_path):
 
 def test_arrays_are_read_only(tmp_path):
     loaded = storage.load(saved(tmp_path))
-    state = loaded.scorer_.state()
-    for array in (loaded.label_counts_, state["labels"], state["rows"], state["arena"]):
+    arrays = loaded.scorer_._arrays
+    for array in (loaded.label_counts_, arrays["keys"], arrays["buckets"], arrays["rows"], arrays["arena"]):
         assert not array.flags.writeable
         assert array.flags.aligned
 

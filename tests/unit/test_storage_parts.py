@@ -117,14 +117,20 @@ CASES = [
     ("default", "partition.ranking.counts", at(0, 0)),
     ("default", "partition.ranking.counts", lambda a: -a.astype(np.int32)),
     ("default", "partition.ranking.n_labelled", at(0, 0)),
-    ("default", "blocks.neighbors.indptr", at(1, 2**31 - 1)),
+    ("default", "blocks.neighbors.indptr", at(1, 2**8 - 1)),
+    ("default", "blocks.neighbors.indptr", lambda a: a.astype(np.int32) + 2**30),
     ("default", "blocks.neighbors.indptr", lambda a: a[:-1]),
-    ("default", "blocks.neighbors.labels", at(0, 10**6)),
+    ("default", "blocks.neighbors.labels", at(0, 2**16 - 1)),
+    ("default", "blocks.neighbors.labels", lambda a: a.astype(np.int32) - 10**6),
     ("default", "blocks.reranker.curve", lambda a: a[:-1]),
     ("default", "blocks.reranker.curve", at(0, np.nan)),
     ("default", "blocks.reranker.log_positives", lambda a: a[:-1]),
     ("default", "blocks.scorer.block_ptr", at(1, BIG)),
-    ("default", "blocks.router.labels", at(0, -1)),
+    ("default", "blocks.router.labels", at(0, 2**16 - 1)),
+    ("default", "blocks.router.labels", lambda a: a.astype(np.int32) - 1),
+    ("default", "blocks.scorer.rows", at(1, 2**8 - 1)),
+    ("default", "blocks.scorer.rows", lambda a: a.astype(np.int32)),
+    ("default", "blocks.scorer.offsets", at(8, BIG)),
 ]
 
 

@@ -35,7 +35,7 @@ def test_a_model_comes_back_as_it_was(byte, tmp_path):
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
 def test_a_damaged_scale_is_refused(byte, value):
     X, _ = blocky()
-    state = byte.model_.scorer.state()
+    state = byte.model_.scorer.__getstate__()
     scale = state["scale"].copy()
     scale[5] = value
     restored = restore_scorer({**state, "scale": scale})
@@ -44,7 +44,7 @@ def test_a_damaged_scale_is_refused(byte, value):
 
 
 def test_scales_belong_to_8_bits_and_to_no_others(byte):
-    state = byte.model_.scorer.state()
+    state = byte.model_.scorer.__getstate__()
     with pytest.raises(ModelFormatError, match="scales are missing"):
         restore_scorer({**state, "scale": state["scale"][:-1]})
     with pytest.raises(ModelFormatError, match="weights of 8 bits need scales"):

@@ -151,6 +151,12 @@ def _limit(limit: tuple[int, str], *, ended: bool = False) -> None:
         _kernels.limit_scratch(folder, room)
 
 
+def limited() -> bool:
+    """Whether a training runs within a limit: what takes more memory for less time is not for it."""
+    with _LIMITING:
+        return bool(_LIMITS)
+
+
 def _what_would_fit(X: sparse.csr_array, sizes: Sizes, room: float, in_files: bool) -> str:
     """The largest number of features, the most frequent ones, with which the training would fit; else of rows."""
     values = np.cumsum(np.sort(np.bincount(X.indices, minlength=X.shape[1]))[::-1])

@@ -9,9 +9,10 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
-from typing import Any, Protocol, TypeVar
+from functools import cache, partial
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from blockxmc.errors import BlockXMCError
 
 T = TypeVar("T")
 J = TypeVar("J")
+# Steps that run beside others, at most.
+BESIDE = 3
 
 
 class Phase(Protocol):
@@ -74,7 +77,10 @@ class RichReporter(Reporter):
         from rich.console import Console
 
         self._console = Console(stderr=True, highlight=False)
-        self._active: Any = None  # only one display can be live: nested phases share it
+        self._lock = threading.Lock()
+        self._active: Any = None  # only one display can be live: nested phases, and those side by side, share it
+        self._open = 0
+        self._nested = threading.local()
 
     @contextmanager
     def phase(self, title: str, total: int | None = None) -> Iterator[Phase]:
@@ -88,29 +94,36 @@ class RichReporter(Reporter):
             TimeRemainingColumn,
         )
 
-        outermost = self._active is None
-        if outermost:
-            self._active = Progress(
-                TextColumn("{task.description:<28}"),
-                BarColumn(bar_width=28),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-                console=self._console,
-                disable=not self._console.is_terminal,
-            )
-            self._active.start()
-        task = self._active.add_task(title, total=total)
+        outermost = not getattr(self._nested, "depth", 0)
+        self._nested.depth = getattr(self._nested, "depth", 0) + 1
+        with self._lock:
+            self._open += 1
+            if self._active is None:
+                self._active = Progress(
+                    TextColumn("{task.description:<28}"),
+                    BarColumn(bar_width=28),
+                    MofNCompleteColumn(),
+                    TimeElapsedColumn(),
+                    TimeRemainingColumn(),
+                    console=self._console,
+                    disable=not self._console.is_terminal,
+                )
+                self._active.start()
+            active = self._active
+        task = active.add_task(title, total=total)
         try:
-            yield _RichPhase(self._active, task)
+            yield _RichPhase(active, task)
             if total is not None:
-                self._active.update(task, completed=total)
+                active.update(task, completed=total)
         finally:
-            if outermost:
-                self._active.stop()
-                self._active = None
-            else:  # an inner bar disappears when it is done: there may be hundreds of blocks
-                self._active.remove_task(task)
+            self._nested.depth -= 1
+            if not outermost:  # an inner bar disappears when it is done: there may be hundreds of blocks
+                active.remove_task(task)
+            with self._lock:
+                self._open -= 1
+                if not self._open:
+                    active.stop()
+                    self._active = None
 
     def say(self, text: str) -> None:
         """Tell the user one finding."""
@@ -247,6 +260,45 @@ def run_in_threads(work: Callable[[J, Phase], None], jobs: Sequence[J], threads:
             group.stop()
             pool.shutdown(cancel_futures=True)
             raise
+
+
+class Beside:
+    """Steps that run beside what their caller does next, if there are threads to share: else when they are asked for.
+
+    ``threads`` are those of a step; ``at_once`` says whether steps begin when they are told to. Leave it by an error, and
+    the kernels of its steps stop; none runs on behind the caller's back.
+
+    >>> with Beside(16) as beside:
+    ...     step = beside.begin(lambda: 6 * 7)
+    ...     beside.threads, step()
+    (8, 42)
+    """
+
+    def __init__(self, threads: int, *, spare: bool = True) -> None:
+        self.at_once = spare and threads > 1
+        self.threads = threads // 2 if self.at_once else threads
+        self._group, self._outer = StopGroup(), getattr(_membership, "group", None)
+        self._pool = ThreadPoolExecutor(BESIDE, "blockxmc-beside", self._group.join) if self.at_once else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if self._pool is None:
+            return
+        if error is not None:
+            self._group.stop()
+        self._pool.shutdown(cancel_futures=error is not None)
+
+    def begin(self, step: Callable[[], T]) -> Callable[[], T]:
+        """What gives the result of the step."""
+        return cache(step) if self._pool is None else partial(self._result, self._pool.submit(step))
+
+    def _result(self, running: Future[T]) -> T:
+        while not wait([running], timeout=0.1).done:  # not one long wait: see run_in_threads
+            if self._outer is not None:
+                self._outer.check()
+        return running.result()
 
 
 def useful_threads(threads: int, n_rows: int, rows_per_item: int) -> int:

@@ -24,7 +24,7 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.partition import choice
 from blockxmc.partition.alternation import Alternation, Blocks, Rules
 from blockxmc.partition.ranking import I32, LambdaPath, ObjectiveName, Ranking
-from blockxmc.partition.start import cluster_rows, label_first
+from blockxmc.partition.start import Begun, cluster_rows, label_first
 
 
 class Partitioner(BaseEstimator):  # type: ignore[misc]
@@ -100,6 +100,8 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.assign_at = assign_at
+
+    _begun: Begun | None = None
 
     def fit(self, X: Any, Y: Any) -> Self:
         """Partition the rows of X (n x d, sparse or dense) and the labels of Y (0-1 matrix or lists of names)."""
@@ -201,6 +203,15 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         with reporter.phase("partition", rounds) as phase:
             return Alternation(X, Y, start, rules, thread_count(self.n_jobs)).run(rounds, self.tol, phase)
 
+    def _going_on(self, begun: Begun) -> Self:
+        """This partitioner with the beginning of label clusters, for whoever takes it first: it is large."""
+        self._begun = begun
+        return self
+
+    def _taken(self) -> Begun | None:
+        begun, self._begun = self._begun, None
+        return begun
+
     def _seed(self) -> int:
         return int(sklearn_random_state(self.random_state).randint(2**31 - 1))
 
@@ -210,7 +221,8 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.init, str):
             return _given_start(self.init, X.shape[0])
         if self.init == "labels":
-            return label_first(X, Y, q, seed=seed, threads=threads, reporter=reporter)
+            begun = self._taken()
+            return label_first(X, Y, q, seed=seed, threads=threads, reporter=reporter, begun=begun)
         return cluster_rows(X, q, balanced=self.init == "balanced", seed=seed, threads=threads, reporter=reporter)
 
     def _keep(self, blocks: Blocks, n_positives: int) -> None:

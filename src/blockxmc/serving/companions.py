@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from blockxmc import _kernels
 from blockxmc._core import stored
-from blockxmc._core.stored import INT32_MAX
 from blockxmc.errors import ModelFormatError
+from blockxmc.serving import compact
 
 F32 = NDArray[np.float32]
 
@@ -63,19 +63,17 @@ class Companions:
 
     def state(self) -> dict[str, Any]:
         """Nested dict of arrays and JSON values for the model directory."""
-        indptr = self.indptr.astype(np.int32) if self.others.size <= INT32_MAX else self.indptr
-        arrays = {"indptr": indptr, "others": self.others, "log_counts": self.log_counts}
-        return arrays | {"log_rows": self.log_rows, "weight": self.weight}
+        pairs = {"indptr": compact.short_pointers(self.indptr), "others": compact.narrowed(self.others)}
+        return pairs | {"log_counts": self.log_counts, "log_rows": self.log_rows, "weight": self.weight}
 
     @classmethod
     def from_state(cls, state: Any, n_labels: int) -> Self:
         """Take back what ``state`` gave."""
         try:
-            width = np.int32 if getattr(state["indptr"], "dtype", None) == np.int32 else np.int64
-            indptr = stored.array(state["indptr"], "indptr of companions", width, (n_labels + 1,))
-            others = stored.array(state["others"], "others of companions", np.int32, (None,))
+            indptr = compact.long_pointers(state["indptr"], "indptr of companions", n_labels)
+            others = stored.widened(state["others"], "others of companions", (None,))
             counts = stored.array(state["log_counts"], "log_counts of companions", np.uint8, (others.size,))
             numbers = (stored.real(state[name], f"{name} of companions") for name in ("log_rows", "weight"))
-            return cls(indptr.astype(np.int64, copy=False), others, counts, *numbers)
+            return cls(indptr, others, counts, *numbers)
         except (KeyError, TypeError) as error:
             raise ModelFormatError(f"the model's companions are incomplete: {error}") from None

@@ -18,8 +18,8 @@ from scipy import sparse
 from blockxmc import _kernels
 from blockxmc._core import stored
 from blockxmc._core.matrix import csr_args, csr_of
-from blockxmc._core.stored import INT32_MAX
 from blockxmc.errors import ModelFormatError
+from blockxmc.serving import compact
 from blockxmc.serving.packed import PackedScorer
 from blockxmc.serving.packing import pack_linear
 from blockxmc.serving.scorers import restore_scorer
@@ -109,18 +109,16 @@ class Neighbors:
         """Nested dict of arrays and JSON values for the model directory; without biases, which rows do not have."""
         facts = {name: getattr(self, name) for name in ("n_labels", "count", "features", "weight")}
         rows = {name: value for name, value in self.rows.state().items() if name != "bias"}
-        indptr = self.indptr.astype(np.int32) if self.labels.size <= INT32_MAX else self.indptr
-        return {"rows": rows, "indptr": indptr, "labels": self.labels, **facts}
+        pointed = {"indptr": compact.short_pointers(self.indptr), "labels": compact.narrowed(self.labels)}
+        return {"rows": rows, **pointed, **facts}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Take back what ``state`` gave."""
         try:
             rows = restore_scorer(_with_bias(state["rows"]))
-            width = np.int32 if getattr(state["indptr"], "dtype", None) == np.int32 else np.int64
-            indptr = stored.array(state["indptr"], "indptr of neighbors", width, (rows.n_labels + 1,))
-            indptr = indptr.astype(np.int64, copy=False)
-            labels = stored.array(state["labels"], "labels of neighbors", np.int32, (None,))
+            indptr = compact.long_pointers(state["indptr"], "indptr of neighbors", rows.n_labels)
+            labels = stored.widened(state["labels"], "labels of neighbors", (None,))
             n_labels = stored.whole(state["n_labels"], "n_labels of neighbors")
             count = stored.whole(state["count"], "count of neighbors", 1, max(rows.n_labels, 1))
             features = stored.whole(state["features"], "features of neighbors", 1)

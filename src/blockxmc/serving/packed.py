@@ -16,6 +16,7 @@ from blockxmc._core.base import TopK
 from blockxmc._core.matrix import csr_args, csr_of
 from blockxmc._core.stored import INT32_MAX
 from blockxmc.errors import BlockXMCError
+from blockxmc.serving import compact
 from blockxmc.serving.scorer import I32, I64, Scorer, as_blocks, as_ids, as_row, empty_topk
 
 # The flat arrays of a packed scorer (what they mean: chunk.hpp).
@@ -33,6 +34,8 @@ ARRAYS = {
 }
 OPTIONAL = ("mass", "scale")  # scale is there where weights have 8 bits
 N_COLUMNS = 5  # of offsets: where a chunk starts in labels, keys, buckets, rows and arena
+# Arrays whose numbers rise within a chunk, and their columns of offsets: kept as steps.
+RISING = {"buckets": 2, "rows": 3}
 
 
 class PackedScorer(Scorer):
@@ -86,24 +89,28 @@ class PackedScorer(Scorer):
         return sum(array.nbytes for array in self._arrays.values())
 
     def state(self) -> dict[str, Any]:
-        """Nested dict of arrays and JSON values for the model directory."""
-        facts = {"n_features": self.n_features, "n_labels": self.n_labels, "bits": self.bits}
-        return {"kind": "packed", **facts, **self._arrays}
+        """Nested dict of arrays and JSON values for the model directory, in few bytes (compact.py)."""
+        arrays, offsets = self._arrays, self._arrays["offsets"]
+        short = {"labels": compact.narrowed(arrays["labels"])}
+        short["keys"] = compact.short_features(arrays["keys"], self.n_features)
+        short |= {name: compact.steps(arrays[name], offsets[:, column]) for name, column in RISING.items()}
+        return self.__getstate__() | short
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> PackedScorer:
         """Take back what ``state`` gave. Pointers are checked now, a block when it is first visited."""
-        arrays = {}
+        arrays: dict[str, NDArray[Any]] = {}
         for name, dtype in ARRAYS.items():
             if name in state or name not in OPTIONAL:
                 shape = (None, N_COLUMNS) if name == "offsets" else (None,)
-                arrays[name] = stored.array(state[name], f"the array {name!r}", dtype, shape)
+                arrays[name] = _restored(name, state[name], dtype, shape, arrays.get("offsets"))
         n_features, n_labels = (stored.whole(state[name], name) for name in ("n_features", "n_labels"))
         bits = stored.whole(state["bits"], "bits", -INT32_MAX)  # the compiled model knows which there are
         return cls(arrays, n_features, n_labels, bits)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.state()
+        facts = {"n_features": self.n_features, "n_labels": self.n_labels, "bits": self.bits}
+        return {"kind": "packed", **facts, **self._arrays}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(vars(self.restored(state)))
@@ -117,3 +124,15 @@ class PackedScorer(Scorer):
         if X.shape[1] != self.n_features:
             raise BlockXMCError(f"X has {X.shape[1]} features, but the model was trained on {self.n_features}")
         return csr_args(X)
+
+
+def _restored(name: str, value: Any, dtype: Any, shape: tuple[int | None, ...], offsets: I64 | None) -> NDArray[Any]:
+    """An array as kernels take it, from that or from its short form."""
+    what = f"the array {name!r}"
+    if name == "labels":
+        return stored.widened(value, what, shape)
+    if name == "keys" and getattr(value, "dtype", None) == np.uint16:
+        return compact.long_features(stored.array(value, what, np.uint16, shape))
+    if name in RISING and offsets is not None and compact.are_steps(value):
+        return compact.from_steps(stored.array(value, what, value.dtype, shape), offsets[:, RISING[name]], what)
+    return stored.array(value, what, dtype, shape)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc._core.matrix import csr_of, take_rows
+from blockxmc._core.memory import limited
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.one_vs_all import typical_length
 from blockxmc.linear.weights import Ids
 from blockxmc.partition import Partitioner, choice
+from blockxmc.partition.start import Begun, begin_labels
 from blockxmc.routing import Router
 from blockxmc.training.forms import PARTITION
 from blockxmc.training.job import Job
@@ -25,6 +28,8 @@ from blockxmc.training.shared.settings import SETTINGS, Settings
 I32 = NDArray[np.int32]
 # Rows whose targets are worked out at a time.
 _AT_A_TIME = 2**11
+# Values of vectors of labels that are kept from the start of the partition until their centroids are wanted (64 MiB).
+MOST_KEPT = 2**23
 # Labels whose positives a thread counts in all blocks at a time.
 _LABELS_AT_A_TIME = 2**10
 
@@ -46,6 +51,19 @@ def visiting(route: float | str, linear: bool = True, settings: Settings = SETTI
     return settings.most_blocks, float(route)
 
 
+def neighbors_asked(n_neighbors: int | str, linear: bool, settings: Settings = SETTINGS) -> int:
+    """How many training rows like it a row asks: some, where nothing is said and the base is linear.
+
+    >>> neighbors_asked("auto", linear=True), neighbors_asked("auto", linear=False), neighbors_asked(3, linear=True)
+    (10, 0, 3)
+    """
+    if n_neighbors == "auto":
+        return settings.n_neighbors if linear else 0
+    if n_neighbors and not linear:
+        raise BlockXMCError(f"n_neighbors={n_neighbors} needs a linear base: use 0")
+    return int(n_neighbors)
+
+
 def partition_for_shared(
     X: sparse.csr_array,
     Y: sparse.csr_array,
@@ -59,15 +77,7 @@ def partition_for_shared(
 ) -> Partitioner:
     """Many small blocks that start from clusters of labels; lambda keeps nine tenths of the positives where it is open."""
     n_blocks, lam, job = options.n_blocks, options.lam, job or Job()
-    if n_blocks in ("auto", "cost"):
-        visited = settings.usual_blocks
-        with reporter.phase("number of blocks"):
-            how: Any = {"seed": seed, "threads": threads, "visited": visited}
-            n_blocks = job.stage(
-                "number of blocks", lambda: choice.fewest_products(X, Y, None, "quadratic", **how).n_blocks
-            )
-    start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)
-    start = job.stage("start of the partition", lambda: start._fit(X, Y, reporter), PARTITION)
+    start, known = _start_for_shared(X, Y, n_blocks, reporter, seed, threads, settings, job)
     if lam == "auto":
         lam = choice.lam_at_floor(start.ranking_, "quadratic", settings.captured_floor)
     partition = Partitioner(start.n_blocks_, lam, init=start.assignment_, random_state=seed, n_jobs=threads)
@@ -84,7 +94,37 @@ def partition_for_shared(
     of_lam = f"the largest that keeps {settings.captured_floor:.0%} of the positives in the blocks of the start"
     chosen = choice.Choice(start.n_blocks_, rule, [])
     partition.choice_ = partition._explain(chosen, of_lam if options.lam == "auto" else None)
-    return partition
+    return partition if known is None else partition._going_on(known)
+
+
+def _start_for_shared(
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    n_blocks: Any,
+    reporter: Reporter,
+    seed: int,
+    threads: int,
+    settings: Settings,
+    job: Job,
+) -> tuple[Partitioner, Begun | None]:
+    """The first blocks, as many as are wanted or take the fewest products; and the vectors of labels, if they are few."""
+    start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)
+    begin: Any = partial(begin_labels, X, Y, seed=start._seed(), reporter=reporter)
+    begun: Callable[[], Begun] = cache(partial(begin, threads=threads, top=False))
+    if n_blocks in ("auto", "cost"):
+        with job.beside(threads) as beside:
+            if beside.at_once:  # a sample of rows gives numbers of blocks that no tree of two halves has
+                begun = beside.begin(partial(begin, threads=beside.threads, top=X.shape[0] <= choice.SAMPLE_ROWS))
+            with reporter.phase("number of blocks"):
+                how: Any = {"seed": seed, "threads": threads, "visited": settings.usual_blocks}
+                n_blocks = job.stage(
+                    "number of blocks", lambda: choice.fewest_products(X, Y, None, "quadratic", **how).n_blocks
+                )
+            start.set_params(n_blocks=n_blocks)
+    start = job.stage("start of the partition", lambda: start._going_on(begun())._fit(X, Y, reporter), PARTITION)
+    if job.kept is not None or limited() or begun().vectors.nnz > MOST_KEPT:
+        return start, None
+    return start, begun()._replace(top=None)
 
 
 def expected_products(partition: Partitioner, settings: Settings = SETTINGS, *, neighbors: bool = False) -> float:

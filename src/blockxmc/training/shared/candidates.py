@@ -205,17 +205,23 @@ class HeldOut:
         found = self.labels, scores, self._centroid_terms(X, self.labels, threads)
         return self._tables(X, Y, found, top_ps, threads)
 
-    def many(
-        self, X: sparse.csr_array, Y: sparse.csr_array, top_p: float, threads: int, few: int
-    ) -> Iterator[Candidates]:
-        """More candidates at one top_p, some rows at a time: what is known of each would take twenty times its name."""
+    def found(
+        self, X: sparse.csr_array, Y: sparse.csr_array, top_p: float, few: int, threads: int
+    ) -> tuple[NDArray[np.int64], F32, F32]:
+        """The few candidates of each row that score best at one top_p, these scores, and the cosines to centroids."""
         labels, scores = self._found(X, Y, top_p, few, threads)
-        centroid = self._centroid_terms(X, labels, threads)
+        return labels, scores, self._centroid_terms(X, labels, threads)
+
+    def many(
+        self, X: sparse.csr_array, Y: sparse.csr_array, top_p: float, threads: int, found: tuple[Any, F32, F32]
+    ) -> Iterator[Candidates]:
+        """All that is known of those ``found``, some rows at a time: it would take twenty times their names."""
+        labels, scores, centroid = found
         step = max(1, CANDIDATES_AT_A_TIME // max(1, labels.shape[1]))
         for first in range(0, X.shape[0], step):
             rows = slice(first, first + step)
-            found = labels[rows], scores[rows], centroid[rows]
-            yield self._tables(X[rows], Y[rows], found, [top_p], threads)[top_p]
+            some = labels[rows], scores[rows], centroid[rows]
+            yield self._tables(X[rows], Y[rows], some, [top_p], threads)[top_p]
 
     def _found(
         self, X: sparse.csr_array, Y: sparse.csr_array, top_p: float, few: int, threads: int

@@ -6,7 +6,7 @@ the labels that missed them most are trained again, and everything is packed onc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from blockxmc import metrics
 from blockxmc._core.matrix import copy_rows, take_rows, without_rows
-from blockxmc._core.progress import Reporter
+from blockxmc._core.progress import Beside, Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.linear.one_vs_all import typical_length
@@ -30,27 +29,28 @@ from blockxmc.serving.neighbors import Neighbors
 from blockxmc.serving.reranker import Reranker
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.forms import router_form
-from blockxmc.training.job import Form, Job
+from blockxmc.training.job import Job
 from blockxmc.training.shared.blocks import (
     best_block_first,
     cover_all_labels,
     expected_products,
     holds,
     make_router,
+    neighbors_asked,
     router_targets,
     visiting,
     visits_of,
 )
 from blockxmc.training.shared.calibration import UNCALIBRATED, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
-from blockxmc.training.shared.centroids import Remembered, label_centroids
+from blockxmc.training.shared.centroids import KnownSums, Remembered, label_centroids
 from blockxmc.training.shared.companions import companions_of
 from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows
 from blockxmc.training.shared.hints import NO_HINTS, Hints
 from blockxmc.training.shared.kept import Kept, Part, kept_copy
 from blockxmc.training.shared.label_features import LabelFeatures, listing_more
 from blockxmc.training.shared.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced
-from blockxmc.training.shared.mix import Fitted, fit_held_out, promises
+from blockxmc.training.shared.mix import FITTED, Fitted, Promise, fit_held_out, lost_to_rounding, promises, recall_of
 from blockxmc.training.shared.settings import SETTINGS, Settings
 
 # Labels whose centroids are made and added at a time: all at once would take as much memory as the weights.
@@ -84,17 +84,21 @@ def fit_shared(
     training = Training(request, X, Y, partition, reporter)
     router = training.train_router()
     if request.job.seeks("labels again"):  # these need no weights of others
-        training.solved_again(labels_short_of_rows(Y, training.held_out, request.settings))
-    weights, cost = training.train_labels()
-    if not training.held_out.any():
-        model = training.uncalibrated(router, weights)
-        return model, cost | training.assess_routing(model.route), training.kept(router, weights, Mix())
-    # Each step's large things are gone when the next begins: no name holds the trial model, nor weights that have served.
-    fitted, promised = training.fit_held_out(training.trial(router, weights), weights)
-    weights = training.train_again(weights)
-    kept = training.kept(router, weights, fitted.mix)
-    weights = training.mixed(weights, fitted.mix)
-    return training.pack(router, weights, fitted), cost | promised, kept
+        training.solved_again(training.short_of_rows)
+    with request.job.beside(request.threads, request.learner.any_batch) as beside:
+        weights, check = training.train_labels(beside)
+        if not training.held_out.any():
+            model = training.uncalibrated(router, weights)
+            return model, check() | training.assess_routing(model.route), training.kept(router, weights, Mix())
+        again = training.begin_again(beside)
+        # Each step's large things are gone when the next begins: no name holds the trial model, nor weights that served.
+        fitted, promised = training.fit_held_out(training.trial(router, weights), weights, beside)
+        cost = check()
+        weights = training.train_again(weights, again)
+        del check, again
+        kept = training.kept(router, weights, fitted.mix)
+        weights = training.mixed(weights, fitted.mix)
+        return training.pack(router, weights, fitted), cost | promised(), kept
 
 
 class Training:
@@ -115,6 +119,7 @@ class Training:
         self.teaching = request.hints.teaching
         self.held_out = held_out_rows(Y, request.seed, request.settings, self.teaching)
         self.positives = np.bincount(Y.indices, minlength=Y.shape[1])
+        self.sums = KnownSums.of(partition._taken(), Y.shape[1])  # of rows that are not held out
         self.asked = 0
         self.labels: LabelFeatures | None = None
         if request.hints.label_features is not None:
@@ -125,6 +130,11 @@ class Training:
     def shown(self) -> sparse.csr_array:
         """The labels of the rows that are not held out."""
         return without_rows(self.Y, self.held_out)
+
+    @cached_property
+    def short_of_rows(self) -> NDArray[np.intp]:
+        """The labels of whose positives too many are held out: they learn once more, from all rows."""
+        return labels_short_of_rows(self.Y, self.held_out, self.settings)
 
     def train_router(self) -> Router:
         """On the rows that are not held out; then all rows are routed, to find their negative blocks."""
@@ -151,15 +161,23 @@ class Training:
         with self.reporter.phase("route rows"):
             return router.blocks(self.X, max(self.settings.negative_blocks, 1), threads=self.threads)
 
-    def train_labels(self) -> tuple[SharedWeights, dict[str, float]]:
-        """On the rows that are not held out."""
+    def train_labels(self, beside: Beside) -> tuple[SharedWeights, Callable[[], dict[str, float]]]:
+        """On the rows that are not held out; and what gives the numbers of this training."""
+        if self.held_out.any():
+            self.new_blocks = beside.begin(self._blocks_for_new_rows)
         visits = self._visits(~self.held_out)
-        weights, pairs = self._trainer().train(self.shown, visits, "train labels")
-        with self.reporter.phase("check negatives"):
-            outside = outside_violations(weights, self.X, self.shown, visits, self.clusters, self.threads)
+        weights, pairs = self._trainer(self.threads).train(self.shown, visits, "train labels")
+        check = beside.begin(partial(self._check, weights, visits, pairs, beside.threads))
         if self.labels is not None:
+            found = check()
             weights = self.labels.added_to(weights, np.arange(weights.n_labels), self.threads)
-        return weights, {"trained_pairs": pairs, "outside_violations": outside}
+            return weights, lambda: found
+        return weights, check
+
+    def _check(self, weights: SharedWeights, visits: Any, pairs: float, threads: int) -> dict[str, float]:
+        with self.reporter.phase("check negatives"):
+            outside = outside_violations(weights, self.X, self.shown, visits, self.clusters, threads)
+        return {"trained_pairs": pairs, "outside_violations": outside}
 
     def uncalibrated(self, router: Router, weights: SharedWeights) -> RoutedModel:
         """The model where rows are too few to hold any out."""
@@ -182,46 +200,59 @@ class Training:
         shown = self._teaching(~self.held_out)
         return replace(model, neighbors=self._neighbors(model, shown)) if self.asked else model
 
-    def fit_held_out(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
-        """What the held-out rows say about scores, and what new rows can expect."""
-        return self.job.stage("held-out rows", partial(self._fitted, trial, weights), _FITTED)
-
-    def _fitted(self, trial: RoutedModel, weights: SharedWeights) -> tuple[Fitted, dict[str, float]]:
+    def _blocks_for_new_rows(self) -> tuple[list[NDArray[np.int64]], float]:
+        """Label clusters that do not know the held-out rows, and how often the first block of such a row is its best."""
         rows = np.flatnonzero(self.held_out)
-        X, Y = copy_rows(self.X, rows, self.threads), take_rows(self.Y, rows)
         # With the labels that held-out rows alone brought in, they would find more than new rows do.
         with self.reporter.phase("blocks without held-out rows"):
             known = self.partition.assignment_, self.partition.label_clusters_
             clusters = cover_all_labels(self.shown, *known, self.threads)
-            promised = {"router_accuracy": best_block_first(Y, clusters, self.best_blocks[rows])}
-            clusters = self._listed(clusters)
+            accuracy = best_block_first(take_rows(self.Y, rows), clusters, self.best_blocks[rows])
+            return self._listed(clusters), accuracy
+
+    def fit_held_out(self, trial: RoutedModel, weights: SharedWeights, beside: Beside) -> tuple[Fitted, Promise]:
+        """What the held-out rows say about scores, and what gives that which new rows can expect."""
+        return self.job.stage("held-out rows", partial(self._fitted, trial, weights, beside), FITTED)
+
+    def _fitted(self, trial: RoutedModel, weights: SharedWeights, beside: Beside) -> tuple[Fitted, Promise]:
+        rows = np.flatnonzero(self.held_out)
+        X, Y = copy_rows(self.X, rows, self.threads), take_rows(self.Y, rows)
+        clusters, accuracy = self.new_blocks()
         with self.reporter.phase("fit on held-out rows"):
             if isinstance(weights, LabelVectors):
-                fitted, expected = self._fit_mix(trial, weights, clusters, X, Y)
+                fitted, expected = self._fit_mix(trial, weights, clusters, (X, Y), beside)
             else:
                 with threadpool_limits(1, user_api="blas"):  # its sums must not depend on the number of threads
                     fitted, expected = self._only_calibrated(trial, X, Y)
         model = replace(trial, top_p=fitted.top_p)
-        promised |= expected
-        promised["candidate_recall"] = _recall(model, X, Y, clusters, self.threads)
-        return fitted, promised
+        recall = recall_of(model, X, Y, clusters, self.threads)
+        return fitted, lambda: {"router_accuracy": accuracy} | expected() | {"candidate_recall": recall}
 
-    def train_again(self, weights: SharedWeights) -> SharedWeights:
-        """The labels of whose positives too many were held out learn from all rows."""
-        labels = labels_short_of_rows(self.Y, self.held_out, self.settings)
-        return self.solve_again(weights, labels) if labels.size else weights
+    def begin_again(self, beside: Beside) -> Callable[[], SharedWeights]:
+        """Have the labels that are short of rows learn from all of them, which no other label's weights tell anything."""
+        step = partial(self.solved_again, self.short_of_rows, threads=beside.threads)
+        return beside.begin(step) if self.short_of_rows.size else step
+
+    def train_again(self, weights: SharedWeights, again: Callable[[], SharedWeights]) -> SharedWeights:
+        """The weights with those of the labels that were short of rows."""
+        return self._replaced(weights, self.short_of_rows, again()) if self.short_of_rows.size else weights
 
     def solve_again(
         self, weights: SharedWeights, labels: NDArray[np.intp], new: NDArray[np.bool_] | None = None
     ) -> SharedWeights:
         """The weights with those of some labels learnt from all rows, of the ``new`` ones from those that matter."""
-        again = self.solved_again(labels, new)
+        return self._replaced(weights, labels, self.solved_again(labels, new))
+
+    def _replaced(self, weights: SharedWeights, labels: NDArray[np.intp], again: SharedWeights) -> SharedWeights:
         with self.reporter.phase("put weights together"):
             return replaced(weights, labels, again, self.threads)
 
-    def solved_again(self, labels: NDArray[np.intp], new: NDArray[np.bool_] | None = None) -> SharedWeights:
+    def solved_again(
+        self, labels: NDArray[np.intp], new: NDArray[np.bool_] | None = None, threads: int | None = None
+    ) -> SharedWeights:
         """The weights of some labels, in this order, learnt from all rows."""
-        again = self._trainer().train_some(self.Y, self._visits(None), labels, "train labels again", new)
+        trainer = self._trainer(threads or self.threads)
+        again = trainer.train_some(self.Y, self._visits(None), labels, "train labels again", new)
         return again if self.labels is None else self.labels.added_to(again, labels, self.threads)
 
     def mixed(self, weights: SharedWeights, mix: Mix) -> SharedWeights:
@@ -229,11 +260,11 @@ class Training:
         if not isinstance(weights, LabelVectors):
             return weights
         factors = 1 + np.float32(mix.stretch) * rarity_of(self.positives)
-        parts = []
+        parts, known = [], self.sums.without(self.Y[self.held_out].indices)
         for begin in range(0, max(weights.n_labels, 1), MIXED_AT_A_TIME):
             some = np.arange(begin, min(begin + MIXED_AT_A_TIME, weights.n_labels))
             own = weights if some.size == weights.n_labels else weights.some(some)
-            centroids = self._centroids(self.Y, own.vectors, some)
+            centroids = self._centroids(self.Y, own.vectors, some, known)
             with self.reporter.phase("put weights together"):
                 parts.append(own.adjusted(factors[some], centroids, mix.centroid, self.threads))
         with self.reporter.phase("put weights together"):
@@ -265,9 +296,9 @@ class Training:
         """Those of the rows that count."""
         return rows if self.teaching is None else rows & self.teaching
 
-    def _trainer(self) -> LabelTrainer:
+    def _trainer(self, threads: int) -> LabelTrainer:
         request = self.request
-        how = self.threads, request.seed, self.settings, self.job, request.hints.sample_weight
+        how = threads, request.seed, self.settings, self.job, request.hints.sample_weight
         return LabelTrainer(request.learner, self.X, self.clusters, self.reporter, *how)
 
     def _listed(self, clusters: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
@@ -286,7 +317,7 @@ class Training:
         told = np.zeros(weights.n_labels, np.int64)
         unseen = np.flatnonzero(self.held_out).astype(np.int32)
         complete = np.zeros(weights.n_labels, bool)
-        complete[labels_short_of_rows(self.Y, self.held_out, self.settings)] = True
+        complete[self.short_of_rows] = True
         since = np.zeros(weights.n_labels, bool), np.zeros((0, 2), np.int32)  # labels that were shifted, or left blocks
         rest = self.asked, told, self.X.shape[0], unseen, complete, *since
         return Kept((part,), weights, blocks, self.negative_blocks, mix, *rest)
@@ -326,23 +357,28 @@ class Training:
         with self.reporter.phase("pack neighbors"):
             return Neighbors.pack(self.X, self.Y, self.partition.assignment_, n_blocks, among=among, **options)
 
-    def _centroids(self, Y: sparse.csr_array, learned: sparse.csr_array, labels: NDArray[np.intp]) -> sparse.csr_array:
+    def _centroids(
+        self, Y: sparse.csr_array, learned: sparse.csr_array, labels: NDArray[np.intp], known: KnownSums
+    ) -> sparse.csr_array:
         """Of these labels, which ``learned`` has a row for each of."""
         options: Any = {"prune": self.settings.centroid_prune, "threads": self.threads, "reporter": self.reporter}
-        return label_centroids(self.X, Y, labels, learned, **options)
+        return label_centroids(self.X, Y, labels, learned, known, **options)
 
     def _fit_mix(
-        self, trial: RoutedModel, weights: LabelVectors, clusters: list[Any], X: sparse.csr_array, Y: sparse.csr_array
-    ) -> tuple[Fitted, dict[str, float]]:
+        self, trial: RoutedModel, weights: LabelVectors, clusters: list[Any], held_out: Any, beside: Beside
+    ) -> tuple[Fitted, Promise]:
         """Mix, reranker, top_p and calibration from the candidates of the held-out rows.
 
         All products of matrices here are of a few numbers each: BLAS shares none of them among threads.
 
         Calibration looks at the candidates that rows have by the ``clusters`` which do not know them.
         """
+        X, Y = held_out
         routed, auto = trial.router is not None, self.request.route == "auto"
         vectors = weights.vectors
-        centroids = Remembered(lambda labels: self._centroids(self.shown, take_rows(vectors, labels), labels))
+        centroids = Remembered(
+            lambda labels: self._centroids(self.shown, take_rows(vectors, labels), labels, self.sums)
+        )
         labelled = int(np.count_nonzero(np.diff(self.Y.indptr)))
         companions = companions_of(self.shown, self.settings, labelled, self.threads)
         rows, as_new = (
@@ -351,21 +387,27 @@ class Training:
         )
         top_ps = sorted({*self.settings.top_ps, trial.top_p}) if routed and auto else [trial.top_p]
         seen = rows.candidates(X, Y, top_ps, self.threads)
+        usual = beside.begin(partial(as_new.found, X, Y, trial.top_p, self.settings.calibrated, beside.threads))
 
         def many(top_p: float) -> Iterator[Candidates]:
-            return as_new.many(X, Y, top_p, self.threads, self.settings.calibrated)
+            found = usual() if beside.at_once or top_p == trial.top_p else None  # two at a time would share centroids
+            if found is None or top_p != trial.top_p:
+                found = as_new.found(X, Y, top_p, self.settings.calibrated, self.threads)
+            return as_new.many(X, Y, top_p, self.threads, found)
 
         options: Any = {"top_p": trial.top_p, "routed": routed, "threads": self.threads, "job": self.job}
-        fitted, expected = fit_held_out(seen, many, rows.log_positives, self.settings, **options)
+        fitted, expect = fit_held_out(seen, many, rows.log_positives, self.settings, **options)
+        expected = beside.begin(expect)
+        known = {}
         if self.request.bits < 32:
-            labels = rows.labels
-            exact = weights.few_scores(X, labels, self.threads)
-            expected["lost_to_rounding"] = _lost_to_rounding(seen[fitted.top_p], exact, fitted, self.threads)
-        return fitted, expected
+            exact = weights.few_scores(X, rows.labels, self.threads)
+            known["lost_to_rounding"] = lost_to_rounding(seen[fitted.top_p], exact, fitted, self.threads)
+        if beside.at_once:
+            return fitted, lambda: expected() | known
+        at_last = expected() | known  # and the candidates are gone
+        return fitted, lambda: at_last
 
-    def _only_calibrated(
-        self, trial: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array
-    ) -> tuple[Fitted, dict[str, float]]:
+    def _only_calibrated(self, trial: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array) -> tuple[Fitted, Promise]:
         """Weights that are no vectors are not mixed."""
         labels, scores = trial.topk(X, min(self.settings.calibrated, Y.shape[1]), self.threads)
         rows = np.repeat(np.arange(X.shape[0]), labels.shape[1])
@@ -373,39 +415,4 @@ class Training:
         right &= labels >= 0
         calibration = fit_calibration(scores, right, threads=self.threads)
         expected = promises(calibration.probabilities(scores), right, np.diff(Y.indptr))
-        return Fitted(Mix(), None, trial.top_p, calibration), expected
-
-
-_FITTED: Form[tuple[Fitted, dict[str, float]]] = Form(
-    lambda found: {"fitted": found[0].state(), "promised": found[1]},
-    lambda state: (Fitted.from_state(state["fitted"]), state["promised"]),
-)
-
-
-def neighbors_asked(n_neighbors: int | str, linear: bool, settings: Settings = SETTINGS) -> int:
-    """How many training rows like it a row asks: some, where nothing is said and the base is linear.
-
-    >>> neighbors_asked("auto", linear=True), neighbors_asked("auto", linear=False), neighbors_asked(3, linear=True)
-    (10, 0, 3)
-    """
-    if n_neighbors == "auto":
-        return settings.n_neighbors if linear else 0
-    if n_neighbors and not linear:
-        raise BlockXMCError(f"n_neighbors={n_neighbors} needs a linear base: use 0")
-    return int(n_neighbors)
-
-
-def _recall(model: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array, clusters: Any, threads: int) -> float:
-    """Share of the labels that the visited blocks list."""
-    visited = model.visited(X, threads)
-    # The block of the frequent labels comes first where there is one: all rows visit it, and it lists nothing.
-    return 1.0 if visited is None else metrics.candidate_recall(Y, (visited[:, -model.route :], clusters))
-
-
-def _lost_to_rounding(rounded: Candidates, margins: Any, fitted: Fitted, threads: int) -> float:
-    """Points of the mean of P@1, P@3 and P@5 that full precision of the weights would gain."""
-    terms = rounded.terms
-    exact = replace(terms, margin=np.where(terms.margin > -np.inf, margins, -np.inf).astype(np.float32))
-    how = fitted.mix, fitted.reranker
-    kept, lost = (replace(rounded, terms=each).hits(*how, threads=threads).mean() for each in (exact, terms))
-    return 100 * float(kept - lost)
+        return Fitted(Mix(), None, trial.top_p, calibration), lambda: expected

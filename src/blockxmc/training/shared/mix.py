@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from blockxmc._core.progress import Phase, Reporter, run_in_threads
 from blockxmc.linear.weights import F32
 from blockxmc.serving.calibration import Calibration
 from blockxmc.serving.reranker import Reranker
+from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.job import Form, Job
 from blockxmc.training.shared.calibration import F64, best_cut, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, Mix
@@ -25,6 +27,8 @@ from blockxmc.training.shared.settings import Settings
 
 # What held-out rows promise is measured by parts: each part is judged by what the others have fitted.
 FOLDS = 5
+# Gives what new rows can expect.
+Promise = Callable[[], dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -125,8 +129,8 @@ def fit_held_out(
     routed: bool,
     threads: int,
     job: Job,
-) -> tuple[Fitted, dict[str, float]]:
-    """Mix, reranker, top_p and calibration, and what to expect of them on new rows.
+) -> tuple[Fitted, Promise]:
+    """Mix, reranker, top_p and calibration, and what finds out what to expect of them on new rows.
 
     ``seen`` has the candidates at each top_p that may be chosen; ``top_p`` is kept unless another is clearly better.
     ``many`` has more candidates at a top_p, as new rows would have them, some rows at a time: they show what scores mean.
@@ -141,9 +145,8 @@ def fit_held_out(
     scores, right = (np.concatenate(parts) for parts in zip(*ranked, strict=True))
     calibration = job.stage("calibration", lambda: fit_calibration(scores, right, threads=threads), _CALIBRATION)
     fitted = Fitted(mix, reranker, best, calibration)
-    return fitted, expected(
-        replace_candidates(fitter, seen[best]), Candidates.joined(first), mix.neighbors, calibration
-    )
+    judged = replace_candidates(fitter, seen[best]), Candidates.joined(first), mix.neighbors, calibration
+    return fitted, partial(expected, *judged, job.reporter)
 
 
 def _scores_state(scores: tuple[Mix, Reranker | None]) -> dict[str, Any]:
@@ -157,6 +160,10 @@ def _restored_scores(state: dict[str, Any]) -> tuple[Mix, Reranker | None]:
 
 
 _SCORES = Form(_scores_state, _restored_scores)
+FITTED: Form[tuple[Fitted, Promise]] = Form(
+    lambda found: {"fitted": found[0].state(), "promised": found[1]()},
+    lambda state: (Fitted.from_state(state["fitted"]), lambda: state["promised"]),
+)
 _CALIBRATION = Form(Calibration.state, Calibration.from_state)
 
 
@@ -168,7 +175,9 @@ def replace_candidates(fitter: Fitter, candidates: Candidates) -> Fitter:
     return Fitter(candidates, fitter.log_positives, fitter.settings, **options)
 
 
-def expected(fitter: Fitter, many: Candidates, neighbors: float, whole: Calibration) -> dict[str, float]:
+def expected(
+    fitter: Fitter, many: Candidates, neighbors: float, whole: Calibration, reporter: Reporter
+) -> dict[str, float]:
     """What new rows can expect: each part of the rows is judged by what the others have fitted.
 
     P@k, the calibration error of the first five labels, and the cut for the best mean F1 with that F1. Rows that are
@@ -190,8 +199,8 @@ def expected(fitter: Fitter, many: Candidates, neighbors: float, whole: Calibrat
         hits[own] = fitter.candidates.of_rows(own).hits(mix, reranker, threads=fitter.threads)
         found[own], right[own] = calibration.probabilities(scores[own]), shown[own]
 
-    with Reporter().phase("") as silent:
-        run_in_threads(judge, range(FOLDS), threads, silent)
+    with reporter.phase("judge what was fitted", FOLDS) as phase:
+        run_in_threads(judge, range(FOLDS), threads, phase)
     values = {f"expected_P@{k}": float(value) for k, value in zip((1, 3, 5), hits.mean(axis=0), strict=True)}
     return values | promises(found, right, many.n_true)
 
@@ -238,3 +247,19 @@ def clearly_better(some: NDArray[np.float64], others: NDArray[np.float64], setti
     """Whether rows are served better by some answers than by others, by more than chance; by the mean of their hits."""
     change = (some - others).mean(axis=1)
     return bool(change.mean() > settings.clearly * change.std() / np.sqrt(change.size))
+
+
+def recall_of(model: RoutedModel, X: Any, Y: Any, clusters: Any, threads: int) -> float:
+    """Share of the labels that the visited blocks list."""
+    visited = model.visited(X, threads)
+    # The block of the frequent labels comes first where there is one: all rows visit it, and it lists nothing.
+    return 1.0 if visited is None else metrics.candidate_recall(Y, (visited[:, -model.route :], clusters))
+
+
+def lost_to_rounding(rounded: Candidates, margins: Any, fitted: Fitted, threads: int) -> float:
+    """Points of the mean of P@1, P@3 and P@5 that full precision of the weights would gain."""
+    terms = rounded.terms
+    exact = replace(terms, margin=np.where(terms.margin > -np.inf, margins, -np.inf).astype(np.float32))
+    how = fitted.mix, fitted.reranker
+    kept, lost = (replace(rounded, terms=each).hits(*how, threads=threads).mean() for each in (exact, terms))
+    return 100 * float(kept - lost)
