@@ -166,8 +166,9 @@ def router_targets(
     home.data[home.data < settings.router_home] = 0
     home.eliminate_zeros()
     blocks = np.ascontiguousarray(assignment, np.int32)
-    few = settings.router_near, settings.router_targets, threads
-    indptr, found = _kernels.near_home(*pattern_args(Y), *csr_args(home), blocks, n_blocks, *few)
+    numbers = n_blocks, settings.router_near, settings.router_targets, threads
+    given: Any = *pattern_args(Y), *csr_args(home), blocks, *numbers
+    indptr, found = _kernels.near_home(*given)
     return csr_of(indptr, found, np.ones(found.size, np.float32), own.shape)
 
 
