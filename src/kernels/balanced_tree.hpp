@@ -353,7 +353,9 @@ inline std::vector<int32_t> balanced_tree(const CsrView &X, int64_t n_leaves, ui
     };
     while (few() && !watch.cancelled()) {
         parallel_for(int64_t(level.size()), threads, [&](int64_t item, int worker) {
-            if (!watch.cancelled()) split(level[item], worker, std::max(1, threads / static_cast<int>(level.size())));
+            // Two threads would spend on sharing all that they save.
+            const int inside = threads > 2 ? std::max(1, threads / static_cast<int>(level.size())) : 1;
+            if (!watch.cancelled()) split(level[item], worker, inside);
         });
         level = children_of(level);
     }
