@@ -96,6 +96,18 @@ def heaviest_sums(
     threads: int,
     progress: I64,
 ) -> tuple[I64, I32, F32]: ...
+def near_home(
+    indptr: I64,
+    indices: I32,
+    home_indptr: I64,
+    home_indices: I32,
+    home_data: F32,
+    assignment: I32,
+    n_blocks: int,
+    near: float,
+    most: int,
+    threads: int,
+) -> tuple[I64, I32]: ...
 def balanced_tree(
     indptr: I64,
     indices: I32,

@@ -35,7 +35,9 @@ class Splitter {
             for (int64_t i = 0; i < n_sample; ++i) std::swap(rows_[i], rows_[i + random.below_any(n - i)]);
         gather(n_sample);
         find_direction(n_sample, std::clamp<int64_t>(std::llround(double(n_left) * n_sample / n), 1, n_sample - 1), random);
-        cut(n, n_left, [&](int64_t i) { return project(rows[i]); });
+        cut(n, n_left, [&](int64_t begin, int64_t end, float *scores) {
+            for (int64_t i = begin; i < end; ++i) *scores++ = project(rows[i]);
+        });
         rows_.assign(rows, rows + n);
         int64_t *next[2] = {rows, rows + n_left};
         for (int64_t i = 0; i < n; ++i) *next[keys_[i] >= first_right_]++ = rows_[i];
@@ -108,6 +110,38 @@ class Splitter {
         return sum;
     }
 
+    // The products of four rows, each summed as product() does: one row's sum waits for itself at every step, four do not.
+    void four_products(int64_t i, float *out) const {
+        const int32_t *index[4];
+        const float *value[4], *const direction = direction_.data();
+        int64_t size[4];
+        for (int r = 0; r < 4; ++r) {
+            index[r] = indices_.data() + indptr_[i + r];
+            value[r] = values_.data() + indptr_[i + r];
+            size[r] = indptr_[i + r + 1] - indptr_[i + r];
+        }
+        const int64_t shared = std::min(std::min(size[0], size[1]), std::min(size[2], size[3]));
+        float a = 0, b = 0, c = 0, d = 0;
+        for (int64_t k = 0; k < shared; ++k) {
+            a += value[0][k] * direction[index[0][k]];
+            b += value[1][k] * direction[index[1][k]];
+            c += value[2][k] * direction[index[2][k]];
+            d += value[3][k] * direction[index[3][k]];
+        }
+        const float sums[4] = {a, b, c, d};
+        for (int r = 0; r < 4; ++r) {
+            float sum = sums[r];
+            for (int64_t k = shared; k < size[r]; ++k) sum += value[r][k] * direction[index[r][k]];
+            out[r] = sum;
+        }
+    }
+
+    // Those of rows begin to end.
+    void products(int64_t begin, int64_t end, float *out) const {
+        for (; begin + 4 <= end; begin += 4, out += 4) four_products(begin, out);
+        for (; begin < end; ++begin) *out++ = product(begin);
+    }
+
     float project(int64_t row) const {
         float sum = 0;
         for (int64_t k = X_.indptr[row]; k < X_.indptr[row + 1]; ++k)
@@ -115,14 +149,19 @@ class Splitter {
         return sum * norms_[row];
     }
 
-    // Makes keys_ of the scores of n items; those of the n_left lowest are below first_right_. Of equal scores the earlier
+    // Makes keys_ of the scores of n items, scores_of(begin, end, OUT scores); those of the n_left lowest are below first_right_. Of equal scores the earlier
     // item is lower. Rows that hold infinities have no score, which counts as 0.
-    template <typename ScoreOf>
-    void cut(int64_t n, int64_t n_left, ScoreOf &&score_of) {
+    template <typename ScoresOf>
+    void cut(int64_t n, int64_t n_left, ScoresOf &&scores_of) {
         keys_.resize(n);
-        for_items(n, [&](int64_t i) {
-            const float score = score_of(i);
-            keys_[i] = uint64_t(rising_bits(std::isnan(score) ? 0.0f : score)) << 32 | uint64_t(i);
+        parallel_for((n + kItems - 1) / kItems, threads_, [&](int64_t item, int) {
+            float scores[kItems];
+            const int64_t begin = item * kItems, end = std::min((item + 1) * kItems, n);
+            scores_of(begin, end, scores);
+            for (int64_t i = begin; i < end; ++i) {
+                const float score = scores[i - begin];
+                keys_[i] = uint64_t(rising_bits(std::isnan(score) ? 0.0f : score)) << 32 | uint64_t(i);
+            }
         });
         ordered_ = keys_;
         std::nth_element(ordered_.begin(), ordered_.begin() + n_left, ordered_.end());
@@ -153,7 +192,7 @@ class Splitter {
         side_.assign(n, 2);
         if (threads_ > 1) gather_columns(n);
         for (int iteration = 0; iteration < max_iter_; ++iteration) {
-            cut(n, n_left, [&](int64_t i) { return product(i); });
+            cut(n, n_left, [&](int64_t begin, int64_t end, float *scores) { products(begin, end, scores); });
             int64_t moved = 0;
             for (int64_t i = 0; i < n; ++i) {
                 const uint8_t side = keys_[i] >= first_right_;
@@ -314,7 +353,9 @@ inline std::vector<int32_t> balanced_tree(const CsrView &X, int64_t n_leaves, ui
     };
     while (few() && !watch.cancelled()) {
         parallel_for(int64_t(level.size()), threads, [&](int64_t item, int worker) {
-            if (!watch.cancelled()) split(level[item], worker, std::max(1, threads / static_cast<int>(level.size())));
+            // Two threads would spend on sharing all that they save.
+            const int inside = threads > 2 ? std::max(1, threads / static_cast<int>(level.size())) : 1;
+            if (!watch.cancelled()) split(level[item], worker, inside);
         });
         level = children_of(level);
     }

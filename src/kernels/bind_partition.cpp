@@ -2,6 +2,7 @@
 #include "bindings.hpp"
 #include "kmeans.hpp"
 #include "label_pairs.hpp"
+#include "near_home.hpp"
 #include "partition.hpp"
 #include "row_sums.hpp"
 
@@ -38,6 +39,22 @@ Ragged rank_labels_py(In1<int64_t> indptr, In1<int32_t> indices, int64_t n_label
         out = rank_labels(Y, assignment.data(), n_blocks, min_count, threads);
     }
     return {to_numpy(std::move(out.indptr)), to_numpy(std::move(out.labels)), to_numpy(std::move(out.counts))};
+}
+
+auto near_home_py(I64 indptr, I32 indices, I64 home_indptr, I32 home_indices, F32 home_data, I32 assignment, int64_t n_blocks,
+                  float near, int64_t most, int threads) {
+    BlockLists out;
+    {
+        WithoutGil unlocked;
+        const CsrView Y = checked_csr("Y", indptr, indices, int64_t(home_indptr.size()) - 1);
+        const CsrView home = checked_csr("home", home_indptr, home_indices, home_data, n_blocks);
+        check_assignment(assignment, Y.n_rows, n_blocks);
+        for (int64_t i = 0; i < Y.n_rows; ++i) require(assignment.data()[i] >= 0, "every row needs a block");
+        for (int64_t h = 0; h < int64_t(home_data.size()); ++h) require(home_data.data()[h] > 0, "shares must be positive");
+        require(most >= 0, "the number of blocks must not be negative");
+        out = near_home(Y, home, assignment.data(), near, most, threads);
+    }
+    return std::make_tuple(to_numpy(std::move(out.indptr)), to_numpy(std::move(out.blocks)));
 }
 
 Numpy1<int32_t> heaviest_clusters_py(I64 indptr, I32 indices, In1<double> weight, I32 cluster_of, int threads) {
@@ -147,6 +164,10 @@ void bind_partition(nb::module_ &m) {
           nb::arg("query_indptr").noconvert(), nb::arg("query_indices").noconvert(), nb::arg("query_data").noconvert(),
           nb::arg("k"), nb::arg("budget"), nb::arg("threads"), nb::arg("progress").noconvert(),
           "The k clusters whose mean directions are nearest to each query row: (clusters, cosines), rows x k, flat.");
+    m.def("near_home", &near_home_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+          nb::arg("home_indptr").noconvert(), nb::arg("home_indices").noconvert(), nb::arg("home_data").noconvert(),
+          nb::arg("assignment").noconvert(), nb::arg("n_blocks"), nb::arg("near"), nb::arg("most"), nb::arg("threads"),
+          "The own block of each row, and the few others in which its labels are nearly as much at home.");
     m.def("balanced_tree", &balanced_tree_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
           nb::arg("data").noconvert(), nb::arg("n_features"), nb::arg("n_leaves"), nb::arg("seed"), nb::arg("sample"),
           nb::arg("max_iter"), nb::arg("threads"), nb::arg("progress").noconvert(), nb::arg("grown").noconvert() = nb::none(),

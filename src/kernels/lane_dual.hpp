@@ -32,15 +32,13 @@ class ActiveColumns {
         int64_t at = 0;
         for (int64_t f = 0; f < rows.x.n_cols; ++f) {
             const int64_t first = at;
-            float square = 0;
             for (int64_t k = columns.start[f]; k < columns.start[f + 1]; ++k) {
                 const int32_t a = position_[columns.row[k]];
                 row_[at] = a;
                 value_[at] = columns.value[k];
                 at += a >= 0;
-                square += a >= 0 ? columns.value[k] * columns.value[k] : 0.0f;
             }
-            largest_square_ = std::max(largest_square_, square);
+            largest_square_ = std::max(largest_square_, sum_of_squares(first, at));
             if (at - first == 1) {
                 diagonal_[row_[first]] += value_[first] * value_[first];
                 single_.push_back({static_cast<int32_t>(f), row_[first], value_[first]});
@@ -56,12 +54,22 @@ class ActiveColumns {
     float largest_square() const { return largest_square_; }
     // out = AA'v
     void gram(const Lanes *v, Lanes *out) const { gram_product(*this, v, out); }
-    // features += A'v; products = A features
-    void add_rows(const Lanes *v, Lanes *features, Lanes *products) const { sum_and_products(*this, v, features, products); }
     // features += A'v
     void add_rows(const Lanes *v, Lanes *features) const { sum(*this, v, features); }
+    // out = A features
+    void products(const Lanes *features, Lanes *out) const { products_of_rows(*this, features, out); }
 
   private:
+    // In four sums: one would wait for itself.
+    float sum_of_squares(int64_t first, int64_t end) const {
+        float sums[4] = {};
+        const float *value = value_.data();
+        for (; first + 4 <= end; first += 4)
+            for (int j = 0; j < 4; ++j) sums[j] += value[first + j] * value[first + j];
+        for (; first < end; ++first) sums[0] += value[first] * value[first];
+        return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    }
+
     struct Single {
         int32_t feature, row;
         float value;
@@ -94,20 +102,10 @@ class ActiveColumns {
         }
     }
 
-    BLOCKXMC_CLONES static void sum_and_products(const ActiveColumns &a, const Lanes *v, Lanes *features, Lanes *products) {
-        for (size_t i = 0; i < a.diagonal_.size(); ++i) products[i].v = FloatLanes{};
-        for (size_t c = 0; c < a.feature_.size(); ++c) {
-            FloatLanes sum;
-            a.column_sum(c, v, sum);
-            sum += features[a.feature_[c]].v;
-            features[a.feature_[c]].v = sum;
-            a.column_scatter(c, sum, products);
-        }
-        for (const Single &s : a.single_) {
-            const FloatLanes sum = features[s.feature].v + v[s.row].v * s.value;
-            features[s.feature].v = sum;
-            products[s.row].v += sum * s.value;
-        }
+    BLOCKXMC_CLONES static void products_of_rows(const ActiveColumns &a, const Lanes *features, Lanes *out) {
+        for (size_t i = 0; i < a.diagonal_.size(); ++i) out[i].v = FloatLanes{};
+        for (size_t c = 0; c < a.feature_.size(); ++c) a.column_scatter(c, features[a.feature_[c]].v, out);
+        for (const Single &s : a.single_) out[s.row].v += features[s.feature].v * s.value;
     }
 
     BLOCKXMC_CLONES static void sum(const ActiveColumns &a, const Lanes *v, Lanes *features) {

@@ -13,114 +13,15 @@
 #include <cmath>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lane_dual.hpp"
 #include "lane_start.hpp"
+#include "lane_steps.hpp"
 #include "local_svm.hpp"
 
 namespace blockxmc {
-
-// Rows that matter in some wanted lane (inside the margin; with the logistic loss all of them), and how often they do.
-BLOCKXMC_CLONES static int64_t find_active_rows(int64_t n, Loss loss, const LaneMask *positive, const LaneMask *wanted,
-                                                   const Lanes *z, std::vector<ActiveRow> &out) {
-    out.clear();
-    int64_t total = 0;
-    for (int64_t i = 0; i < n; ++i) {
-        ActiveRow found{static_cast<int32_t>(i), 0};
-        if (loss == Loss::logistic) {
-            found.lanes = wanted[i];
-        } else {
-            FloatLanes sign;
-            choose(positive[i], 1.0f, -1.0f, sign);
-            found.lanes = mask_of(below(sign * z[i].v, FloatLanes{} + 1.0f)) & wanted[i];
-        }
-        if (!found.lanes) continue;
-        total += std::popcount(found.lanes);
-        out.push_back(found);
-    }
-    return total;
-}
-
-// Gradient and diagonal of the Hessian at the cached products z.
-BLOCKXMC_CLONES static void lane_gradient(const Rows &rows, Loss loss, float C, const LaneMask *positive,
-                                             const std::vector<ActiveRow> &active, const Lanes *z, const Lanes *w,
-                                             Lanes *gradient, Lanes *diagonal, Lanes *curvature) {
-    const int64_t d = rows.n_features();
-    const FloatLanes zero = {};
-    for (int64_t f = 0; f < d; ++f) {
-        gradient[f].v = w[f].v;
-        diagonal[f].v = zero + 1.0f;
-    }
-    FloatLanes slope_sum = {}, curve_sum = {};
-    for (const auto [i, lanes] : active) {
-        FloatLanes first, second;
-        loss_derivatives(loss, rows.cost(i, C), positive[i], lanes, z[i].v, first, second);
-        curvature[i].v = second;
-        slope_sum += first;
-        curve_sum += second;
-        for (int64_t k = rows.x.indptr[i]; k < rows.x.indptr[i + 1]; ++k) {
-            const int32_t f = rows.x.indices[k];
-            const float value = rows.x.data[k];
-            gradient[f].v += first * value;
-            diagonal[f].v += second * (value * value);
-        }
-    }
-    if (rows.bias != 0) {
-        gradient[rows.x.n_cols].v += slope_sum * rows.bias;
-        diagonal[rows.x.n_cols].v += curve_sum * (rows.bias * rows.bias);
-    }
-}
-
-// s += alpha p; r -= alpha q; returns r . r / m
-BLOCKXMC_CLONES static void conjugate_step(int64_t d, const Lanes &alpha, const Lanes *p, const Lanes *q, const Lanes *m,
-                                              Lanes *s, Lanes *r, LaneSums &rz) {
-    constexpr int64_t kRun = 32;
-    rz = LaneSums{};
-    for (int64_t start = 0; start < d; start += kRun) {
-        FloatLanes part = {};
-        const int64_t stop = start + kRun < d ? start + kRun : d;
-        for (int64_t f = start; f < stop; ++f) {
-            s[f].v += alpha.v * p[f].v;
-            const FloatLanes left = r[f].v - alpha.v * q[f].v;
-            r[f].v = left;
-            part += left * left * m[f].v;
-        }
-        for (int lane = 0; lane < kLanes; ++lane) rz[lane] += part[lane];
-    }
-}
-
-// p = r * m + beta p
-BLOCKXMC_CLONES static void next_direction(int64_t d, const Lanes &beta, const Lanes *r, const Lanes *m, Lanes *p) {
-    for (int64_t f = 0; f < d; ++f) p[f].v = r[f].v * m[f].v + beta.v * p[f].v;
-}
-
-// Inverse of the preconditioner in place of the diagonal; s = 0; r = -g; p = r / m; returns g . g / m
-BLOCKXMC_CLONES static void conjugate_start(int64_t d, const Lanes *gradient, Lanes *m, Lanes *s, Lanes *r, Lanes *p,
-                                               LaneSums &rz) {
-    constexpr int64_t kRun = 32;
-    rz = LaneSums{};
-    for (int64_t start = 0; start < d; start += kRun) {
-        FloatLanes part = {};
-        const int64_t stop = start + kRun < d ? start + kRun : d;
-        for (int64_t f = start; f < stop; ++f) {
-            const FloatLanes inverse = 1.0f / ((1.0f - kDiagonalShare) + kDiagonalShare * m[f].v);
-            const FloatLanes left = -gradient[f].v;
-            m[f].v = inverse;
-            s[f].v = left - left;
-            r[f].v = left;
-            p[f].v = left * inverse;
-            part += left * left * inverse;
-        }
-        for (int lane = 0; lane < kLanes; ++lane) rz[lane] += part[lane];
-    }
-}
-
-BLOCKXMC_CLONES static void add_row(const Rows &rows, int64_t i, LaneMask lanes, Lanes *out) {
-    FloatLanes one_or_none;
-    choose(lanes, 1.0f, 0.0f, one_or_none);
-    row_scatter(rows, i, one_or_none, out);
-}
 
 class LaneNewton {
   public:
@@ -132,6 +33,7 @@ class LaneNewton {
         rows_ = rows;
         columns_ = &columns;
         mean_ = &mean;
+        all_taken_ = false;
         line_.take(rows, columns);
         local_.take(rows);
         gradient_.resize(rows.n_features());
@@ -154,8 +56,8 @@ class LaneNewton {
         for (int newton = 0; open && newton < kMaxNewton; ++newton) {
             for (int64_t i = 0; i < rows_.x.n_rows; ++i) wanted_[i] = member[i] & open;
             const int64_t pairs = find_active_rows(rows_.x.n_rows, objective_.loss, positive, wanted_.data(), line_.z.data(), active_);
-            const bool apart = static_cast<double>(pairs) < kOverlap * static_cast<double>(active_.size());
-            open &= ~(objective_.loss == Loss::squared_hinge && apart ? directions_alone(open) : directions_together(open));
+            const bool alone = objective_.loss == Loss::squared_hinge && apart(pairs, static_cast<int64_t>(active_.size()));
+            open &= ~(alone ? directions_alone(open) : directions_together(open));
             if (open) open &= ~line_.move(open, positive, wanted_.data());
         }
     }
@@ -164,11 +66,14 @@ class LaneNewton {
 
   private:
     static constexpr double kOverlap = 1.5;    // mean lanes per active row from which lock-step is the cheaper way
+    static constexpr double kMost = 0.6;       // share of the rows from which it is not worth while to take them out
     static constexpr float kEven = 8;          // the preconditioner is needed where it would exceed 1 by more than this
     static constexpr double kReduction = 0.1; // a lane alone stops at this share of its gradient ...
     static constexpr double kPrecision = 0.5; // ... or at this share of what it is to reach
     static constexpr int kSteps = 3;           // ... or after so many steps
 
+    // Whether so many pairs of active rows and lanes are fewer than serve each other.
+    static bool apart(int64_t pairs, int64_t rows) { return static_cast<double>(pairs) < kOverlap * static_cast<double>(rows); }
     int64_t width() const { return static_cast<int64_t>(gradient_.size()); }
     float C() const { return static_cast<float>(objective_.C); }
 
@@ -244,9 +149,10 @@ class LaneNewton {
     // Directions of all open lanes by lock-step conjugate gradients; returns the lanes that are solved.
     LaneMask directions_together(LaneMask open) {
         if (static_cast<int64_t>(active_.size()) < width()) {
-            columns_of_active_.take(rows_, *columns_, active_);
+            take_columns();
             const float steepest = largest_cost_ * (objective_.loss == Loss::squared_hinge ? 2 * C() : C() / 4);
             if (kDiagonalShare * steepest * columns_of_active_.largest_square() < kEven) return directions_in_span(open);
+            std::erase_if(active_, [](const ActiveRow &row) { return !row.lanes; });
         }
         curvature_.resize(rows_.x.n_rows);
         // Only now: most problems never come here, and to touch so much memory takes each thread a while.
@@ -289,14 +195,25 @@ class LaneNewton {
         return true;
     }
 
+    // The columns of the active rows; where these are most rows, of all rows, which are looked through once for all steps.
+    void take_columns() {
+        const int64_t n = rows_.x.n_rows;
+        const bool most = static_cast<double>(active_.size()) >= kMost * static_cast<double>(n) && n < width();
+        if (most) {
+            std::vector<ActiveRow> all(n);
+            for (int64_t i = 0; i < n; ++i) all[i] = {static_cast<int32_t>(i), 0};
+            for (const ActiveRow &row : active_) all[row.row] = row;
+            active_ = std::move(all);
+        }
+        if (!(std::exchange(all_taken_, most) && most)) columns_of_active_.take(rows_, *columns_, active_);
+    }
+
     // The same in the space of the active rows, which columns_of_active_ has.
     LaneMask directions_in_span(LaneMask open) {
-        const size_t n = active_.size();
-        for (LaneVector *v : {&slope_, &curvature_, &gz_, &weighted_, &image_}) v->resize(n);
         Lanes slopes, curves;
-        active_derivatives(rows_, objective_.loss, C(), positive_, active_, line_.z.data(), slope_.data(), curvature_.data(), slopes, curves);
+        derivatives_in_span(slopes, curves);
         gradient_ = line_.w;
-        columns_of_active_.add_rows(slope_.data(), gradient_.data(), gz_.data());
+        columns_of_active_.add_rows(slope_.data(), gradient_.data());
         LaneSums squared; // without the bias
         lane_dots(gradient_.data(), gradient_.data(), rows_.x.n_cols, squared);
         Lanes bias{}, share_of_bias{};
@@ -305,9 +222,37 @@ class LaneNewton {
             gradient_.back() = bias;
             share_of_bias.v = 1.0f / (1.0f + kDiagonalShare * rows_.bias * rows_.bias * curves.v);
         }
-        const LaneMask solved = solved_lanes(squared, bias);
-        if (open & ~solved) span_directions(open & ~solved, squared, bias, share_of_bias);
+        const LaneMask solved = solved_lanes(squared, bias) & open, left = open & ~solved;
+        if (!left) return solved;
+        if (solved && narrow(left)) return solved | directions_alone(left);
+        gz_.resize(active_.size());
+        columns_of_active_.products(gradient_.data(), gz_.data());
+        span_directions(left, squared, bias, share_of_bias);
         return solved;
+    }
+
+    void derivatives_in_span(Lanes &slopes, Lanes &curves) {
+        for (LaneVector *v : {&slope_, &curvature_, &weighted_, &image_}) v->resize(active_.size());
+        active_derivatives(rows_, objective_.loss, C(), positive_, active_, line_.z.data(), slope_.data(), curvature_.data(), slopes, curves);
+    }
+
+    // Leaves the rows that matter in these lanes alone; true where each lane is then better served by itself.
+    bool narrow(LaneMask lanes) {
+        int64_t pairs = 0, rows = 0;
+        for (const ActiveRow &row : active_) {
+            pairs += std::popcount(static_cast<LaneMask>(row.lanes & lanes));
+            rows += (row.lanes & lanes) != 0;
+        }
+        const bool alone = objective_.loss == Loss::squared_hinge && apart(pairs, rows);
+        if (!alone && static_cast<double>(rows) >= kMost * static_cast<double>(active_.size())) return false;
+        std::erase_if(active_, [&](const ActiveRow &row) { return !(row.lanes & lanes); });
+        for (ActiveRow &row : active_) row.lanes &= lanes;
+        if (alone) return true;
+        columns_of_active_.take(rows_, *columns_, active_);
+        all_taken_ = false;
+        Lanes slopes, curves;
+        derivatives_in_span(slopes, curves);
+        return false;
     }
 
     LaneMask solved_lanes(const LaneSums &squared, const Lanes &bias) const {
@@ -405,6 +350,7 @@ class LaneNewton {
     LaneVector gradient_, diagonal_, residual_, conjugate_, product_; // per feature
     LaneVector curvature_;                                             // per row, or per active row
     ActiveColumns columns_of_active_;
+    bool all_taken_ = false; // they are those of all rows
     SpanVector s_, r_, p_;
     LaneVector slope_, gz_, weighted_, image_; // per active row
     std::vector<LaneMask> wanted_;

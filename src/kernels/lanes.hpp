@@ -230,6 +230,17 @@ BLOCKXMC_CLONES static void lane_dots(const Lanes *a, const Lanes *b, int64_t n,
     }
 }
 
+// The lanes in which |v| is `least` or more; those of NaN may be among them.
+BLOCKXMC_CLONES static void lanes_from(const Lanes *v, int64_t n, float least, LaneMask *out) {
+    const FloatLanes bound = FloatLanes{} + least;
+    for (int64_t i = 0; i < n; ++i) {
+        const IntLanes bits = bits_of(v[i].v) & 0x7FFFFFFF;
+        FloatLanes size;
+        std::memcpy(&size, &bits, sizeof size);
+        out[i] = mask_of(~below(size, bound));
+    }
+}
+
 // a = scale * b
 BLOCKXMC_CLONES static void lane_scale(Lanes *a, const Lanes &scale, const Lanes *b, int64_t n) {
     const FloatLanes s = scale.v;

@@ -34,10 +34,14 @@ class NearestNegatives {
             p += is_positive;
             const double cost = rows_.cost(i).negative;
             if (is_positive || !(cost > 0)) continue; // a row of weight 0 takes nobody's place
-            const float like = product(i);
-            like_.push_back({like == like ? like : -INFINITY, i}); // what is no number cannot be sorted
+            like_.push_back({0, i});
             others_ += cost; // those that are chosen are taken off: the order of the others is the library's
         }
+        size_t at = 0;
+        for (; at + 1 < like_.size(); at += 2) two_products(like_[at], like_[at + 1]);
+        if (at < like_.size()) like_[at].product = product(like_[at].row);
+        for (Like &row : like_)
+            if (row.product != row.product) row.product = -INFINITY; // what is no number cannot be sorted
         for_values([&](int32_t f, float) { sum_[f] = 0; });
         take(most);
     }
@@ -54,16 +58,33 @@ class NearestNegatives {
         bool nearer_than(const Like &other) const { return product != other.product ? product > other.product : row < other.row; }
     };
 
-    float product(int32_t i) const {
-        float even = 0, odd = 0;
-        int64_t k = rows_.x.indptr[i];
-        const int64_t end = rows_.x.indptr[i + 1];
+    float product(int32_t i) const { return product_from(rows_.x.indptr[i], rows_.x.indptr[i + 1], 0, 0); }
+
+    // With what is summed already of the numbers in front, an even number of them.
+    float product_from(int64_t k, int64_t end, float even, float odd) const {
         for (; k + 1 < end; k += 2) {
             even += sum_[rows_.x.indices[k]] * rows_.x.data[k];
             odd += sum_[rows_.x.indices[k + 1]] * rows_.x.data[k + 1];
         }
         if (k < end) even += sum_[rows_.x.indices[k]] * rows_.x.data[k];
         return even + odd;
+    }
+
+    // The same of two rows, side by side: the sums of one row wait for themselves at every step.
+    void two_products(Like &one, Like &other) const {
+        int64_t k = rows_.x.indptr[one.row], l = rows_.x.indptr[other.row];
+        const int64_t end = rows_.x.indptr[one.row + 1], other_end = rows_.x.indptr[other.row + 1];
+        const int32_t *const index = rows_.x.indices;
+        const float *const value = rows_.x.data, *const sum = sum_.data();
+        float even = 0, odd = 0, other_even = 0, other_odd = 0;
+        for (; k + 1 < end && l + 1 < other_end; k += 2, l += 2) {
+            even += sum[index[k]] * value[k];
+            odd += sum[index[k + 1]] * value[k + 1];
+            other_even += sum[index[l]] * value[l];
+            other_odd += sum[index[l + 1]] * value[l + 1];
+        }
+        one.product = product_from(k, end, even, odd);
+        other.product = product_from(l, other_end, other_even, other_odd);
     }
 
     void take(size_t most) {

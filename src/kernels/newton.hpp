@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -270,9 +271,7 @@ class OneVsAll {
                 if (const int32_t f = subset.find(s.feature); f >= 0) known[lane].push_back({f, s.value});
         const std::vector<std::span<const Weight>> start(known.begin(), known.end());
         lanes.solve(lanes_in(group), positive.data(), member.data(), false, start);
-        for (size_t f = 0; f < lanes.weights().size(); ++f)
-            for (size_t lane = 0; lane < group.labels.size(); ++lane)
-                keep(group.labels[lane], {subset.feature(f), lanes.weights()[f][static_cast<int>(lane)]});
+        keep(group, lanes.weights(), [&](size_t f) { return subset.feature(f); });
     }
 
     // Sets the bit of the lane for each of `some`, which ascend like the rows and are among them.
@@ -298,13 +297,19 @@ class OneVsAll {
         std::vector<std::span<const Weight>> start;
         for (int64_t j : group.labels) start.push_back(starts_[j]);
         lanes.solve(all, positive.data(), member.data(), !members, start);
-        keep(group, lanes.weights());
+        keep(group, lanes.weights(), [](size_t f) { return static_cast<int32_t>(f); });
     }
 
-    void keep(const Group &group, const LaneVector &weights) {
+    // feature(f): the number of weights[f] among all features.
+    template <typename Feature>
+    void keep(const Group &group, const LaneVector &weights, Feature &&feature) {
+        std::vector<LaneMask> large(weights.size()); // most are not: sixteen are looked at as one
+        lanes_from(weights.data(), static_cast<int64_t>(weights.size()), prune_, large.data());
         for (size_t f = 0; f < weights.size(); ++f)
-            for (size_t lane = 0; lane < group.labels.size(); ++lane)
-                keep(group.labels[lane], {static_cast<int32_t>(f), weights[f][static_cast<int>(lane)]});
+            for (unsigned left = large[f] & lanes_in(group); left; left &= left - 1) {
+                const int lane = std::countr_zero(left);
+                keep(group.labels[lane], {feature(f), weights[f][lane]});
+            }
     }
 
     void keep(int64_t j, const Weight &w) {

@@ -25,12 +25,15 @@ class RowSubset {
         costs_.clear();
         int64_t size = 0; // room at once: while a vector grows, two copies are held
         for (int32_t i : rows) size += all_.x.indptr[i + 1] - all_.x.indptr[i];
-        columns_.reserve(size);
-        values_.reserve(size);
+        columns_.resize(size);
+        values_.resize(size);
+        int64_t at = 0;
         for (int32_t i : rows) {
-            for (int64_t k = all_.x.indptr[i]; k < all_.x.indptr[i + 1]; ++k) columns_.push_back(features_.number(all_.x.indices[k]));
-            values_.insert(values_.end(), all_.x.data + all_.x.indptr[i], all_.x.data + all_.x.indptr[i + 1]);
-            indptr_.push_back(static_cast<int64_t>(columns_.size()));
+            const int64_t begin = all_.x.indptr[i], n = all_.x.indptr[i + 1] - begin;
+            int32_t *const columns = columns_.data() + at;
+            features_.numbers(all_.x.indices + begin, n, [=](int64_t k, int32_t number) { columns[k] = number; });
+            std::copy_n(all_.x.data + begin, n, values_.data() + at);
+            indptr_.push_back(at += n);
             if (all_.costs) costs_.push_back(all_.costs[i]);
         }
     }
@@ -52,8 +55,8 @@ class RowSubset {
   private:
     const Rows all_;
     LocalFeatures features_;
-    Large<int32_t> columns_;
-    Large<float> values_;
+    Unset<int32_t> columns_;
+    Unset<float> values_;
     std::vector<int64_t> indptr_{0};
     std::vector<Cost> costs_;
 };

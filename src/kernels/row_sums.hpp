@@ -10,6 +10,7 @@
 #include "csr.hpp"
 #include "kmeans.hpp"
 #include "largest.hpp"
+#include "row_unions.hpp"
 #include "threads.hpp"
 
 namespace blockxmc {
@@ -39,7 +40,7 @@ inline SparseRows joined(std::vector<SparseRows> &parts, int threads) {
 }
 
 // Appends the `keep` sums of largest magnitude (lower feature first among equals) to `out`, ascending, and clears all.
-inline void take_heaviest(kmeans::FeatureSums &sums, int64_t keep, std::vector<uint64_t> &keys, SparseRows &out) {
+inline void take_heaviest(kmeans::FeatureSums &sums, int64_t keep, std::vector<uint64_t> &keys, Uniter &order, SparseRows &out) {
     std::vector<int32_t> &touched = sums.touched;
     if (static_cast<int64_t>(touched.size()) > keep) {
         // As one number each, which need no look at the sums: magnitude, then the lower feature.
@@ -54,7 +55,9 @@ inline void take_heaviest(kmeans::FeatureSums &sums, int64_t keep, std::vector<u
         }
         touched.resize(keep);
     }
-    std::sort(touched.begin(), touched.end());
+    order.add(touched);
+    touched.clear();
+    order.append_to(touched);
     sums.flush([&](int32_t f, float sum) {
         out.indices.push_back(f);
         out.data.push_back(sum);
@@ -81,6 +84,7 @@ inline SparseRows heaviest_sums(const CsrView &X, const CsrView &lists, int64_t 
     const std::vector<int64_t> ends = item_ends(lists);
     std::vector<SparseRows> parts(ends.size());
     std::vector<kmeans::FeatureSums> room(worker_count(static_cast<int64_t>(parts.size()), threads));
+    std::vector<Uniter> orders(room.size(), Uniter(X.n_cols));
     parallel_for(static_cast<int64_t>(parts.size()), threads, [&](int64_t item, int worker) {
         if (watch.cancelled()) return;
         const int64_t begin = item ? ends[item - 1] : 0, end = ends[item];
@@ -92,7 +96,7 @@ inline SparseRows heaviest_sums(const CsrView &X, const CsrView &lists, int64_t 
                 if (k + kAhead < lists.indptr[l + 1]) expect_row(X, lists.indices[k + kAhead]);
                 sums.add(X, lists.indices[k], scale[lists.indices[k]]);
             }
-            take_heaviest(sums, keep, keys, parts[item]);
+            take_heaviest(sums, keep, keys, orders[worker], parts[item]);
         }
         watch.advance(end - begin);
     });

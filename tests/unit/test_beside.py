@@ -6,9 +6,14 @@ from helpers import blocky, same_bits
 
 from blockxmc import BlockwiseClassifier
 from blockxmc._core import memory
+from blockxmc._core.matrix import csr_args, without_rows
 from blockxmc.partition import start
 from blockxmc.training.job import Job, opened
+from blockxmc.training.shared import blocks
+from blockxmc.training.shared.centroids import KnownSums
 from blockxmc.training.shared.fit import Training
+
+KNOWN_OF = KnownSums.of
 
 
 def state_of(model):
@@ -68,6 +73,39 @@ def test_label_clusters_go_on_from_what_was_begun():
         begun = begun._replace(top=start.balanced_tree(begun.vectors, start.TOP, seed=3, threads=1, phase=_Silent()))
         found = start.label_first(X, Y, n_clusters, **how, begun=begun)
         np.testing.assert_array_equal(found, start.label_first(X, Y, n_clusters, **how))
+
+
+def test_sums_of_labels_are_known_or_made():
+    X, Y = blocky(n=300, n_features=60, n_labels=62, n_blocks=5)
+    held_out = np.arange(300) % 7 == 0
+    shown, how = without_rows(Y, held_out), {"threads": 2, "phase": _Silent()}
+    begun = start.begin_labels(X, shown, seed=0, threads=2, reporter=Job().reporter, top=False)
+    known = KnownSums.of(begun, Y.shape[1])
+    now = known.without(Y[held_out].indices)
+    assert 0 < np.count_nonzero(now.place < 0) < Y.shape[1]
+    labels = np.random.default_rng(0).permutation(Y.shape[1])[:50]
+    untouched = np.flatnonzero(now.place >= 0)
+    for sums, of, wanted in (
+        (known, shown, labels),
+        (now, Y, labels),
+        (now, Y, untouched),
+        (now.without(labels), Y, labels),
+        (KnownSums.of(None, Y.shape[1]), Y, labels),
+    ):
+        found = sums.of_labels(X, of, wanted, **how)
+        made = start.label_vectors(X, of, wanted.astype(np.int32), **how)
+        assert same_bits(csr_args(found), csr_args(made))
+
+
+def test_the_model_is_the_same_where_vectors_of_labels_are_not_kept(monkeypatch):
+    X, Y = blocky(n=1500, n_features=80, n_labels=82, n_blocks=8)
+    taken = []
+    monkeypatch.setattr(KnownSums, "of", lambda begun, n: taken.append(begun is None) or KNOWN_OF(begun, n))
+    kept = BlockwiseClassifier(n_jobs=2).fit(X, Y)
+    assert kept.partition_._begun is None
+    monkeypatch.setattr(blocks, "MOST_KEPT", 0)
+    assert same_bits(BlockwiseClassifier(n_jobs=2).fit(X, Y)._state(), kept._state())
+    assert taken == [False, True]
 
 
 class _Silent:

@@ -69,9 +69,10 @@ def test_reaches_the_minimum_that_scipy_finds(loss, bias, C):
         assert objective(found[:, j], dense, s, loss, C)[0] <= best.fun * (1 + 1e-5)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_equals_liblinear_squared_hinge(seed):
-    X, Y = make_text(600, 300, 40, seed)
+# With more features than rows inside margins, labels end one by one, and the others go on together or alone.
+@pytest.mark.parametrize(("n_features", "seed"), [(300, 0), (300, 1), (1500, 2)])
+def test_equals_liblinear_squared_hinge(n_features, seed):
+    X, Y = make_text(600, n_features, 40, seed)
     weights = train(X, Y)
     X64 = X.astype(np.float64)
     for j in range(0, Y.shape[1], 3):
@@ -131,6 +132,20 @@ def test_training_on_some_rows_equals_training_on_a_slice(share, in_common, bias
         alone = train(as_csr(X[rows]), as_indicator(Y[rows][:, [j]]), bias=bias)
         np.testing.assert_allclose(weights.coef[:, [j]].toarray(), alone.coef.toarray(), atol=1e-3)
         np.testing.assert_allclose(weights.bias[j], alone.bias[0], atol=1e-3)
+
+
+def test_labels_that_end_early_leave_their_rows_to_nobody():
+    """Eight labels without positives end first; the other eight go on with the rows that are theirs."""
+    X, Y = make_text(1500, 3000, 16, seed=3)
+    labels, rows = np.arange(16)[:, None], np.arange(1500)
+    member = np.where(labels < 8, rows < 300, (rows >= 300) & (rows < 700))
+    noise = np.random.default_rng(0).random((1500, 8)) < 0.3
+    positive = np.hstack([np.zeros((1500, 8)), (Y.toarray()[:, :8] > 0) | noise]) * member.T
+    weights = train(X, as_indicator(positive), rows=sparse.csr_array(member.astype(np.float32)))
+    for own, some in ((slice(300), slice(8)), (slice(300, 700), slice(8, 16))):
+        apart = train(as_csr(X[own]), as_indicator(positive[own, some]))
+        np.testing.assert_allclose(weights.coef[:, some].toarray(), apart.coef.toarray(), atol=1e-3)
+        np.testing.assert_allclose(weights.bias[some], apart.bias, atol=1e-3)
 
 
 def test_row_lists_of_all_rows_change_nothing_but_rounding():

@@ -10,8 +10,8 @@ from helpers import blocky
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from blockxmc import BlockwiseClassifier
-from blockxmc.training.shared import blocks
+from blockxmc import BlockwiseClassifier, _kernels
+from blockxmc._core.matrix import csr_args, pattern_args
 from blockxmc.training.shared.blocks import router_targets
 from blockxmc.training.shared.settings import SETTINGS
 
@@ -54,14 +54,54 @@ def test_targets_against_the_definition(changed):
     assert found.sum() > 1.3 * assignment.size
 
 
-def test_threads_and_parts_of_the_rows_change_nothing(monkeypatch):
-    Y, assignment = rows()
+def test_threads_change_nothing():
+    Y, assignment = rows(n=5000)
     whole = router_targets(Y, assignment, 12)
-    monkeypatch.setattr(blocks, "_AT_A_TIME", 64)
-    for threads in (1, 3):
+    for threads in (2, 3):
         parts = router_targets(Y, assignment, 12, threads=threads)
         assert_array_equal(parts.indptr, whole.indptr)
         assert_array_equal(parts.indices, whole.indices)
+
+
+def by_products(Y, assignment, n_blocks, settings):
+    """The same sums of single precision, by SciPy."""
+    own = sparse.csr_array((np.ones(assignment.size, np.float32), (np.arange(assignment.size), assignment)))
+    own = sparse.csr_array((own.data, own.indices, own.indptr), shape=(assignment.size, n_blocks))
+    home = sparse.csr_array(Y.T @ own)
+    home.data /= np.repeat(np.maximum(np.bincount(Y.indices, minlength=Y.shape[1]), 1), np.diff(home.indptr))
+    home.data[home.data < settings.router_home] = 0
+    home.eliminate_zeros()
+    at_home, out = sparse.csr_array(Y @ home).toarray(), np.zeros((assignment.size, n_blocks))
+    for row, block in enumerate(assignment):
+        near = np.flatnonzero((at_home[row] > 0) & (at_home[row] >= settings.router_near * at_home[row, block]))
+        best = near[np.lexsort((near, -at_home[row, near]))][: settings.router_targets]
+        out[row, [block, *best]] = 1
+    return out
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_targets_are_those_of_sums_in_single_precision(seed):
+    Y, assignment = rows(n=1500, n_labels=60, n_blocks=30, seed=seed)
+    for changed in ({}, {"router_near": 0.9, "router_targets": 7}, {"router_home": 0.05}):
+        settings = replace(SETTINGS, **changed)
+        found = router_targets(Y, assignment, 30, settings)
+        assert found.has_sorted_indices
+        assert_array_equal(found.toarray(), by_products(Y, assignment, 30, settings))
+
+
+def test_what_is_no_share_of_a_label_or_no_block_is_refused():
+    Y, assignment = rows(n=20)
+    home = sparse.csr_array(np.full((40, 12), 0.5, np.float32))
+    few = {"near": 0.5, "most": 3, "threads": 1}
+    for changed, message in (
+        ({"home": home * np.float32(0)}, "shares"),
+        ({"assignment": np.full(20, -1, np.int32)}, "every row"),
+        ({"assignment": np.full(20, 12, np.int32)}, "out of range"),
+        ({"few": few | {"most": -1}}, "negative"),
+    ):
+        given = {"home": home, "assignment": assignment, "few": few} | changed
+        with pytest.raises(ValueError, match=message):
+            _kernels.near_home(*pattern_args(Y), *csr_args(given["home"]), given["assignment"], 12, **given["few"])
 
 
 def test_one_target_is_the_block_of_the_row():

@@ -20,6 +20,9 @@ SHARED_WORDS = 0.8
 # All along, per positive, row, feature and label: labels by row and by column, blocks that rows visit, the router, and what
 # the C library keeps of the tables that made the blocks. Fitted to six sets.
 STANDING = (60, 60, 2000, 100)
+# Sums of the rows of labels (partition/start.py), kept until centroids are made of them, per label and at most: 40 to 240
+# values each on six sets.
+LABEL_SUMS, MOST_SUMS = 8 * 150, 2**26
 # Two solvers of a thread (labels of most rows together, labels of the same rows on a copy of these), at their rows:
 # 56 bytes per value (7 copies of a row number or a column, and a value), 13 vectors of sixteen numbers per row and 3 per
 # feature (4 more where a step is sought by conjugate gradients, which few problems come to), each twice.
@@ -103,6 +106,7 @@ def expected_bytes(sizes: Sizes, *, in_files: bool = False) -> int:
         each * number
         for each, number in zip(STANDING, (sizes.positives, sizes.rows, sizes.features, sizes.labels), strict=True)
     )
+    all_along += min(LABEL_SUMS * sizes.labels, MOST_SUMS)
     solving = _solving(sizes)
     kept = min(KEPT_OF_FREED * solving, MOST_KEPT)
     blocks = min(BLOCKS * math.sqrt(sizes.rows), sizes.labels)

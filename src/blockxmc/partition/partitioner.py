@@ -203,10 +203,14 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         with reporter.phase("partition", rounds) as phase:
             return Alternation(X, Y, start, rules, thread_count(self.n_jobs)).run(rounds, self.tol, phase)
 
-    def _going_on(self, begun: Begun | None) -> Self:
-        """This partitioner, for one fit with ``init="labels"`` of which the beginning is there already."""
+    def _going_on(self, begun: Begun) -> Self:
+        """This partitioner with the beginning of label clusters, for whoever takes it first: it is large."""
         self._begun = begun
         return self
+
+    def _taken(self) -> Begun | None:
+        begun, self._begun = self._begun, None
+        return begun
 
     def _seed(self) -> int:
         return int(sklearn_random_state(self.random_state).randint(2**31 - 1))
@@ -217,7 +221,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.init, str):
             return _given_start(self.init, X.shape[0])
         if self.init == "labels":
-            begun, self._begun = self._begun, None
+            begun = self._taken()
             return label_first(X, Y, q, seed=seed, threads=threads, reporter=reporter, begun=begun)
         return cluster_rows(X, q, balanced=self.init == "balanced", seed=seed, threads=threads, reporter=reporter)
 

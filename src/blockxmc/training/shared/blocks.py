@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -12,21 +12,22 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import csr_of, take_rows
+from blockxmc._core.matrix import csr_args, csr_of, pattern_args
+from blockxmc._core.memory import limited
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.one_vs_all import typical_length
 from blockxmc.linear.weights import Ids
 from blockxmc.partition import Partitioner, choice
-from blockxmc.partition.start import begin_labels
+from blockxmc.partition.start import Begun, begin_labels
 from blockxmc.routing import Router
 from blockxmc.training.forms import PARTITION
 from blockxmc.training.job import Job
 from blockxmc.training.shared.settings import SETTINGS, Settings
 
 I32 = NDArray[np.int32]
-# Rows whose targets are worked out at a time.
-_AT_A_TIME = 2**11
+# Values of vectors of labels that are kept from the start of the partition until their centroids are wanted (64 MiB).
+MOST_KEPT = 2**23
 # Labels whose positives a thread counts in all blocks at a time.
 _LABELS_AT_A_TIME = 2**10
 
@@ -74,19 +75,7 @@ def partition_for_shared(
 ) -> Partitioner:
     """Many small blocks that start from clusters of labels; lambda keeps nine tenths of the positives where it is open."""
     n_blocks, lam, job = options.n_blocks, options.lam, job or Job()
-    start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)
-    if n_blocks in ("auto", "cost"):
-        # A sample of many rows chooses numbers of blocks that no tree of two halves has.
-        with job.beside(threads, X.shape[0] <= choice.SAMPLE_ROWS) as beside:
-            begin = partial(begin_labels, X, Y, seed=start._seed(), threads=beside.threads, reporter=reporter, top=True)
-            begun = beside.begin(begin) if beside.at_once else lambda: None
-            with reporter.phase("number of blocks"):
-                how: Any = {"seed": seed, "threads": threads, "visited": settings.usual_blocks}
-                n_blocks = job.stage(
-                    "number of blocks", lambda: choice.fewest_products(X, Y, None, "quadratic", **how).n_blocks
-                )
-            start.set_params(n_blocks=n_blocks)._going_on(begun())
-    start = job.stage("start of the partition", lambda: start._fit(X, Y, reporter), PARTITION)
+    start, known = _start_for_shared(X, Y, n_blocks, reporter, seed, threads, settings, job)
     if lam == "auto":
         lam = choice.lam_at_floor(start.ranking_, "quadratic", settings.captured_floor)
     partition = Partitioner(start.n_blocks_, lam, init=start.assignment_, random_state=seed, n_jobs=threads)
@@ -103,7 +92,37 @@ def partition_for_shared(
     of_lam = f"the largest that keeps {settings.captured_floor:.0%} of the positives in the blocks of the start"
     chosen = choice.Choice(start.n_blocks_, rule, [])
     partition.choice_ = partition._explain(chosen, of_lam if options.lam == "auto" else None)
-    return partition
+    return partition if known is None else partition._going_on(known)
+
+
+def _start_for_shared(
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    n_blocks: Any,
+    reporter: Reporter,
+    seed: int,
+    threads: int,
+    settings: Settings,
+    job: Job,
+) -> tuple[Partitioner, Begun | None]:
+    """The first blocks, as many as are wanted or take the fewest products; and the vectors of labels, if they are few."""
+    start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)
+    begin: Any = partial(begin_labels, X, Y, seed=start._seed(), reporter=reporter)
+    begun: Callable[[], Begun] = cache(partial(begin, threads=threads, top=False))
+    if n_blocks in ("auto", "cost"):
+        with job.beside(threads) as beside:
+            if beside.at_once:  # a sample of rows gives numbers of blocks that no tree of two halves has
+                begun = beside.begin(partial(begin, threads=beside.threads, top=X.shape[0] <= choice.SAMPLE_ROWS))
+            with reporter.phase("number of blocks"):
+                how: Any = {"seed": seed, "threads": threads, "visited": settings.usual_blocks}
+                n_blocks = job.stage(
+                    "number of blocks", lambda: choice.fewest_products(X, Y, None, "quadratic", **how).n_blocks
+                )
+            start.set_params(n_blocks=n_blocks)
+    start = job.stage("start of the partition", lambda: start._going_on(begun())._fit(X, Y, reporter), PARTITION)
+    if job.kept is not None or limited() or begun().vectors.nnz > MOST_KEPT:
+        return start, None
+    return start, begun()._replace(top=None)
 
 
 def expected_products(partition: Partitioner, settings: Settings = SETTINGS, *, neighbors: bool = False) -> float:
@@ -146,34 +165,11 @@ def router_targets(
     home.data /= np.repeat(np.maximum(np.bincount(Y.indices, minlength=Y.shape[1]), 1), np.diff(home.indptr))
     home.data[home.data < settings.router_home] = 0
     home.eliminate_zeros()
-
-    def more(first: int) -> tuple[NDArray[np.intp], I32]:
-        rows = np.arange(first, min(first + _AT_A_TIME, assignment.size))
-        return _near_home(sparse.csr_array(take_rows(Y, rows) @ home), assignment[rows], settings)
-
-    starts = range(0, assignment.size, _AT_A_TIME)
-    with ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(more, starts))
-    rows = np.concatenate([first + own_rows for first, (own_rows, _) in zip(starts, found, strict=True)])
-    blocks = np.concatenate([assignment, *(others for _, others in found)])
-    places = np.concatenate([np.arange(assignment.size), rows])
-    out = sparse.csr_array((np.ones(blocks.size, np.float32), (places, blocks)), shape=own.shape)
-    out.sum_duplicates()
-    out.data[:] = 1
-    return out
-
-
-def _near_home(at_home: sparse.csr_array, assignment: I32, settings: Settings) -> tuple[NDArray[np.intp], I32]:
-    """Rows and blocks, the few best of each row, that are at least so much the row's home as its own block."""
-    rows = np.repeat(np.arange(assignment.size), np.diff(at_home.indptr))
-    in_own = np.zeros(assignment.size, np.float32)
-    own = at_home.indices == assignment[rows]
-    in_own[rows[own]] = at_home.data[own]
-    near = np.flatnonzero(at_home.data >= settings.router_near * in_own[rows])
-    order = near[np.lexsort((at_home.indices[near], -at_home.data[near], rows[near]))]
-    begin = np.searchsorted(rows[order], rows[order])
-    best = order[np.arange(order.size) - begin < settings.router_targets]
-    return rows[best], at_home.indices[best]
+    blocks = np.ascontiguousarray(assignment, np.int32)
+    numbers = n_blocks, settings.router_near, settings.router_targets, threads
+    given: Any = *pattern_args(Y), *csr_args(home), blocks, *numbers
+    indptr, found = _kernels.near_home(*given)
+    return csr_of(indptr, found, np.ones(found.size, np.float32), own.shape)
 
 
 def cover_all_labels(

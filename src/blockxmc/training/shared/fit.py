@@ -29,7 +29,7 @@ from blockxmc.serving.neighbors import Neighbors
 from blockxmc.serving.reranker import Reranker
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.forms import router_form
-from blockxmc.training.job import Form, Job
+from blockxmc.training.job import Job
 from blockxmc.training.shared.blocks import (
     best_block_first,
     cover_all_labels,
@@ -43,14 +43,14 @@ from blockxmc.training.shared.blocks import (
 )
 from blockxmc.training.shared.calibration import UNCALIBRATED, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
-from blockxmc.training.shared.centroids import Remembered, label_centroids
+from blockxmc.training.shared.centroids import KnownSums, Remembered, label_centroids
 from blockxmc.training.shared.companions import companions_of
 from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows, like_new_rows
 from blockxmc.training.shared.hints import NO_HINTS, Hints
 from blockxmc.training.shared.kept import Kept, Part, kept_copy
 from blockxmc.training.shared.label_features import LabelFeatures, listing_more
 from blockxmc.training.shared.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced
-from blockxmc.training.shared.mix import Fitted, Promise, fit_held_out, lost_to_rounding, promises, recall_of
+from blockxmc.training.shared.mix import FITTED, Fitted, Promise, fit_held_out, lost_to_rounding, promises, recall_of
 from blockxmc.training.shared.settings import SETTINGS, Settings
 
 # Labels whose centroids are made and added at a time: all at once would take as much memory as the weights.
@@ -119,6 +119,7 @@ class Training:
         self.teaching = request.hints.teaching
         self.held_out = held_out_rows(Y, request.seed, request.settings, self.teaching)
         self.positives = np.bincount(Y.indices, minlength=Y.shape[1])
+        self.sums = KnownSums.of(partition._taken(), Y.shape[1])  # of rows that are not held out
         self.asked = 0
         self.labels: LabelFeatures | None = None
         if request.hints.label_features is not None:
@@ -162,6 +163,8 @@ class Training:
 
     def train_labels(self, beside: Beside) -> tuple[SharedWeights, Callable[[], dict[str, float]]]:
         """On the rows that are not held out; and what gives the numbers of this training."""
+        if self.held_out.any():
+            self.new_blocks = beside.begin(self._blocks_for_new_rows)
         visits = self._visits(~self.held_out)
         weights, pairs = self._trainer(self.threads).train(self.shown, visits, "train labels")
         check = beside.begin(partial(self._check, weights, visits, pairs, beside.threads))
@@ -197,19 +200,24 @@ class Training:
         shown = self._teaching(~self.held_out)
         return replace(model, neighbors=self._neighbors(model, shown)) if self.asked else model
 
-    def fit_held_out(self, trial: RoutedModel, weights: SharedWeights, beside: Beside) -> tuple[Fitted, Promise]:
-        """What the held-out rows say about scores, and what gives that which new rows can expect."""
-        return self.job.stage("held-out rows", partial(self._fitted, trial, weights, beside), _FITTED)
-
-    def _fitted(self, trial: RoutedModel, weights: SharedWeights, beside: Beside) -> tuple[Fitted, Promise]:
+    def _blocks_for_new_rows(self) -> tuple[list[NDArray[np.int64]], float]:
+        """Label clusters that do not know the held-out rows, and how often the first block of such a row is its best."""
         rows = np.flatnonzero(self.held_out)
-        X, Y = like_new_rows(copy_rows(self.X, rows, self.threads), self.X), take_rows(self.Y, rows)
         # With the labels that held-out rows alone brought in, they would find more than new rows do.
         with self.reporter.phase("blocks without held-out rows"):
             known = self.partition.assignment_, self.partition.label_clusters_
             clusters = cover_all_labels(self.shown, *known, self.threads)
-            accuracy = best_block_first(Y, clusters, self.best_blocks[rows])
-            clusters = self._listed(clusters)
+            accuracy = best_block_first(take_rows(self.Y, rows), clusters, self.best_blocks[rows])
+            return self._listed(clusters), accuracy
+
+    def fit_held_out(self, trial: RoutedModel, weights: SharedWeights, beside: Beside) -> tuple[Fitted, Promise]:
+        """What the held-out rows say about scores, and what gives that which new rows can expect."""
+        return self.job.stage("held-out rows", partial(self._fitted, trial, weights, beside), FITTED)
+
+    def _fitted(self, trial: RoutedModel, weights: SharedWeights, beside: Beside) -> tuple[Fitted, Promise]:
+        rows = np.flatnonzero(self.held_out)
+        X, Y = like_new_rows(copy_rows(self.X, rows, self.threads), self.X), take_rows(self.Y, rows)
+        clusters, accuracy = self.new_blocks()
         with self.reporter.phase("fit on held-out rows"):
             if isinstance(weights, LabelVectors):
                 fitted, expected = self._fit_mix(trial, weights, clusters, (X, Y), beside)
@@ -252,11 +260,11 @@ class Training:
         if not isinstance(weights, LabelVectors):
             return weights
         factors = 1 + np.float32(mix.stretch) * rarity_of(self.positives)
-        parts = []
+        parts, known = [], self.sums.without(self.Y[self.held_out].indices)
         for begin in range(0, max(weights.n_labels, 1), MIXED_AT_A_TIME):
             some = np.arange(begin, min(begin + MIXED_AT_A_TIME, weights.n_labels))
             own = weights if some.size == weights.n_labels else weights.some(some)
-            centroids = self._centroids(self.Y, own.vectors, some)
+            centroids = self._centroids(self.Y, own.vectors, some, known)
             with self.reporter.phase("put weights together"):
                 parts.append(own.adjusted(factors[some], centroids, mix.centroid, self.threads))
         with self.reporter.phase("put weights together"):
@@ -349,10 +357,12 @@ class Training:
         with self.reporter.phase("pack neighbors"):
             return Neighbors.pack(self.X, self.Y, self.partition.assignment_, n_blocks, among=among, **options)
 
-    def _centroids(self, Y: sparse.csr_array, learned: sparse.csr_array, labels: NDArray[np.intp]) -> sparse.csr_array:
+    def _centroids(
+        self, Y: sparse.csr_array, learned: sparse.csr_array, labels: NDArray[np.intp], known: KnownSums
+    ) -> sparse.csr_array:
         """Of these labels, which ``learned`` has a row for each of."""
         options: Any = {"prune": self.settings.centroid_prune, "threads": self.threads, "reporter": self.reporter}
-        return label_centroids(self.X, Y, labels, learned, **options)
+        return label_centroids(self.X, Y, labels, learned, known, **options)
 
     def _fit_mix(
         self, trial: RoutedModel, weights: LabelVectors, clusters: list[Any], held_out: Any, beside: Beside
@@ -366,7 +376,9 @@ class Training:
         X, Y = held_out
         routed, auto = trial.router is not None, self.request.route == "auto"
         vectors = weights.vectors
-        centroids = Remembered(lambda labels: self._centroids(self.shown, take_rows(vectors, labels), labels))
+        centroids = Remembered(
+            lambda labels: self._centroids(self.shown, take_rows(vectors, labels), labels, self.sums)
+        )
         labelled = int(np.count_nonzero(np.diff(self.Y.indptr)))
         companions = companions_of(self.shown, self.settings, labelled, self.threads)
         rows, as_new = (
@@ -385,12 +397,7 @@ class Training:
 
         options: Any = {"top_p": trial.top_p, "routed": routed, "threads": self.threads, "job": self.job}
         fitted, expect = fit_held_out(seen, many, rows.log_positives, self.settings, **options)
-
-        def judge() -> dict[str, float]:
-            with self.reporter.phase("judge what was fitted"):
-                return expect()
-
-        expected = beside.begin(judge)
+        expected = beside.begin(expect)
         known = {}
         if self.request.bits < 32:
             exact = weights.few_scores(X, rows.labels, self.threads)
@@ -409,9 +416,3 @@ class Training:
         calibration = fit_calibration(scores, right, threads=self.threads)
         expected = promises(calibration.probabilities(scores), right, np.diff(Y.indptr))
         return Fitted(Mix(), None, trial.top_p, calibration), lambda: expected
-
-
-_FITTED: Form[tuple[Fitted, Promise]] = Form(
-    lambda found: {"fitted": found[0].state(), "promised": found[1]()},
-    lambda state: (Fitted.from_state(state["fitted"]), lambda: state["promised"]),
-)

@@ -146,7 +146,7 @@ def fit_held_out(
     calibration = job.stage("calibration", lambda: fit_calibration(scores, right, threads=threads), _CALIBRATION)
     fitted = Fitted(mix, reranker, best, calibration)
     judged = replace_candidates(fitter, seen[best]), Candidates.joined(first), mix.neighbors, calibration
-    return fitted, partial(expected, *judged)
+    return fitted, partial(expected, *judged, job.reporter)
 
 
 def _scores_state(scores: tuple[Mix, Reranker | None]) -> dict[str, Any]:
@@ -160,6 +160,10 @@ def _restored_scores(state: dict[str, Any]) -> tuple[Mix, Reranker | None]:
 
 
 _SCORES = Form(_scores_state, _restored_scores)
+FITTED: Form[tuple[Fitted, Promise]] = Form(
+    lambda found: {"fitted": found[0].state(), "promised": found[1]()},
+    lambda state: (Fitted.from_state(state["fitted"]), lambda: state["promised"]),
+)
 _CALIBRATION = Form(Calibration.state, Calibration.from_state)
 
 
@@ -171,7 +175,9 @@ def replace_candidates(fitter: Fitter, candidates: Candidates) -> Fitter:
     return Fitter(candidates, fitter.log_positives, fitter.settings, **options)
 
 
-def expected(fitter: Fitter, many: Candidates, neighbors: float, whole: Calibration) -> dict[str, float]:
+def expected(
+    fitter: Fitter, many: Candidates, neighbors: float, whole: Calibration, reporter: Reporter
+) -> dict[str, float]:
     """What new rows can expect: each part of the rows is judged by what the others have fitted.
 
     P@k, the calibration error of the first five labels, and the cut for the best mean F1 with that F1. Rows that are
@@ -193,8 +199,8 @@ def expected(fitter: Fitter, many: Candidates, neighbors: float, whole: Calibrat
         hits[own] = fitter.candidates.of_rows(own).hits(mix, reranker, threads=fitter.threads)
         found[own], right[own] = calibration.probabilities(scores[own]), shown[own]
 
-    with Reporter().phase("") as silent:
-        run_in_threads(judge, range(FOLDS), threads, silent)
+    with reporter.phase("judge what was fitted", FOLDS) as phase:
+        run_in_threads(judge, range(FOLDS), threads, phase)
     values = {f"expected_P@{k}": float(value) for k, value in zip((1, 3, 5), hits.mean(axis=0), strict=True)}
     return values | promises(found, right, many.n_true)
 
