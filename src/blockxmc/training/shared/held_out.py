@@ -16,7 +16,7 @@ from blockxmc._core.matrix import csr_of
 from blockxmc.training.shared.settings import SETTINGS, Settings
 
 # Features that are counted at a time.
-_AT_A_TIME = 2**22
+_AT_A_TIME = 2**20
 # Words are cut where at least this part of the columns has as few rows as any, and these are no more than so many.
 _CUT, _RARE = 0.05, 10
 # Rows whose lengths differ by no more than this part were scaled to one length.
