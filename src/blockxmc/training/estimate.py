@@ -16,8 +16,8 @@ from blockxmc.learners.dismec import DiSMEC
 
 # The formulas below are fitted to trainings of the default, whose CPU time was measured on the machine that
 # CALIBRATION_SECONDS come from; bench/estimate.py compares them with trainings.
-# Seconds per stored value; per row and root of the number of rows; per label and label of a row. Fitted to seven sets and to
-# five that nothing else was fitted to (short texts among them): expected is 0.72 to 1.44 of what was found.
+# Seconds per stored value; per row and root of the number of rows; per label and label of a row. Fitted to seven sets and
+# to five that nothing else was fitted to (short texts among them): expected is 0.72 to 1.44 of what was found.
 SECONDS_PER_VALUE, SECONDS_PER_ROW, SECONDS_PER_LABEL = 4.45e-6, 3.28e-7, 2.17e-5
 # Where there is one block: seconds per stored value and label.
 SECONDS_PER_PRODUCT = 1.65e-8
