@@ -45,7 +45,7 @@ from blockxmc.training.shared.calibration import UNCALIBRATED, fit_calibration
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
 from blockxmc.training.shared.centroids import KnownSums, Remembered, label_centroids
 from blockxmc.training.shared.companions import companions_of
-from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows
+from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows, like_new_rows
 from blockxmc.training.shared.hints import NO_HINTS, Hints
 from blockxmc.training.shared.kept import Kept, Part, kept_copy
 from blockxmc.training.shared.label_features import LabelFeatures, listing_more
@@ -216,7 +216,7 @@ class Training:
 
     def _fitted(self, trial: RoutedModel, weights: SharedWeights, beside: Beside) -> tuple[Fitted, Promise]:
         rows = np.flatnonzero(self.held_out)
-        X, Y = copy_rows(self.X, rows, self.threads), take_rows(self.Y, rows)
+        X, Y = like_new_rows(copy_rows(self.X, rows, self.threads), self.X), take_rows(self.Y, rows)
         clusters, accuracy = self.new_blocks()
         with self.reporter.phase("fit on held-out rows"):
             if isinstance(weights, LabelVectors):

@@ -10,8 +10,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils.extmath import row_norms
 
+from blockxmc._core.matrix import csr_of
 from blockxmc.training.shared.settings import SETTINGS, Settings
+
+# Features that are counted at a time.
+_AT_A_TIME = 2**20
+# Words are cut where at least this part of the columns has as few rows as any, and these are no more than so many.
+_CUT, _RARE = 0.05, 10
+# Rows whose lengths differ by no more than this part were scaled to one length.
+_SAME_LENGTH = 1e-3
 
 
 def held_out_rows(
@@ -46,6 +55,36 @@ def held_out_rows(
         starts = np.arange(size + 1) * n // size
         out[order[rng.integers(starts[:-1], starts[1:])]] = True
         out &= bool(labels[~out].any())
+    return out
+
+
+def like_new_rows(held_out: sparse.csr_array, X: sparse.csr_array) -> sparse.csr_array:
+    """Rows held out of X as new rows would come: without words that are features by these rows alone, at the same length.
+
+    Words are features where at least so many training texts have them, mostly two. Had a held-out text been new, a word
+    that it has beside one other text would be none: new texts lose such words before they are scaled to length 1, and
+    their other words weigh more (docs/explanation/calibration.md). Nothing changes where no cut is to be seen, or X has
+    columns without any row: new rows may then have features that are new.
+
+    >>> X = sparse.csr_array(np.array([[0.6, 0.8, 0], [0, 1, 0], [0, 0.6, 0.8]], np.float32))
+    >>> like_new_rows(X[[0]], X).toarray().tolist()
+    [[0.0, 1.0, 0.0]]
+    """
+    rows_with = np.zeros(X.shape[1], np.int64)
+    for begin in range(0, X.indices.size, _AT_A_TIME):
+        rows_with += np.bincount(X.indices[begin : begin + _AT_A_TIME], minlength=X.shape[1])
+    least = rows_with.min() if rows_with.size else 0
+    known = (rows_with > least)[held_out.indices]
+    if not 0 < least <= _RARE or np.mean(rows_with == least) < _CUT or known.all():
+        return held_out
+    before = row_norms(held_out)
+    sizes = np.diff(np.concatenate([[0], np.cumsum(known)])[held_out.indptr])
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    out = csr_of(indptr, held_out.indices[known], held_out.data[known], held_out.shape)
+    if np.ptp(before[before > 0]) <= _SAME_LENGTH * before.max():
+        left = row_norms(out)
+        scale = np.divide(before, left, out=np.ones_like(before), where=left > 0)
+        out.data *= np.repeat(scale, sizes).astype(np.float32)
     return out
 
 
