@@ -343,9 +343,7 @@ class BlockwiseClassifier(LearningOn):
         if self.n_neighbors != "auto" and (not isinstance(self.n_neighbors, (int, np.integer)) or self.n_neighbors < 0):
             raise BlockXMCError(f'n_neighbors must be "auto" or a whole number of at least 0, got {self.n_neighbors!r}')
         if not isinstance(self.n_partitions, (int, np.integer)) or not 1 <= self.n_partitions <= MOST_MEMBERS:
-            raise BlockXMCError(
-                f"n_partitions must be a whole number from 1 to {MOST_MEMBERS}, got {self.n_partitions!r}"
-            )
+            raise BlockXMCError(f"n_partitions must be a number from 1 to {MOST_MEMBERS}, got {self.n_partitions!r}")
         learner = as_learner(self.base, DiSMEC if self.weights in ("per-block", "global") else lean_dismec)
         learner._check_params()
         return learner
