@@ -22,7 +22,7 @@ from blockxmc.learners.sklearn_adapter import as_learner
 from blockxmc.linear.weights import Weights
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router, assess_routing
-from blockxmc.serving.ensemble import Ensemble
+from blockxmc.serving.ensemble import MOST_MEMBERS, Ensemble
 from blockxmc.serving.packing import BITS
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.serving.scorers import pack_scorer
@@ -342,8 +342,8 @@ class BlockwiseClassifier(LearningOn):
             raise BlockXMCError(f'weight_bits must be "auto", 32, 16 or 8, got {self.weight_bits!r}')
         if self.n_neighbors != "auto" and (not isinstance(self.n_neighbors, (int, np.integer)) or self.n_neighbors < 0):
             raise BlockXMCError(f'n_neighbors must be "auto" or a whole number of at least 0, got {self.n_neighbors!r}')
-        if not isinstance(self.n_partitions, (int, np.integer)) or self.n_partitions < 1:
-            raise BlockXMCError(f"n_partitions must be a whole number of at least 1, got {self.n_partitions!r}")
+        if not isinstance(self.n_partitions, (int, np.integer)) or not 1 <= self.n_partitions <= MOST_MEMBERS:
+            raise BlockXMCError(f"n_partitions must be a number from 1 to {MOST_MEMBERS}, got {self.n_partitions!r}")
         learner = as_learner(self.base, DiSMEC if self.weights in ("per-block", "global") else lean_dismec)
         learner._check_params()
         return learner

@@ -149,8 +149,8 @@ class Splitter {
         return sum * norms_[row];
     }
 
-    // Makes keys_ of the scores of n items, scores_of(begin, end, OUT scores); those of the n_left lowest are below first_right_. Of equal scores the earlier
-    // item is lower. Rows that hold infinities have no score, which counts as 0.
+    // Makes keys_ of the scores of n items, which scores_of(begin, end, scores) writes; those of the n_left lowest are below
+    // first_right_. Of equal scores the earlier item is lower. Rows that hold infinities have no score, which counts as 0.
     template <typename ScoresOf>
     void cut(int64_t n, int64_t n_left, ScoresOf &&scores_of) {
         keys_.resize(n);

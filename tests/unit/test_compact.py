@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+from helpers import blocky
 from scipy import sparse
 
 from blockxmc import BlockwiseClassifier, load
 from blockxmc.data import load_demo
-from blockxmc.errors import ModelFormatError
+from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.serving import compact
 from blockxmc.serving.companions import Companions
+from blockxmc.serving.ensemble import Ensemble
 from blockxmc.serving.packed import PackedScorer
 
 
@@ -93,3 +95,33 @@ def test_steps_that_lead_elsewhere_are_refused_when_a_row_comes(fitted):
         wrong[1] += 1
         with pytest.raises(ModelFormatError, match="damaged"):
             PackedScorer.restored(state | {name: wrong}).scores(sparse.csr_array(X), None)
+
+
+def test_short_forms_that_nobody_writes_are_refused(monkeypatch):
+    monkeypatch.setattr(compact, "MOST_BYTES", 32)
+    ends = np.array([0, 9])
+    for read in (
+        lambda: compact.from_steps(np.ones(9, np.uint8), ends, "rows"),
+        lambda: compact.long_features(np.ones(9, np.uint16)),
+        lambda: compact.long_pointers(np.ones(5, np.uint8), "indptr", 4),
+    ):
+        with pytest.raises(BlockXMCError, match="too large for its short form"):
+            read()
+
+
+def test_features_that_there_are_not_stay_as_they_are():
+    for bad in (70_000, -2, 9):
+        keys = np.array([3, bad], np.int32)
+        assert compact.short_features(keys, 9) is keys
+
+
+def test_an_ensemble_has_few_members():
+    X, Y = blocky(n=200, n_labels=12)
+    state = BlockwiseClassifier(n_blocks=2, n_partitions=2).fit(X, Y).model_.state()
+    member = state["members"]["0"]
+    assert len(Ensemble.from_state({"members": {str(i): member for i in range(16)}}).members) == 16
+    for n in (0, 17):
+        with pytest.raises(BlockXMCError, match="1 to 16 members"):
+            Ensemble.from_state({"members": {str(i): member for i in range(n)}})
+    with pytest.raises(BlockXMCError, match="from 1 to 16"):
+        BlockwiseClassifier(n_partitions=17).fit(X, Y)

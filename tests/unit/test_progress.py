@@ -1,3 +1,4 @@
+import _thread
 import signal
 import threading
 import time
@@ -220,6 +221,24 @@ def test_an_error_beside_is_raised_where_the_result_is_asked_for():
         result = beside.begin(lambda: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             result()
+
+
+def test_an_interrupt_stops_steps_that_the_caller_waits_for_when_it_leaves():
+    stopped = threading.Event()
+
+    def kernel(*, progress):
+        for _ in range(500):
+            if progress[1]:
+                stopped.set()
+                return
+            time.sleep(0.01)
+
+    interrupt = threading.Timer(0.2, _thread.interrupt_main)
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt), Beside(4) as beside:
+        beside.begin(lambda: watched(kernel, phase=StopGroup()))
+    assert stopped.is_set()
+    assert not any(thread.name.startswith("blockxmc-beside") for thread in threading.enumerate())
 
 
 def test_kernels_of_steps_stop_when_the_caller_fails():

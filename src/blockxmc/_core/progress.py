@@ -94,30 +94,27 @@ class RichReporter(Reporter):
             TimeRemainingColumn,
         )
 
-        outermost = not getattr(self._nested, "depth", 0)
-        self._nested.depth = getattr(self._nested, "depth", 0) + 1
+        depth = getattr(self._nested, "depth", 0)
         with self._lock:
-            self._open += 1
-            if self._active is None:
-                self._active = Progress(
-                    TextColumn("{task.description:<28}"),
-                    BarColumn(bar_width=28),
-                    MofNCompleteColumn(),
-                    TimeElapsedColumn(),
-                    TimeRemainingColumn(),
-                    console=self._console,
-                    disable=not self._console.is_terminal,
-                )
-                self._active.start()
-            active = self._active
-        task = active.add_task(title, total=total)
+            active = self._active or Progress(
+                TextColumn("{task.description:<28}"),
+                BarColumn(bar_width=28),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=self._console,
+                disable=not self._console.is_terminal,
+            )
+            task = active.add_task(title, total=total)
+            active.start()  # nothing where it is live already
+            self._active, self._open, self._nested.depth = active, self._open + 1, depth + 1
         try:
             yield _RichPhase(active, task)
             if total is not None:
                 active.update(task, completed=total)
         finally:
-            self._nested.depth -= 1
-            if not outermost:  # an inner bar disappears when it is done: there may be hundreds of blocks
+            self._nested.depth = depth
+            if depth:  # an inner bar disappears when it is done: there may be hundreds of blocks
                 active.remove_task(task)
             with self._lock:
                 self._open -= 1
@@ -278,6 +275,7 @@ class Beside:
         self.at_once = spare and threads > 1
         self.threads = threads // 2 if self.at_once else threads
         self._group, self._outer = StopGroup(), getattr(_membership, "group", None)
+        self._begun: list[Future[Any]] = []
         self._pool = ThreadPoolExecutor(BESIDE, "blockxmc-beside", self._group.join) if self.at_once else None
 
     def __enter__(self) -> Self:
@@ -286,19 +284,32 @@ class Beside:
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         if self._pool is None:
             return
-        if error is not None:
-            self._group.stop()
-        self._pool.shutdown(cancel_futures=error is not None)
+        ended = False
+        try:
+            if error is None:
+                self._wait_for(self._begun)
+                ended = True
+        finally:
+            if not ended:
+                self._group.stop()
+            self._pool.shutdown(cancel_futures=not ended)
 
     def begin(self, step: Callable[[], T]) -> Callable[[], T]:
         """What gives the result of the step."""
-        return cache(step) if self._pool is None else partial(self._result, self._pool.submit(step))
+        if self._pool is None:
+            return cache(step)
+        running = self._pool.submit(step)
+        self._begun.append(running)
+        return partial(self._result, running)
 
     def _result(self, running: Future[T]) -> T:
-        while not wait([running], timeout=0.1).done:  # not one long wait: see run_in_threads
+        self._wait_for([running])
+        return running.result()
+
+    def _wait_for(self, running: Sequence[Future[Any]]) -> None:
+        while wait(running, timeout=0.1).not_done:  # not one long wait: see run_in_threads
             if self._outer is not None:
                 self._outer.check()
-        return running.result()
 
 
 def useful_threads(threads: int, n_rows: int, rows_per_item: int) -> int:

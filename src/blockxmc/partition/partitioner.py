@@ -203,7 +203,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         with reporter.phase("partition", rounds) as phase:
             return Alternation(X, Y, start, rules, thread_count(self.n_jobs)).run(rounds, self.tol, phase)
 
-    def _going_on(self, begun: Begun) -> Self:
+    def _going_on(self, begun: Begun | None) -> Self:
         """This partitioner with the beginning of label clusters, for whoever takes it first: it is large."""
         self._begun = begun
         return self

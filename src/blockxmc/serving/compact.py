@@ -46,6 +46,7 @@ def from_steps(value: NDArray[Any], ends: NDArray[np.int64], what: str) -> NDArr
     >>> from_steps(np.array([0, 4, 5, 1, 44], np.uint8), np.array([0, 3, 5]), "rows").tolist()
     [0, 4, 9, 1, 45]
     """
+    _few(value, 4, what)
     fits = ends.size and ends[0] == 0 and ends[-1] == value.size and (ends[1:] >= ends[:-1]).all()
     stored.require(fits, f"the parts of {what} are out of order")
     out = np.zeros(value.size + 1, np.uint32)
@@ -53,6 +54,11 @@ def from_steps(value: NDArray[Any], ends: NDArray[np.int64], what: str) -> NDArr
     found = out[1:] - np.repeat(out[ends[:-1]], np.diff(ends))
     found.flags.writeable = False  # as if it were mapped
     return found
+
+
+def _few(value: NDArray[Any], width: int, what: str) -> None:
+    """Refuse a short form that nobody writes: a small file, holes in it, could become a large array."""
+    stored.require(value.size * width <= MOST_BYTES, f"{what} is too large for its short form")
 
 
 def are_steps(value: Any) -> bool:
@@ -66,7 +72,10 @@ def short_features(keys: NDArray[np.int32], n_features: int) -> NDArray[Any]:
     >>> short_features(np.array([7, -1], np.int32), 8), short_features(np.array([7, -1], np.int32), 70_000)
     (array([    7, 65535], dtype=uint16), array([ 7, -1], dtype=int32))
     """
-    return keys.astype(np.uint16) if n_features <= _NO_FEATURE and keys.nbytes <= MOST_BYTES else keys
+    fit = n_features <= _NO_FEATURE and keys.nbytes <= MOST_BYTES
+    # A damaged model may hold others, which nobody has looked at yet: they must not become right ones.
+    fit = fit and keys.min(initial=0) >= -1 and keys.max(initial=0) < n_features
+    return keys.astype(np.uint16) if fit else keys
 
 
 def long_features(keys: NDArray[np.uint16]) -> NDArray[np.int32]:
@@ -75,6 +84,7 @@ def long_features(keys: NDArray[np.uint16]) -> NDArray[np.int32]:
     >>> long_features(np.array([7, 65535], np.uint16))
     array([ 7, -1], dtype=int32)
     """
+    _few(keys, 4, "the array 'keys'")
     out = keys.astype(np.int32)
     out[out == _NO_FEATURE] = -1
     out.flags.writeable = False
@@ -105,6 +115,7 @@ def long_pointers(value: Any, what: str, n_rows: int) -> NDArray[np.int64]:
     [0, 3, 5]
     """
     if are_steps(value):
+        _few(value, 8, what)
         return np.cumsum(stored.array(value, what, value.dtype, (n_rows + 1,)), dtype=np.int64)
     width = np.int32 if getattr(value, "dtype", None) == np.int32 else np.int64
     return stored.array(value, what, width, (n_rows + 1,)).astype(np.int64, copy=False)

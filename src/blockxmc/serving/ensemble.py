@@ -21,6 +21,8 @@ from blockxmc.serving.routed import RoutedModel
 
 # Labels of a row that each member is asked for where few are wanted.
 WIDE = 64
+# Models that answer together, at most.
+MOST_MEMBERS = 16
 
 
 @dataclass(frozen=True)
@@ -96,5 +98,6 @@ class Ensemble:
     def from_state(cls, state: dict[str, Any]) -> Ensemble:
         """Take back what ``state`` gave."""
         members = stored.mapping(state["members"], "the list of members")
-        stored.require(members, "an ensemble has no members")
+        # They may all name the same few files, and each makes its own arrays of them.
+        stored.require(0 < len(members) <= MOST_MEMBERS, f"an ensemble has 1 to {MOST_MEMBERS} members")
         return cls([RoutedModel.from_state(members[str(i)]) for i in range(len(members))])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -108,7 +108,7 @@ def _start_for_shared(
     """The first blocks, as many as are wanted or take the fewest products; and the vectors of labels, if they are few."""
     start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)
     begin: Any = partial(begin_labels, X, Y, seed=start._seed(), reporter=reporter)
-    begun: Callable[[], Begun] = cache(partial(begin, threads=threads, top=False))
+    begun: Callable[[], Begun] | None = None
     if n_blocks in ("auto", "cost"):
         with job.beside(threads) as beside:
             if beside.at_once:  # a sample of rows gives numbers of blocks that no tree of two halves has
@@ -119,10 +119,13 @@ def _start_for_shared(
                     "number of blocks", lambda: choice.fewest_products(X, Y, None, "quadratic", **how).n_blocks
                 )
             start.set_params(n_blocks=n_blocks)
-    start = job.stage("start of the partition", lambda: start._going_on(begun())._fit(X, Y, reporter), PARTITION)
-    if job.kept is not None or limited() or begun().vectors.nnz > MOST_KEPT:
-        return start, None
-    return start, begun()._replace(top=None)
+    known: Begun | None = None  # then the partitioner makes what it needs, and drops it soon
+    if begun is not None:
+        known = begun()
+    elif job.kept is None and not limited():
+        known = begin(threads=threads, top=False)
+    start = job.stage("start of the partition", lambda: start._going_on(known)._fit(X, Y, reporter), PARTITION)
+    return start, None if known is None or known.vectors.nnz > MOST_KEPT else known._replace(top=None)
 
 
 def expected_products(partition: Partitioner, settings: Settings = SETTINGS, *, neighbors: bool = False) -> float:

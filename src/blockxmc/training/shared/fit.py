@@ -251,9 +251,9 @@ class Training:
         self, labels: NDArray[np.intp], new: NDArray[np.bool_] | None = None, threads: int | None = None
     ) -> SharedWeights:
         """The weights of some labels, in this order, learnt from all rows."""
-        trainer = self._trainer(threads or self.threads)
-        again = trainer.train_some(self.Y, self._visits(None), labels, "train labels again", new)
-        return again if self.labels is None else self.labels.added_to(again, labels, self.threads)
+        threads = threads or self.threads
+        again = self._trainer(threads).train_some(self.Y, self._visits(None), labels, "train labels again", new)
+        return again if self.labels is None else self.labels.added_to(again, labels, threads)
 
     def mixed(self, weights: SharedWeights, mix: Mix) -> SharedWeights:
         """The weights that are served: those of rare labels stretched, and centroids added."""
