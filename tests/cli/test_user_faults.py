@@ -213,24 +213,24 @@ def wait_for_work(process, seconds):
 
 @pytest.mark.parametrize(
     ("number", "more"),
-    [(signal.SIGTERM, ["--system", "full"]), (signal.SIGINT, ["--paper", "--blocks", "8", "--lam", "0.1"])],
+    [(signal.SIGTERM, ["--system", "full"]), (signal.SIGINT, ["--paper", "--blocks", "8", "--lam", "0.001"])],
     ids=["SIGTERM", "SIGINT while blocks are trained"],
 )
 def test_a_signal_ends_training_soon_and_leaves_nothing(tmp_path, number, more):
     data, _ = make_synthetic(n_train=60000, n_test=1, n_features=5000, n_labels=4000, labels_per_row=5.0)
     write_xc(tmp_path / "train.txt", data.X, data.Y)
     command = ["train", str(tmp_path / "train.txt"), "--model", str(tmp_path / "m"), *more]
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "blockxmc", *command],
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.default_int_handler),
-    )
-    wait_for_work(process, seconds=6)
-    assert process.poll() is None, "the training was too short to be interrupted"
-    began = time.monotonic()
-    os.kill(process.pid, number)
-    _, err = process.communicate(timeout=60)
+    ) as process:
+        wait_for_work(process, seconds=6)
+        assert process.poll() is None, "the training was too short to be interrupted"
+        began = time.monotonic()
+        os.kill(process.pid, number)
+        _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "interrupted: nothing half-written was left behind\n")
     assert time.monotonic() - began < 15
     assert sorted(file.name for file in tmp_path.iterdir()) == ["train.txt"]

@@ -526,4 +526,5 @@ def test_a_block_that_gains_labels_trains_these_only(monkeypatch):
     assert found["reused_pairs"] == sum(map(len, half))
     for again, (labels, before) in zip(blocks._trained.by_number, zip(clusters, weights, strict=True), strict=True):
         assert_array_equal(again[0], labels)
-        assert_allclose(again[1].scores(X), before.scores(X), atol=1e-6)
+        # Labels are solved sixteen at a time, and end elsewhere within the tolerance beside other labels.
+        assert_allclose(again[1].scores(X), before.scores(X), atol=1e-5)
