@@ -46,9 +46,8 @@ WEIGHTS = ("auto", "shared", "per-block", "global")
 class BlockwiseClassifier(LearningOn):
     """Extreme multi-label classification by block-wise partitioning.
 
-    Training rows are divided into blocks, each block gets the labels that matter there, a router learns to find the
-    block of a row from its features, and the labels of the visited blocks are scored, so that a few hundred labels are
-    looked at instead of all of them.
+    Training rows are divided into blocks, and each block gets the labels that matter there. A router learns to find the
+    blocks of a row from its features. Only the labels of these blocks are scored: a few hundred instead of all.
 
     Parameters
     ----------
@@ -56,37 +55,37 @@ class BlockwiseClassifier(LearningOn):
         ``DiSMEC(C=0.5, prune=0.1, tol=0.05, unit_rows=True)``: several times smaller, and as precise.
     partitioner : a :class:`Partitioner` with further options of the partition; None means its defaults.
     n_blocks : number of blocks, ``"paper"`` (the paper's search), ``"cost"`` (fewest products) or ``"auto"`` (= cost).
-    lam : the paper's lambda (larger: fewer labels per block), or ``"auto"``. With shared weights that is the largest that
-        keeps nine tenths of the positives in their blocks: a few visited blocks make up for what one lacks. With
-        per-block or global weights it is the largest whose P@k stays within a point of the base without blocks on
-        held-out rows of a sample, which costs less than a second training (on fewer than 500 rows, or with the cost
-        objective: the largest that keeps 98 % of the positives); ``partition_.choice_["text"]`` says what was found.
-    weights : ``"shared"`` (one vector per label, trained on the rows assigned or routed to the blocks that hold it, plus
-        its positives; one-vs-all bases only), ``"per-block"`` (the paper: a label has one vector per block, trained on
-        the block's rows), ``"global"`` (one vector per label, trained on all rows; blocks only choose candidates) or
+    lam : the paper's lambda (larger: fewer labels per block), or ``"auto"``. With shared weights, ``"auto"`` is the
+        largest that keeps 80 % of the positives in the first blocks: a row visits several blocks, which together find
+        more. With per-block or global weights, it is the largest whose P@k on held-out rows of a sample stays within a
+        point of the base without blocks; this costs less than a second training (on fewer than 500 rows, or with the
+        cost objective: the largest that keeps 98 % of the positives). ``partition_.choice_["text"]`` shows the choice.
+    weights : ``"shared"`` (one vector per label, trained on its positives and on the rows assigned or routed to its
+        blocks; one-vs-all bases only), ``"per-block"`` (the paper: one vector per label and block, trained on the
+        block's rows), ``"global"`` (one vector per label, trained on all rows; blocks only choose candidates) or
         ``"auto"`` (shared for one-vs-all bases, else per-block).
-    route : number of blocks a row visits; or, with shared weights, a number below 1: the share of the router's
-        probability at which a row stops, 16 blocks at most; or ``"auto"``: with shared weights a share of 0.7, or
-        one from 0.5 to 0.9 that clearly ranks held-out rows better, else 1 block.
-    n_neighbors : with shared weights, the number of training rows most like a row, in the blocks it visits, whose labels
-        gain, unless held-out rows say that this misleads; the model then keeps the 24 largest features of every training
-        row. 0: none, and a smaller and faster model; ``"auto"``: 10 where the base is linear.
-    n_partitions : several partitions, each with shared weights, answer together by the mean of their probabilities: a few
-        tenths of a point more precise, as many times as costly to train and to store, and slower still to serve.
+    route : number of blocks that a row visits. With shared weights also a number below 1: a row visits blocks until
+        their probabilities reach this share, 16 blocks at most. ``"auto"``: with shared weights a share of 0.7, or one
+        from 0.5 to 0.9 that clearly ranks held-out rows better; else 1 block.
+    n_neighbors : with shared weights, the number of similar training rows, in the visited blocks, whose labels get a
+        higher score (unless this does not help on held-out rows). The model then keeps the 24 largest features of every
+        training row. 0: none; the model is smaller and faster. ``"auto"``: 10 if the base is linear.
+    n_partitions : number of partitions, each with shared weights, whose probabilities are averaged. Several are a few
+        tenths of a point more precise, cost as many times as much to train and to store, and are slower to serve.
     weight_bits : 32 keeps weights as floats, 16 as bfloat16, 8 as integers with one scale per label; ``"auto"``: 16
-        with shared weights, else 32. With shared weights ``cost_["lost_to_rounding"]`` has the points of mean P@k that
-        fewer than 32 bits cost on held-out rows.
-    threshold : where ``predict`` cuts: labels whose probability exceeds it are predicted. A number; or ``"f1"``: in each
-        row the labels that raise the F1 it can expect, as held-out rows have shown; or ``"top-k"``: every row gets its
-        first k labels, with the best k. Where scores are margins (per-block or global weights), ``"f1"`` is the base's
-        own. It may be set after ``fit``.
-    rank_by : ``"probability"``; or ``"propensity"``: probability times inverse propensity, the expected gain in PSP: rare
-        labels come earlier, PSP@5 gains up to 5 points and P@1 loses up to 38 (docs/results/label_sets.md). Scores of
-        ``predict_topk`` are then these products; label sets and ``predict_proba`` stay as they are.
-    keep_rows : keep the training rows and the weights as they were solved, in memory and in the model directory, so that
-        ``update`` and ``forget`` can change the model; needs shared weights of a linear base and one partition.
-    n_jobs : threads; None means all cores. Results do not depend on it.
-    random_state : seed of everything random, or a NumPy RandomState or Generator, or None, from which ``fit`` draws one.
+        with shared weights, else 32. With shared weights, ``cost_["lost_to_rounding"]`` is the loss of mean P@k, in
+        points on held-out rows, from fewer than 32 bits.
+    threshold : which labels ``predict`` keeps. A number: labels with a higher probability. ``"f1"``: for each row, the
+        labels that raise its expected F1, fitted on held-out rows. ``"top-k"``: the same number of labels for every row,
+        the best one on held-out rows. If scores are margins (per-block or global weights), ``"f1"`` uses the base's own
+        threshold. You may set it after ``fit``.
+    rank_by : ``"probability"``, or ``"propensity"``: rank by probability times inverse propensity, the expected gain in
+        PSP. Rare labels then rank higher: PSP@5 gains up to 5 points, and P@1 loses up to 38 (docs/results/label_sets.md).
+        Scores of ``predict_topk`` are then these products; label sets and ``predict_proba`` do not change.
+    keep_rows : keep the training rows and the solved weights, in memory and in the model directory, so that ``update``
+        and ``forget`` can change the model; needs shared weights of a linear base and one partition.
+    n_jobs : number of threads; None means all cores. Results do not depend on it.
+    random_state : seed; or a NumPy RandomState or Generator, or None, from which ``fit`` draws one.
 
     Examples
     --------
@@ -146,9 +145,9 @@ class BlockwiseClassifier(LearningOn):
         return cls(base, partitioner, n_blocks, lam, weights="per-block", route=1, **options)
 
     def estimate(self, X: Any, Y: Any) -> dict[str, float]:
-        """What ``fit(X, Y)`` will take: train_seconds, peak_memory_gb (of the process), model_mb and candidates per row.
+        """Estimate what ``fit(X, Y)`` needs: train_seconds, peak_memory_gb (of the process), model_mb, candidates per row.
 
-        Two seconds show how fast this machine is; the rest follows from the sizes of the data.
+        It measures the speed of this machine for two seconds; the rest follows from the sizes of the data.
 
         >>> X, Y = [[1.0, 0], [0.9, 0.1], [0, 1.0], [0.1, 0.9]], [["red"], ["red"], ["blue"], ["blue"]]
         >>> sorted(BlockwiseClassifier().estimate(X, Y))
@@ -178,19 +177,22 @@ class BlockwiseClassifier(LearningOn):
     ) -> Self:
         """Learn from X (n x d, sparse or dense) and Y: a 0-1 matrix, lists of labels, or one class per row.
 
-        A sparse matrix, a 2-d array or a DataFrame is a 0-1 matrix; a list (or Series) of lists or sets holds the labels
-        of each row, as text or whole numbers; a list, Series or 1-d array of text or numbers holds one class per row.
-        A plain list of equally long lists of 0 and 1 is refused where it may be either of the first two. A training that
-        would take more memory than ``max_memory_gb`` puts large arrays into files, or is refused before it begins.
+        A sparse matrix, a 2-d array or a DataFrame is a 0-1 matrix. A list (or Series) of lists or sets holds the labels
+        of each row, as text or whole numbers. A list, Series or 1-d array of text or numbers holds one class per row.
+        A plain list of equally long lists of 0 and 1 is refused if it could be a matrix or lists of labels.
 
-        ``sample_weight`` has a number per row: the loss of a row of weight 2 counts twice, and a row of weight 0 teaches
-        nothing, but is assigned to a block like any other. It needs shared weights of DiSMEC, the default.
+        ``max_memory_gb`` limits the memory: a larger training puts large arrays into files, or is refused before it
+        begins.
 
-        ``label_features`` (labels x d) has what is known of labels by themselves, like their names in the features of X: it
-        teaches labels that few rows have, and those that none has can be suggested, too. It needs shared weights.
+        ``sample_weight`` has one number per row: a row of weight 2 counts twice, and a row of weight 0 is not learned,
+        but is assigned to a block like any other. It needs shared weights of DiSMEC, the default.
 
-        ``work`` is a folder for finished stages: after a kill the same call goes on from them, and ends in the same bits
-        (docs/howto/resume.md). ``went_on_from_`` says which were there. The folder may be removed when the model is saved.
+        ``label_features`` (labels x d) describes the labels themselves, for example by their names in the features of X.
+        It helps labels with few rows, and labels without any row can be suggested, too. It needs shared weights.
+
+        ``work`` is a folder for finished stages: after a crash, the same call continues from them and gives the same
+        bits (docs/howto/resume.md). ``went_on_from_`` lists the stages it found. You may remove the folder when the
+        model is saved.
 
         >>> X, Y = [[1.0], [1.0], [1.0]], [["red"], ["red"], ["blue"]]
         >>> BlockwiseClassifier().fit(X, Y, sample_weight=[1, 1, 9]).predict_topk([[1.0]], k=1)[0].tolist()

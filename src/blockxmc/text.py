@@ -32,14 +32,14 @@ NO_WORDS = ("classifier", "extra")
 
 
 class Suggestion(NamedTuple):
-    """A label and how likely it is (or its score, where the classifier's scores are no probabilities)."""
+    """A label and its probability (or its score, if the classifier's scores are not probabilities)."""
 
     label: Any
     score: float
 
     @property
     def trained(self) -> bool:
-        """Whether a training row has the label; else it is known by its text alone."""
+        """Whether a training row has the label; if not, the model knows it only by its description."""
         return True
 
 
@@ -54,24 +54,24 @@ class UntrainedSuggestion(Suggestion):
 
 # No ClassifierMixin: scikit-learn's splitters for classifiers refuse lists of label names.
 class TextClassifier(BaseEstimator):  # type: ignore[misc]
-    """A classifier of texts: TF-IDF features, and any classifier of the library on them.
+    """Suggest labels for texts: TF-IDF features, and any classifier of the library on them.
 
-    Texts are a list, an array or a Series of strings; one string works wherever a list does, and is answered like one
-    element of a list.
+    Texts are a list, an array or a Series of strings. You can always pass a single string; you then get the answer for
+    one text instead of a list.
 
     Parameters
     ----------
     classifier : the classifier that is trained on the features; None means ``BlockwiseClassifier()``.
-    analyzer : ``"word"`` (of two or more letters), ``"char"`` or ``"char_wb"`` (groups of letters, across or within words).
-    ngram_range : shortest and longest run of words (or letters) that is a feature.
-    min_df : in how many texts a feature must occur; ``"auto"``: in two, or in one where there are fewer than 100 texts.
-    max_features : how many features to keep, the most frequent ones; None: all.
-    lowercase : whether upper and lower case are the same.
-    stop_words : words that are no features: None, ``"english"`` or a list.
-    extra : a function from a list of texts to an array with a row per text (sentence embeddings, metadata), or a
-        scikit-learn transformer of texts: its columns are features, too. How much they count is chosen on held-out rows
-        (``extra_weight_``; 0: not at all, and the model forgets them). A function is not saved:
-        ``load(path, extra=function)``.
+    analyzer : ``"word"`` (of two or more letters), ``"char"`` or ``"char_wb"`` (sequences of letters, across or within
+        words).
+    ngram_range : shortest and longest sequence of words (or letters) that is a feature.
+    min_df : number of texts in which a feature must occur; ``"auto"``: two, or one if there are fewer than 100 texts.
+    max_features : number of features to keep, the most frequent ones; None: all.
+    lowercase : whether to ignore upper and lower case.
+    stop_words : words that are not features: None, ``"english"`` or a list.
+    extra : a function from a list of texts to an array with one row per text (sentence embeddings, metadata), or a
+        scikit-learn transformer of texts. Its columns become features, too. Their weight is chosen on held-out rows
+        (``extra_weight_``; 0: the model does not use them). A function is not saved: ``load(path, extra=function)``.
 
     Examples
     --------
@@ -127,13 +127,12 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """Learn from texts and their labels: a list of names per text, or a 0-1 matrix with a column per label.
 
-        Names are stripped, and empty ones left out, as in files. The columns of a matrix are named by ``label_names``, or
-        by the columns of a DataFrame, or numbered. ``sample_weight`` says how much each text counts. Further options go
-        to the classifier's ``fit``.
+        Spaces around names are removed, and empty names left out, as in files. ``label_names`` names the columns of a
+        matrix; without it, the columns of a DataFrame name them, or they are numbered. ``sample_weight`` sets how much
+        each text counts. Further options are passed to the classifier's ``fit``.
 
-        ``label_texts`` tells what labels are about: a dict from names to texts, or a list of names that speak for
-        themselves. It helps labels that few texts have. A label that no text has can be suggested, too, and is marked as
-        an :class:`UntrainedSuggestion`.
+        ``label_texts`` describes labels: a dict from names to texts, or a list of meaningful names. It helps labels with
+        few texts. A label without any text can be suggested, too, and is marked as an :class:`UntrainedSuggestion`.
 
         >>> texts, labels = ["cats purr", "dogs bark", "cats sleep", "dogs run"], [["cat"], ["dog"], ["cat"], ["dog"]]
         >>> clf = TextClassifier().fit(texts, labels, label_texts={"cow": "cows moo"})
@@ -177,7 +176,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return replace(dataset, X=X, feature_names=vectorizer.feature_names, vectorizer=vectorizer)
 
     def estimate(self, texts: Any, labels: Any, *, label_names: Any = None) -> dict[str, float]:
-        """What ``fit`` will take, beside counting words, which this does: see the classifier's ``estimate``."""
+        """Estimate time, memory and model size of ``fit``, without counting words: see the classifier's ``estimate``."""
         classifier = self._new_classifier()
         dataset = _dataset(texts, labels, self._new_vectorizer(), label_names, classifier)
         if not isinstance(classifier, BlockwiseClassifier):
@@ -196,9 +195,9 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return TextVectorizer(TextOptions(**options))
 
     def update(self, texts: Any, labels: Any, **options: Any) -> Self:
-        """Learn from new texts and labels without training everything again: see the classifier's ``update``.
+        """Add new texts and labels without a full training: see the classifier's ``update``.
 
-        Words that the model does not know become features. Known words keep the idf that they were trained with.
+        New words become features. Known words keep their idf.
 
         >>> from blockxmc import BlockwiseClassifier
         >>> texts, labels = ["cats purr", "dogs bark", "cats sleep", "dogs run"], [["cat"], ["dog"], ["cat"], ["dog"]]
@@ -214,7 +213,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return self
 
     def forget(self, rows: Any) -> Self:
-        """Take texts, by their numbers, out of the model: see the classifier's ``forget``. Words stay known."""
+        """Remove texts, by their numbers, from the model: see the classifier's ``forget``. Words stay known."""
         self._updatable().forget(rows)
         return self
 
@@ -229,8 +228,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
     def suggest(self, texts: Any, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None) -> Any:
         """At most k labels of each text, best first, with their scores; for one text, its list.
 
-        With a ``threshold``, labels whose score exceeds it are suggested: a number, or ``"f1"`` for the labels that raise
-        the F1 that a text can expect, as in ``predict``. ``allow`` and ``deny`` say which labels may be suggested.
+        With a ``threshold``, only labels with a higher score are suggested: a number, or ``"f1"`` for the labels that
+        raise the text's expected F1, as in ``predict``. ``allow`` and ``deny`` limit which labels may be suggested.
         """
         check_is_fitted(self)
         least = least_score(self.classifier_, threshold)
@@ -272,7 +271,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return self.classifier_.decision_function(self._features(texts)[0])
 
     def explain(self, text: str, label: Any = None, k: int = 5) -> Any:
-        """Why a text has its labels, in its words: see the classifier's ``explain``."""
+        """Explain why labels are suggested for a text, by its words: see the classifier's ``explain``."""
         row, _ = self._features(text)
         names = self.vectorizer_.feature_names
         return self.classifier_.explain(row, label=label, k=k, feature_names=names)

@@ -34,7 +34,7 @@ TRACEBACK = "BLOCKXMC_TRACEBACK"
 
 app = typer.Typer(
     name="blockxmc",
-    help="Extreme multi-label classification by block-wise partitioning.",
+    help="Assign labels when there are thousands to millions of them: train, predict, explain, evaluate, serve.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -22,17 +22,19 @@ if TYPE_CHECKING:
     from blockxmc.data.lines import Lines
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on stdout.")]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, max=1024, help="Threads; all cores when not given.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of everything that is random.")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, max=1024, help="Number of threads; default: all cores.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of the random numbers.")]
 Scheduler = Annotated[
     str | None,
-    typer.Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler, whose workers do it; needs --work."),
+    typer.Option("--scheduler", metavar="ADDRESS", help="Run on the workers of this Dask scheduler; needs --work."),
 ]
 
 RankBy = Annotated[
     str | None,
     typer.Option(
-        "--rank-by", help="probability; or propensity: rare labels come earlier.", show_default="as the model was made"
+        "--rank-by", help="probability, or propensity (ranks rare labels higher).", show_default="as the model was made"
     ),
 ]
 

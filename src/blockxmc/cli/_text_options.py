@@ -18,41 +18,57 @@ MOST_NGRAM = 100  # as in data/tfidf.py, which is not imported for --help
 
 TextField = Annotated[
     list[str] | None,
-    typer.Option("--text-field", help="JSON, CSV: field with text, if not text; more of them are joined."),
+    typer.Option("--text-field", help="JSON, CSV: field with the text; repeatable, fields are joined."),
 ]
 LabelField = Annotated[
-    str | None, typer.Option("--label-field", help="JSON, CSV: field with labels.", show_default="labels")
+    str | None, typer.Option("--label-field", help="JSON, CSV: field with the labels.", show_default="labels")
 ]
 LabelSeparator = Annotated[
-    str | None, typer.Option("--label-separator", help="What stands between labels in one string, like ; or |.")
+    str | None, typer.Option("--label-separator", help="Separator between labels in one string, such as ; or |.")
 ]
 LabelTexts = Annotated[
     Path | None,
-    typer.Option("--label-texts", help="Texts: what labels are about; lines of name, tab, text, or JSON {name: text}."),
+    typer.Option(
+        "--label-texts", help="Texts: file with descriptions of labels; lines of name, tab, text, or JSON {name: text}."
+    ),
 ]
 Ngrams = Annotated[
-    int | None, typer.Option("--ngrams", min=1, max=MOST_NGRAM, help="Texts: up to so many words are a feature.")
+    int | None,
+    typer.Option("--ngrams", min=1, max=MOST_NGRAM, help="Texts: longest sequence of words that is a feature."),
 ]
 MinDf = Annotated[
     int | None,
-    typer.Option("--min-df", min=1, help="Texts: a word must occur in so many.", show_default="2, or 1 of few"),
+    typer.Option(
+        "--min-df",
+        min=1,
+        help="Texts: a word must occur in at least this many texts.",
+        show_default="2, or 1 for few texts",
+    ),
 ]
 MaxFeatures = Annotated[
-    int | None, typer.Option("--max-features", min=1, help="Texts: keep so many of the most frequent words.")
+    int | None, typer.Option("--max-features", min=1, help="Texts: keep only this many words, the most frequent ones.")
 ]
-Analyzer = Annotated[str | None, typer.Option("--analyzer", help="Texts: word, char or char_wb.", show_default="word")]
+Analyzer = Annotated[
+    str | None,
+    typer.Option(
+        "--analyzer",
+        help="Texts: features are words (word) or sequences of characters (char, char_wb).",
+        show_default="word",
+    ),
+]
 StopWords = Annotated[
-    str | None, typer.Option("--stop-words", help="Texts: english, or a file with a word a line, to leave out.")
+    str | None,
+    typer.Option("--stop-words", help="Texts: words to leave out: english, or a file with one word per line."),
 ]
 ExtraColumns = Annotated[
     str | None,
     typer.Option(
-        "--extra", metavar="MODULE:FUNCTION", help="Texts: what makes columns beside words; FILE.py:FUNCTION also."
+        "--extra", metavar="MODULE:FUNCTION", help="Texts: function that makes extra columns; also FILE.py:FUNCTION."
     ),
 ]
 IdField = Annotated[
     str | None,
-    typer.Option("--id-field", help="JSON, CSV: field with a row's id, which comes back.", show_default="id"),
+    typer.Option("--id-field", help="JSON, CSV: field with the row's id, copied to the output.", show_default="id"),
 ]
 
 

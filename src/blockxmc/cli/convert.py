@@ -22,10 +22,13 @@ def convert(
     ],
     target: Annotated[
         Path,
-        typer.Argument(metavar="OUT", help="The suffix names the format: .txt, .npz, .jsonl; a folder for a folder."),
+        typer.Argument(
+            metavar="OUT",
+            help="File whose suffix names the format (.txt, .npz, .jsonl), or a folder if IN is a folder.",
+        ),
     ],
     test: Annotated[
-        Path | None, typer.Option("--test", help="Test data that go with IN: OUT is a folder for both.")
+        Path | None, typer.Option("--test", help="Test data for IN; OUT is then a folder for both.")
     ] = None,
     text_field: TextField = None,
     label_field: LabelField = None,
@@ -33,15 +36,15 @@ def convert(
     id_field: IdField = None,
     shards: Annotated[
         int | None,
-        typer.Option("--shards", min=1, help="Write a folder of so many shards of rows, reading IN in a stream."),
+        typer.Option("--shards", min=1, help="Write a folder with this many shards of rows; reads IN as a stream."),
     ] = None,
 ) -> None:
     """Convert a data file to XC text (.txt, .xc, .svm), npz, JSONL or shards; a final .gz or .xz compresses.
 
-    Text becomes TF-IDF features; as XC text, labels.txt and features.txt are written beside it. A folder with train.* and
-    test.*, or IN with --test, becomes a folder with train.txt and test.txt that share their features and labels.
+    Text becomes TF-IDF features; with XC text, labels.txt and features.txt are written next to it. A folder with train.*
+    and test.*, or IN with --test, becomes a folder with train.txt and test.txt that share features and labels.
 
-    With --shards, OUT is a folder of memory-mapped arrays, for data larger than memory; of two files, a folder with two
+    With --shards, OUT is a folder of memory-mapped arrays, for data larger than memory; with --test, it contains two
     such folders, train and test.
     """
     from blockxmc.data import read_dataset, read_text

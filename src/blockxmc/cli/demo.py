@@ -40,7 +40,7 @@ def demo(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Train BP and the full classifier on the bundled data: a table, a figure, and labels for three sentences."""
+    """Train BP and the full classifier on the bundled data; show a table, a figure and labels for three sentences."""
     if data is not None:
         _write_data(data)
         return

@@ -22,7 +22,7 @@ from blockxmc.cli._text_options import (
 
 
 def estimate(
-    data: Annotated[Path, typer.Argument(metavar="TRAIN", help="Data as for train.")],
+    data: Annotated[Path, typer.Argument(metavar="TRAIN", help="Data in a format that train accepts.")],
     ngrams: Ngrams = None,
     min_df: MinDf = None,
     max_features: MaxFeatures = None,
@@ -34,7 +34,7 @@ def estimate(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Say how long training on TRAIN would take, how much memory, and how large the model would be."""
+    """Estimate the time and memory of a training on TRAIN, and the size of the model."""
     from blockxmc import BlockwiseClassifier, TextClassifier
     from blockxmc._core.progress import reporter_for
     from blockxmc.data._source import once

@@ -41,14 +41,19 @@ OF_SETS = {
 
 def evaluate(
     model: Annotated[Path, typer.Argument(metavar="DIR", help="A model directory.")],
-    data: Annotated[str, typer.Argument(metavar="TEST", help="Data like the training data; - is standard input.")],
-    at: Annotated[str, typer.Option("--at", metavar="K,...", help="Ranks at which rankings are measured.")] = "1,3,5",
+    data: Annotated[
+        str, typer.Argument(metavar="TEST", help="Data in the format of the training data; - for standard input.")
+    ],
+    at: Annotated[
+        str, typer.Option("--at", metavar="K,...", help="Ranks k for P@k and the other ranking metrics.")
+    ] = "1,3,5",
     propensity: Annotated[
         str, typer.Option("--propensity", metavar="A,B", help="Parameters of the propensity model.")
     ] = "0.55,1.5",
     rank_by: RankBy = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw what probabilities mean (png, svg, pdf).")
+        Path | None,
+        typer.Option("--plot", metavar="FILE", help="Draw how reliable the probabilities are (png, svg, pdf)."),
     ] = None,
     text_field: TextField = None,
     label_field: LabelField = None,
@@ -56,12 +61,15 @@ def evaluate(
     extra: ExtraColumns = None,
     scheduler: Scheduler = None,
     work: Annotated[
-        Path | None, typer.Option("--work", help="Folder for the answers of a cluster: after a kill, it goes on.")
+        Path | None,
+        typer.Option(
+            "--work", help="Folder for answers from a cluster; after a crash, repeat the command to continue."
+        ),
     ] = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Measure precision, label sets, cost and time of a model on TEST (percentages, microseconds per row)."""
+    """Measure precision, F1, cost and time of a model on TEST (percentages, microseconds per row)."""
     from blockxmc._core.progress import reporter_for
     from blockxmc.metrics.report import measure
 

@@ -25,14 +25,18 @@ def experiment(
         ),
     ],
     out: Annotated[
-        Path, typer.Option("--out", help="Folder for the results; a stopped run goes on from what it holds.")
+        Path, typer.Option("--out", help="Folder for the results; repeat the command to continue a stopped run.")
     ],
     data: Annotated[
         list[Path] | None, typer.Argument(metavar="DATA_DIR...", help="Folders with a training and a test set.")
     ] = None,
-    bases: Annotated[str, typer.Option("--bases", help="Base classifiers, with commas.")] = "dismec,pd-sparse,leml",
+    bases: Annotated[
+        str, typer.Option("--bases", help="Base classifiers, separated by commas.")
+    ] = "dismec,pd-sparse,leml",
     folds: Annotated[int, typer.Option("--folds", min=2, help="Folds of the cross-validation.")] = 5,
-    tolerance: Annotated[float, typer.Option("--tolerance", min=0.0, help="Points of P@k that speed may cost.")] = 2.0,
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", min=0.0, help="Points of P@k that may be lost for speed.")
+    ] = 2.0,
     blocks: Annotated[
         str,
         typer.Option(
@@ -41,36 +45,40 @@ def experiment(
             "best pair; cost or a number: the same along lambda.",
         ),
     ] = "auto",
-    raw: Annotated[bool, typer.Option("--raw", help="Take rows as they are, not scaled to unit length.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Do not scale rows to unit length.")] = False,
     max_test_rows: Annotated[
-        int | None, typer.Option("--max-test-rows", min=1, help="Score a random part of larger test sets, marked †.")
+        int | None,
+        typer.Option("--max-test-rows", min=1, help="Score only this many random rows of larger test sets (marked †)."),
     ] = None,
     max_train_rows: Annotated[
         list[str] | None,
-        typer.Option("--max-train-rows", help="NAME=N: train on a random N rows of data set NAME, and say so."),
+        typer.Option("--max-train-rows", help="NAME=N: train on N random rows of data set NAME; the pages say so."),
     ] = None,
     skip: Annotated[
         list[str] | None,
         typer.Option("--skip", help="Cells to leave out, as DATA/SYSTEM/BASE with wildcards, e.g. 'yso*/*/leml'."),
     ] = None,
     rank: Annotated[int, typer.Option("--rank", min=1, help="Rank of LEML.")] = 500,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes that compute side by side.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of processes that compute in parallel.")] = 1,
     stop_after: Annotated[
         float | None,
         typer.Option(
             "--stop-after",
             min=0.0,
             metavar="SECONDS",
-            help="Begin nothing after so many seconds; the same command goes on later. 0: only draw what is finished.",
+            help="Start nothing new after this time; the same command continues later. 0: only draw what is finished.",
         ),
     ] = None,
     cells_only: Annotated[
-        bool, typer.Option("--cells-only", help="Compute, and draw nothing: the same command without it draws later.")
+        bool,
+        typer.Option(
+            "--cells-only", help="Compute, but draw nothing; the same command without this option draws later."
+        ),
     ] = False,
-    check: Annotated[bool, typer.Option("--check", help="Only say which pages in --out other code has made.")] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Tell each finished cell and the time left in logs, too.")
+    check: Annotated[
+        bool, typer.Option("--check", help="Only list the pages in --out that were made by other code.")
     ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log each finished cell and the time left.")] = False,
     threads: Threads = None,
     seed: Seed = 0,
     json: Json = False,

@@ -29,11 +29,11 @@ def explain(
         list[str] | None,
         typer.Option("--label", metavar="NAME", help="Explain this label (name or number); repeatable."),
     ] = None,
-    top_k: Annotated[int, typer.Option("--top-k", min=1, help="Labels that are suggested.")] = 5,
+    top_k: Annotated[int, typer.Option("--top-k", min=1, help="Number of suggested labels to explain.")] = 5,
     extra: ExtraColumns = None,
     json: Json = False,
 ) -> None:
-    """Say why labels are suggested: words, blocks, training rows, reranker. With --label: also where it was lost."""
+    """Explain why labels are suggested: words, blocks, similar training rows, reranker. With --label: why not."""
     estimator = loaded(model, extra)
     classifier: Any = on_features(estimator)
     if not hasattr(classifier, "explain"):

@@ -20,7 +20,7 @@ def inspect(
     block: Annotated[int | None, typer.Option("--block", help="List the labels of this block.")] = None,
     json: Json = False,
 ) -> None:
-    """Show blocks, sizes, label names, the first and last objective, and where the model came from."""
+    """Show what a model contains: sizes, blocks, label names, objective, history, and how it was made."""
     from blockxmc.data.shards import is_shards
     from blockxmc.storage import load_with_manifest
     from blockxmc.storage import verify as find_problems

@@ -30,26 +30,37 @@ def partition(
     out: Annotated[Path, typer.Option(help="Folder to write.")],
     blocks: Annotated[str, typer.Option(help="auto, paper, cost or a number.", metavar="auto|paper|cost|N")] = "auto",
     lam: Annotated[str, typer.Option(help="The paper's lambda, or auto.", metavar="auto|F")] = "auto",
-    objective: Annotated[str, typer.Option(metavar="quadratic|cost", help="What label clusters cost.")] = "quadratic",
-    tie: Annotated[str, typer.Option(metavar="stay|small", help="Where a row goes among equal blocks.")] = "stay",
-    init: Annotated[str, typer.Option(metavar="kmeans|balanced|labels", help="The start.")] = "kmeans",
-    max_iter: Annotated[int, typer.Option(help="Rounds at most; 0 keeps the start.")] = 100,
+    objective: Annotated[
+        str, typer.Option(metavar="quadratic|cost", help="How the size of label clusters is penalized.")
+    ] = "quadratic",
+    tie: Annotated[
+        str,
+        typer.Option(
+            metavar="stay|small",
+            help="If several blocks suit a row equally: keep its block, or take the smallest label cluster.",
+        ),
+    ] = "stay",
+    init: Annotated[
+        str, typer.Option(metavar="kmeans|balanced|labels", help="How the first blocks are made.")
+    ] = "kmeans",
+    max_iter: Annotated[int, typer.Option(help="Most rounds; 0 keeps the first blocks.")] = 100,
     seed: Seed = 0,
     threads: Threads = None,
     export: Annotated[bool, typer.Option("--export", help="Also write one XC file per block, and the router.")] = False,
     test: Annotated[
-        Path | None, typer.Option("--test", help="With --export: test rows, written by the block they are routed to.")
+        Path | None,
+        typer.Option("--test", help="With --export: test rows, written to the block the router sends them to."),
     ] = None,
     text_field: TextField = None,
     label_field: LabelField = None,
     label_separator: LabelSeparator = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Divide rows and labels into blocks and write them to a folder.
+    """Divide rows and labels into blocks and write them to a folder, for use in other programs.
 
-    Written are assignment.txt (the block of each row), label_clusters.txt (the label ids of each block, a line each) and
-    summary.json; with --export also block-N.txt (the rows of block N in their order, its labels numbered from 0),
-    block-N.labels.txt (the label id behind each of these numbers) and router.txt (a line per block: its bias, then
+    Writes assignment.txt (the block of each row), label_clusters.txt (the label ids of each block, one line per block)
+    and summary.json. With --export also block-N.txt (the rows of block N in order, its labels numbered from 0),
+    block-N.labels.txt (the original label id of each number) and router.txt (one line per block: its bias, then
     feature:weight pairs; a row belongs to the block with the largest sum). With --test also test_assignment.txt,
     test-N.txt (test rows of block N, labels numbered as in block-N.txt) and test-N.rows.txt (their row numbers).
     """

@@ -45,31 +45,41 @@ ROWS_AT_ONCE = 1 << 14
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="DIR", help="A model directory.")],
-    data: Annotated[str, typer.Argument(metavar="TEST", help="Data like the training data; - is standard input.")],
+    data: Annotated[
+        str, typer.Argument(metavar="TEST", help="Data in the format of the training data; - for standard input.")
+    ],
     top_k: Annotated[int, typer.Option("--top-k", min=1, help="Labels per row.")] = 5,
     out: Annotated[
-        Path | None, typer.Option("--out", help="File to write (.gz, .xz: compressed); standard output when not given.")
+        Path | None, typer.Option("--out", help="File to write (.gz, .xz: compressed); default: standard output.")
     ] = None,
     format: Annotated[
-        str | None, typer.Option("--format", help="xc, jsonl or tsv; jsonl for models with label names.")
+        str | None, typer.Option("--format", help="xc, jsonl or tsv; default: jsonl if labels have names, else xc.")
     ] = None,
     threshold: Annotated[
-        str | None, typer.Option("--threshold", help="Only labels that score higher: a number, or f1.")
+        str | None,
+        typer.Option(
+            "--threshold", help="Give only labels above this score, a number; or f1: the best cut for each row."
+        ),
     ] = None,
     rank_by: RankBy = None,
-    allow: Annotated[Path | None, typer.Option("--allow", help="File with the labels that may be answered.")] = None,
-    deny: Annotated[Path | None, typer.Option("--deny", help="File with labels that may not.")] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Rows at once, at most.")] = ROWS_AT_ONCE,
+    allow: Annotated[
+        Path | None, typer.Option("--allow", help="File with the only labels that may be predicted.")
+    ] = None,
+    deny: Annotated[Path | None, typer.Option("--deny", help="File with labels that must not be predicted.")] = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Most rows to predict at a time.")] = ROWS_AT_ONCE,
     text_field: TextField = None,
     id_field: IdField = None,
     extra: ExtraColumns = None,
     scheduler: Scheduler = None,
     work: Annotated[
-        Path | None, typer.Option("--work", help="Folder for the answers of a cluster: after a kill, it goes on.")
+        Path | None,
+        typer.Option(
+            "--work", help="Folder for answers from a cluster; after a crash, repeat the command to continue."
+        ),
     ] = None,
     threads: Threads = None,
 ) -> None:
-    """Predict the best labels of each row of TEST: one answer per row, as soon as the row has come."""
+    """Predict the best labels of each row of TEST. With - as TEST, each line is answered as soon as it arrives."""
     from blockxmc.data.corpus import Fields
 
     if format is not None and format not in FORMATS:

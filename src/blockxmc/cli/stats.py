@@ -18,7 +18,7 @@ def stats(
     label_separator: LabelSeparator = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print the sizes and the label skew of a data set."""
+    """Print the sizes of a data set and how unevenly its labels are distributed."""
     from blockxmc.data import describe, read_data_dir
     from blockxmc.data.shards import is_shards
 

@@ -50,26 +50,46 @@ if TYPE_CHECKING:
 
 
 def train(
-    data: Annotated[Path, typer.Argument(metavar="TRAIN", help="XC text, or JSONL/TSV/CSV with text and label names.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TRAIN", help="JSONL, JSON, TSV or CSV with texts and label names; or XC text, npz or shards."
+        ),
+    ],
     model: Annotated[Path, typer.Option("--model", help="Directory to write the model to.")],
     system: Annotated[str, typer.Option("--system", help="bp, full, cbmlc, lpsr, lf or fastxml.")] = "bp",
     base: Annotated[
         str | None,
         typer.Option("--base", help="dismec, pd-sparse, ppd-sparse, leml or naive-bayes.", show_default="dismec"),
     ] = None,
-    blocks: Annotated[str, typer.Option("--blocks", help="auto, paper, cost or a number.")] = "auto",
-    lam: Annotated[str, typer.Option("--lam", help="The paper's lambda, or auto.")] = "auto",
+    blocks: Annotated[
+        str,
+        typer.Option(
+            "--blocks", help="Number of blocks, or auto, paper (the paper's search) or cost (fewest products)."
+        ),
+    ] = "auto",
+    lam: Annotated[
+        str, typer.Option("--lam", help="The paper's lambda: a larger one gives blocks fewer labels; or auto.")
+    ] = "auto",
     assign_at: Annotated[
         str | None,
         typer.Option("--assign-at", help="Lambdas at which rows are assigned to blocks, in turn; see blockxmc tune."),
     ] = None,
     weights: Annotated[str, typer.Option("--weights", help="auto, shared, per-block or global.")] = "auto",
-    route: Annotated[str, typer.Option("--route", help="Blocks a row visits, or a share like 0.7, or auto.")] = "auto",
-    paper: Annotated[bool, typer.Option("--paper", help="The paper's system, exactly.")] = False,
+    route: Annotated[
+        str,
+        typer.Option("--route", help="Number of blocks a row visits, or a share of probability such as 0.7, or auto."),
+    ] = "auto",
+    paper: Annotated[bool, typer.Option("--paper", help="Train the paper's system exactly.")] = False,
     param: Annotated[
-        list[str] | None, typer.Option("--param", help="Any other parameter, as NAME=VALUE, e.g. base__C=2.")
+        list[str] | None,
+        typer.Option(
+            "--param", help="Any other parameter of the classifier, as NAME=VALUE, e.g. base__C=2; repeatable."
+        ),
     ] = None,
-    label_names: Annotated[Path | None, typer.Option("--label-names", help="File with one label name a line.")] = None,
+    label_names: Annotated[
+        Path | None, typer.Option("--label-names", help="File with one label name per line.")
+    ] = None,
     label_texts: LabelTexts = None,
     ngrams: Ngrams = None,
     min_df: MinDf = None,
@@ -85,18 +105,21 @@ def train(
     ] = False,
     max_memory: Annotated[
         float | None,
-        typer.Option("--max-memory", help="Gigabytes; more goes to scratch files, and what cannot fit is refused."),
+        typer.Option(
+            "--max-memory", help="Gigabytes; larger arrays go to scratch files, a training that cannot fit is refused."
+        ),
     ] = None,
     work: Annotated[
-        Path | None, typer.Option("--work", help="Folder for finished stages: after a kill, train goes on from them.")
+        Path | None,
+        typer.Option("--work", help="Folder for finished stages; after a crash, repeat the command to continue."),
     ] = None,
     scheduler: Scheduler = None,
     threads: Threads = None,
     seed: Seed = 0,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Print everything that was measured.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print all measurements.")] = False,
     json: Json = False,
 ) -> None:
-    """Train a model on TRAIN and write it to a directory."""
+    """Train a model on TRAIN and save it to a directory."""
     options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()), assign_at, keep_rows)
     fields = tuple(text_field or ()), label_field, label_separator
     text = TextSettings(ngrams, min_df, max_features, analyzer, stop_words, *fields, label_texts, extra)

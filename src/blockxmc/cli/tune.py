@@ -24,19 +24,27 @@ if TYPE_CHECKING:
 _LIMITS = {"--budget": "products", "--latency-us": "latency_us", "--size-mb": "size_mb", "--recall": "recall"}
 _WEIGHTS = ("auto", "shared", "per-block", "global")
 
-Data = Annotated[Path, typer.Argument(metavar="TRAIN", help="XC text, or JSONL/TSV/CSV with text and label names.")]
+Data = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TRAIN", help="JSONL, JSON, TSV or CSV with texts and label names; or XC text, npz or shards."
+    ),
+]
 Tolerance = Annotated[float, typer.Option("--tolerance", help="Points of P@k that may be lost.")]
 Folds = Annotated[int, typer.Option("--folds", help="Folds of the cross-validation.")]
-Budget = Annotated[float | None, typer.Option("--budget", help="Instead: at most so many products per row.")]
+Budget = Annotated[
+    float | None, typer.Option("--budget", help="Instead of --tolerance: at most this many products per row.")
+]
 LatencyUs = Annotated[
-    float | None, typer.Option("--latency-us", help="Instead: at most so many microseconds for a single row, here.")
+    float | None,
+    typer.Option("--latency-us", help="Instead: at most this many microseconds per single row, on this machine."),
 ]
 SizeMb = Annotated[
-    float | None, typer.Option("--size-mb", help="Instead: at most so many megabytes of shared weights.")
+    float | None, typer.Option("--size-mb", help="Instead: at most this many megabytes of shared weights.")
 ]
 Recall = Annotated[
     float | None,
-    typer.Option("--recall", help="Instead: at least this candidate recall (0..1), at the fewest products."),
+    typer.Option("--recall", help="Instead: fewest products with at least this candidate recall (0..1)."),
 ]
 Base = Annotated[
     str | None,
@@ -46,23 +54,23 @@ Blocks = Annotated[
     str,
     typer.Option(
         "--blocks",
-        help="By --tolerance: auto tries 2 to 32 blocks and the paper's search at each lambda, paper that search alone, "
-        "cost or a number keep one number. Within limits: auto, paper, cost or a number.",
+        help="With --tolerance: auto tries 2 to 32 blocks and the paper's search at each lambda, paper only that search, "
+        "cost or a number one number of blocks. With a limit: auto, paper, cost or a number.",
     ),
 ]
 WeightsKind = Annotated[
     str,
     typer.Option(
         "--weights",
-        help="shared: a table of routes and prunings, trained once; per-block or global: lambda and blocks; auto: "
-        "per-block for a tolerance, and for a limit whatever keeps to it best, no blocks included.",
+        help="shared: compare routes and prunings of one training; per-block or global: choose lambda and blocks; auto: "
+        "per-block for a tolerance; for a limit whatever fits it best, also a model without blocks.",
     ),
 ]
 Route = Annotated[
     str | None,
     typer.Option(
         "--route",
-        help="Numbers of visited blocks to try, and with shared weights shares of the router's probability.",
+        help="Numbers of visited blocks to try; with shared weights also shares of the router's probability.",
         show_default="1,2,4,0.5,0.7",
     ),
 ]
@@ -84,13 +92,12 @@ Lams = Annotated[
 ]
 Assign = Annotated[
     str,
-    typer.Option(
-        "--assign", help="anew: rows are assigned to blocks again at each lambda, as in the paper; once: faster."
-    ),
+    typer.Option("--assign", help="anew: assign rows to blocks again at each lambda, as in the paper; once: faster."),
 ]
-Plot = Annotated[Path | None, typer.Option("--plot", help="Draw precision and speed-up over lambda to this PNG.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Draw precision and speed-up for each lambda to this PNG.")]
 Work = Annotated[
-    Path | None, typer.Option("--work", help="Folder for finished trials: after a kill, tune goes on from them.")
+    Path | None,
+    typer.Option("--work", help="Folder for finished trials; after a crash, repeat the command to continue."),
 ]
 
 
@@ -120,7 +127,7 @@ def tune(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Choose lambda within a tolerance, as the paper does, or what keeps to a limit of products, time, size or recall."""
+    """Choose settings: the paper's trade-off within a tolerance, or a limit on products, time, size or recall."""
     limits = {"--budget": budget, "--latency-us": latency_us, "--size-mb": size_mb, "--recall": recall}
     of_shared = {"--prune": prune, "--bits": bits, "--neighbors": neighbors}
     of_lambda = {"--lams": lams, "--assign": None if assign == "anew" else assign, "--plot": plot, "--work": work}

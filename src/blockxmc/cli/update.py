@@ -29,12 +29,14 @@ if TYPE_CHECKING:
 
 def update(
     model: Annotated[Path, typer.Argument(metavar="DIR", help="A model trained with --keep-rows.")],
-    new: Annotated[Path | None, typer.Argument(metavar="[NEW]", help="Rows to learn, like those of training.")] = None,
+    new: Annotated[
+        Path | None, typer.Argument(metavar="[NEW]", help="New rows, in the format of the training data.")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Write the updated model here, and leave DIR as it is.")
+        Path | None, typer.Option("--out", help="Write the updated model here, and leave DIR unchanged.")
     ] = None,
     forget: Annotated[
-        Path | None, typer.Option("--forget", help="File with numbers of rows to take out first, one a line, from 0.")
+        Path | None, typer.Option("--forget", help="File with row numbers to remove first, one per line, from 0.")
     ] = None,
     text_field: TextField = None,
     label_field: LabelField = None,
@@ -43,7 +45,7 @@ def update(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Learn the rows of NEW without training everything again; the old model serves until the new one stands."""
+    """Add the rows of NEW to a model, or remove rows, without a full training. The model is replaced in one step."""
     from blockxmc.storage import check_target
 
     if new is None and forget is None:

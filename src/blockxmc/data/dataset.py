@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Features X (n x d) and labels Y (n x m, ones) of the same rows, both float32 CSR with sorted indices.
+    """A data set: features X (n x d) and labels Y (n x m, 0 or 1) of the same rows, both float32 CSR with sorted indices.
 
     >>> from scipy import sparse
     >>> data = Dataset(sparse.csr_array([[1.0, 0.0]]), sparse.csr_array([[0.0, 1.0, 1.0]]), label_names=["a", "b", "c"])

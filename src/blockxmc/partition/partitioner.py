@@ -33,25 +33,26 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_blocks : int, "paper", "cost" or "auto"
-        Blocks to start with (some may die). "cost" takes the number with the fewest products per row (blocks to route
-        among plus labels of a block) at the captured share, read off the closed-form path; "paper" raises it from 2 while
-        no block dies and takes the one that captures most; "auto" is "cost".
+        Number of blocks at the start (some may become empty). "cost" takes the number with the fewest products per row
+        (blocks to route among plus labels of a block) at the captured share, from the closed-form path. "paper" raises
+        the number from 2 while no block is empty, and takes the one that captures most. "auto" is "cost".
     lam : float or "auto"
         Price of label clusters in the paper's scale (it grows with the number of rows; see ``lam_rel_``). 0 keeps all
-        labels seen in a block. "auto" reads it off the path of the start: the largest that keeps 98 % of the positives.
+        labels seen in a block. "auto" is the largest that keeps 98 % of the positives in the first blocks.
     objective : "quadratic" or "cost"
         ``lam * sum |L|^2`` (the paper) or ``lam * sum n_l |L_l|`` (labels scored over all labelled rows; lam is then the
         positives that one scored label must capture per row, and every block keeps at least one label).
     tie : "stay" or "small"
-        A row for which several blocks are equally good stays where it is, or goes to the smallest label cluster.
+        If several blocks are equally good for a row, it stays in its block, or goes to the smallest label cluster.
     init : "kmeans", "balanced", "labels" or array of int
-        Spherical k-means on the rows (beyond 64 blocks one pass from a balanced tree of 2-means), that tree itself
-        (blocks of equal size), k-means on the labels and then the rows to the labels, or a block per row.
+        The first blocks. "kmeans": spherical k-means on the rows (above 64 blocks, one pass from a balanced tree of
+        2-means). "balanced": that tree itself, with blocks of equal size. "labels": k-means on the labels, then rows to
+        the labels. An array: the block of each row.
     max_iter, tol : int, float
-        Rounds at most (0: the start and its label step only), and the fall of f below which to stop.
+        Most rounds (0: only the first blocks and their label step), and the decrease of f below which to stop.
     assign_at : ascending lambdas, or None
-        The lambdas at which rows are assigned to blocks, one after the other: each from the assignment at the one before.
-        At another ``lam`` only the label clusters are cut anew. None: at ``lam`` alone.
+        The lambdas at which rows are assigned to blocks, one after the other, each from the assignment before. At another
+        ``lam``, only the label clusters are computed again. None: only at ``lam``.
 
     Attributes
     ----------
@@ -60,8 +61,8 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
     objective_trace_ : f after every half-step.
     captured_ : share of positives whose label lies in their block.
     lam_, lam_rel_ : lambda used, and lam * q / n, which is comparable across numbers of rows and blocks.
-    n_blocks_ : blocks alive.
-    n_iter_ : rounds.
+    n_blocks_ : number of blocks that are not empty.
+    n_iter_ : number of rounds.
     choice_ : how blocks and lambda were chosen, and why.
 
     Examples

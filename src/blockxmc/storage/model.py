@@ -63,10 +63,11 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], extra: Any = None) -> Any:
-    """Open a model directory written by ``save``: large arrays are mapped, not read, and nothing in it is executed.
+    """Open a model directory written by ``save``; a model of texts is opened as a :class:`TextClassifier`.
 
-    A model that is replaced meanwhile is opened as it was before or as it is afterwards, never as a mixture. ``extra`` is
-    the function or the fitted transformer that a text model with extra columns was trained with.
+    Large arrays are memory-mapped, and nothing in the directory is executed. If the model is replaced meanwhile, you get
+    the old or the new version, never a mixture. ``extra`` is the function or fitted transformer that a text model with
+    extra columns was trained with.
 
     >>> load("no/such/model")
     Traceback (most recent call last):

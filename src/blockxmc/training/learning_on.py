@@ -40,12 +40,12 @@ class LearningOn(LabelSetEstimator):
         raise NotImplementedError
 
     def update(self, X: Any, Y: Any, *, label_names: Any = None) -> Self:
-        """Learn new rows, new labels and more positives of known labels, from the present weights.
+        """Add new rows, new labels and more positives of known labels, without a full training.
 
-        X may have more features than the model knows, and Y more labels: the new ones come last. Where the labels of the
-        model have names and Y is a matrix with new columns, ``label_names`` names all of its columns. The model must have
-        been fitted with ``keep_rows=True``. ``history_`` says what was done, ``advice_`` when to train anew.
-        docs/howto/update.md says what an update can and cannot do.
+        The model must have been fitted with ``keep_rows=True``. X may have more features than the model knows, and Y more
+        labels; the new ones come last. If labels have names and Y is a matrix with new columns, ``label_names`` names all
+        of its columns. ``history_`` shows what was done, ``advice_`` when to train again. docs/howto/update.md explains
+        what an update can and cannot do.
 
         >>> from blockxmc import BlockwiseClassifier
         >>> X, Y = [[1.0, 0], [0.9, 0.1], [0, 1.0]], [["red"], ["red"], ["blue"]]
@@ -66,10 +66,10 @@ class LearningOn(LabelSetEstimator):
         return self
 
     def forget(self, rows: Any) -> Self:
-        """Take rows out of the model and solve again what they have taught.
+        """Remove rows from the model, and solve again without them what they have influenced.
 
-        ``rows`` are numbers of training rows, in the order in which they came, or a mask; later rows then move up. Labels
-        stay, even those that no row carries any more. docs/howto/update.md says what of a row may be left.
+        ``rows`` are numbers of training rows, in the order in which they were added, or a mask; later rows then move up.
+        Labels stay, even without any row. docs/howto/update.md explains what may remain of a row.
 
         >>> from blockxmc import BlockwiseClassifier
         >>> X, Y = [[1.0, 0], [0.9, 0.1], [0, 1.0]], [["red"], ["red"], ["blue"]]
@@ -88,13 +88,13 @@ class LearningOn(LabelSetEstimator):
 
     @property
     def history_(self) -> list[dict[str, Any]]:
-        """What was done to the model: the fit, then every update and every time it forgot rows."""
+        """What was done to the model: the fit, then each ``update`` and ``forget``."""
         check_is_fitted(self)
         return [] if self.kept_ is None else [dict(event) for event in self.kept_.history]
 
     @property
     def advice_(self) -> str | None:
-        """Why training anew would pay, with the numbers behind it; None where nothing says so."""
+        """Why you should train again, with the numbers behind it; None if there is no reason."""
         return advice(self.history_)
 
     def _begin_history(self) -> None:
