@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ def _as_list(labels: Any) -> list[Any]:
 
 
 def _id_of(targets: Targets, label: Any, what: str) -> int:
-    found = targets.ids_by_name.get(label)
+    found = targets.ids_by_name.get(label) if isinstance(label, Hashable) else None
     if found is not None:
         return found
     # Where names are numbers, a number is a name and never an id.

@@ -378,7 +378,7 @@ def clean_names(labels: Iterable[Any], where: str = "") -> list[Any]:
     ['a', 'http://x/1', 3]
     """
     names = (_name(label, where) if isinstance(label, str) else label for label in labels)
-    return [name for name in names if name != ""]
+    return [name for name in names if not isinstance(name, str) or name]
 
 
 def _name(label: str, where: str) -> str:
