@@ -156,7 +156,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         dataset = _dataset(texts, labels, vectorizer, label_names, classifier)
         if label_texts is not None:
             dataset = with_labels(dataset, label_texts)
-        vars(self).pop("extra_weight_", None)  # of another fit
+        if hasattr(self, "extra_weight_"):
+            del self.extra_weight_  # of another fit
         if self.extra is not None:
             dataset = self._with_extra(texts, dataset, classifier)
             vectorizer = dataset.vectorizer or vectorizer

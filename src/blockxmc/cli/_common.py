@@ -133,6 +133,17 @@ def read_rows(path: PathLike, texts: TextSettings | None = None, **options: Any)
     return _with_rows(path, read_dataset(source, **options))
 
 
+def refuse_fields_of_features(source: Path, texts: TextSettings) -> None:
+    """Refuse options that say where texts stand, for a file of features or a folder with such files."""
+    from blockxmc.data.corpus import TEXT_FORMATS
+    from blockxmc.data.folder import data_format, train_and_test
+    from blockxmc.data.shards import is_shards
+
+    pair = train_and_test(source) if source.is_dir() and not is_shards(source) else (source, source)
+    if pair is None or data_format(pair[0]) not in TEXT_FORMATS:
+        texts.refuse_for(source)
+
+
 def open_model(path: PathLike, threads: int | None, extra: str | None = None) -> Any:
     """The model of a directory, a TextClassifier where it was trained on text, to run with so many threads.
 

@@ -67,7 +67,10 @@ def evaluate(
 
     ks, (a, b) = _ranks(at), _propensity(propensity)
     if plot is not None:
+        from blockxmc.plots import check_figure
+
         check_writable(plot.parent)
+        check_figure(plot)
     if scheduler is not None:
         given: Any = {"rank_by": rank_by, "plot": plot, "text_field": text_field, "label_field": label_field}
         given["extra"] = extra
