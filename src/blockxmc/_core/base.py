@@ -130,7 +130,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Labels (int64, n x k) and scores (float32): best first, ties to the lower id, padded with -1 / -inf.
 
         ``allow`` and ``deny`` (ids, names or a mask of labels) say which labels may be answered. The answer is the exact
-        top k of the allowed candidates: what a model says whose blocks list no others. A mask is the fastest form.
+        top k of the allowed candidates, with the scores that they have among all. A mask is the fastest form.
         """
         X = self._validated(X)
         check_k(k)
