@@ -178,6 +178,33 @@ def test_lines_and_answers_can_be_counted_off(folder):
     assert (len(out.splitlines()), process.returncode) == (3, 0)
 
 
+def test_named_fields_say_that_the_first_line_of_a_pipe_is_a_header(folder, tmp_path):
+    fields = ["--text-field", "head", "--id-field", "key", "--top-k", "1"]
+    for sign in ",;\t":
+        with start("predict", folder / "model", "-", *fields) as process:
+            out, err = process.communicate(f"key{sign}head\n7{sign}cats purr\n")
+        assert (process.returncode, err, json.loads(out)["id"], json.loads(out)["labels"]) == (0, "", "7", ["cat"])
+    (tmp_path / "rows").write_text("key,head\n7,dogs bark\n")
+    with start("explain", folder / "model", tmp_path / "rows", *fields) as process:
+        assert "dog (label 1): suggested" in process.communicate()[0]
+
+
+def test_pipes_are_converted_and_explained(folder, tmp_path):
+    for command, done in (
+        ("convert {} out.jsonl && cat out.jsonl", '"text": "cats'),
+        ("explain model {}", "cat (label 0)"),
+    ):
+        line = f"cat {folder}/train.jsonl | (exec 9<&0; {sys.executable} -m blockxmc {command.format('/dev/fd/9')})"
+        model = line.replace(" model ", f" {folder}/model ")
+        out = subprocess.run(["bash", "-c", model], capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+        assert done in out
+
+
+def test_a_name_of_no_file_is_told(capsys, folder):
+    code, _, err = run(capsys, "explain", folder / "model", "cats.csv")
+    assert (code, err.splitlines()[0]) == (0, "note: there is no file cats.csv: it is explained as a text")
+
+
 def test_labels_that_are_not_asked_for_may_look_like_anything(capsys, folder, tmp_path):
     for labels in ('"cat|dog"', "7", "null", '{"a": 1}'):
         (tmp_path / "a.jsonl").write_text(f'{{"text": "cats purr", "labels": {labels}}}\n')

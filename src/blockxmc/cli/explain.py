@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Words of a text that are highlighted: those with the largest parts of the score.
 HIGHLIGHTED = 10
+# A text that is probably the misspelled name of a file.
+_LIKE_A_FILE = re.compile(r"\S+\.(csv|tsv|json|jsonl|ndjson|txt|npz)(\.gz|\.xz)?")
 
 
 def explain(
@@ -89,6 +91,8 @@ def _rows(estimator: Any, text: str, fields: Fields) -> Iterator[_Row]:
         raise BlockXMCError("the text is empty; give words, or a file with rows")
     if vectorizer is None:
         raise BlockXMCError(f"{text}: no such file; the model was trained on features, so give a file with rows")
+    if _LIKE_A_FILE.fullmatch(text):
+        print(f"note: there is no file {text}: it is explained as a text", file=sys.stderr)
     row = vectorizer.transform([text])
     if not row.nnz:
         print("note: the model knows no word of this text; these are its guesses without any", file=sys.stderr)
@@ -100,7 +104,7 @@ def _rows_of_file(estimator: Any, path: str, fields: Fields) -> Iterator[_Row]:
     from blockxmc.data.corpus import read_corpus
 
     source, vectorizer = once(path), getattr(estimator, "vectorizer_", None)
-    kind = kind_of(source, wants_text=vectorizer is not None)
+    kind = kind_of(source, wants_text=vectorizer is not None, fields=fields)
     if vectorizer is None or kind == "shards":
         TextSettings(text_field=fields.text).refuse_for(path)
         X = read_for(estimator, source, require_labels=False).X
@@ -112,12 +116,12 @@ def _rows_of_file(estimator: Any, path: str, fields: Fields) -> Iterator[_Row]:
 
 
 def _is_data(text: str) -> bool:
-    """Whether this is - or names a file or shards: a long text, or one with a zero byte, is no path at all."""
+    """Whether this is - or names a file, a pipe or shards: a long text, or one with a zero byte, is no path at all."""
     from blockxmc.data._source import STDIN
     from blockxmc.data.shards import is_shards
 
     try:
-        return text == STDIN or Path(text).is_file() or is_shards(text)
+        return text == STDIN or Path(text).is_file() or Path(text).is_fifo() or is_shards(text)
     except (OSError, ValueError):
         return False
 

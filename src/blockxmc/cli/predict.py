@@ -206,7 +206,7 @@ class _Source:
             source: PathLike = self.path
             if lines.live and lines.head() == b"PK":  # an archive is no lines
                 source = Piped(lines.name, lines.rest())
-            kind = kind_of(source, lines, wants_text=self._is_text)
+            kind = kind_of(source, lines, wants_text=self._is_text, fields=self.fields)
             some = 0
             for rows in self._batches(source, kind, lines):
                 some += rows.X.shape[0]
