@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc.errors import MissingExtraError
+from blockxmc.errors import BlockXMCError, MissingExtraError
 from blockxmc.partition import Partitioner
 
 if TYPE_CHECKING:
@@ -30,6 +30,18 @@ def _pyplot() -> Any:
     import matplotlib.pyplot
 
     return matplotlib.pyplot
+
+
+def check_figure(path: Path) -> None:
+    """Refuse, before hours of work for it, a figure that cannot be drawn or written."""
+    plt = _pyplot()
+    figure = plt.figure()
+    kinds = figure.canvas.get_supported_filetypes()
+    plt.close(figure)
+    if path.suffix.lower().removeprefix(".") not in kinds:
+        raise BlockXMCError(f"{path}: a figure is a file like {path.stem or 'figure'}.png, .svg or .pdf")
+    if not path.parent.is_dir():
+        raise BlockXMCError(f"{path}: there is no folder {path.parent}; make it first")
 
 
 def block_matrix(

@@ -9,19 +9,20 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from blockxmc._core import saving
 from blockxmc._core.base import TopK, XMCEstimator
-from blockxmc._core.params import as_seed
+from blockxmc._core.params import as_seed, check_k
 from blockxmc._core.progress import thread_count
 from blockxmc.classifier import BlockwiseClassifier
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.extra import ExtendedVectorizer, Extra, beside, large_values, words_only
 from blockxmc.data.label_texts import clean_label_texts, with_labels
-from blockxmc.data.text import as_texts, clean_rows, from_texts
+from blockxmc.data.text import as_rows, as_texts, from_texts
 from blockxmc.data.tfidf import TextOptions, TextVectorizer
 from blockxmc.errors import BlockXMCError, UpdateError
 from blockxmc.training.dataset import fit_dataset
@@ -145,16 +146,19 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             _require_option(classifier, "sample_weight")
             fit_options["sample_weight"] = sample_weight
+        texts, labels = as_rows(texts, labels)
         vectorizer = self._new_vectorizer()
         if label_texts is not None:
-            _require_option(classifier, "label_features")
+            _require_option(classifier, "label_features", "label_texts")
             label_texts = clean_label_texts(label_texts)
-            vectorizer.fit(as_texts(texts)[0], classifier.n_jobs, more=list(label_texts.values()))
+            vectorizer.fit(texts, classifier.n_jobs, more=list(label_texts.values()))
         dataset = _dataset(texts, labels, vectorizer, label_names, classifier)
         if label_texts is not None:
             dataset = with_labels(dataset, label_texts)
+        if hasattr(self, "extra_weight_"):
+            del self.extra_weight_  # of another fit
         if self.extra is not None:
-            dataset = self._with_extra(as_texts(texts)[0], dataset, classifier)
+            dataset = self._with_extra(texts, dataset, classifier)
             vectorizer = dataset.vectorizer or vectorizer
         if label_texts is not None:
             own = [label_texts.get(name, "") for name in dataset.label_names or ()]
@@ -206,9 +210,9 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         'cow'
         """
         classifier = self._updatable()
-        listed, one = as_texts(texts)
-        vectorizer, X = self.vectorizer_.extended(listed, classifier.n_jobs)
-        classifier.update(X, clean_rows([labels] if one else labels), **options)
+        texts, labels = as_rows(texts, labels)
+        vectorizer, X = self.vectorizer_.extended(texts, classifier.n_jobs)
+        classifier.update(X, labels, **options)
         self.vectorizer_ = vectorizer
         return self
 
@@ -239,11 +243,11 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         names, counts = self.classes_, self.classifier_.label_counts_
         rows = [
             [
-                (Suggestion if counts[j] else UntrainedSuggestion)(names[j], float(s))
+                (Suggestion if counts[j] else UntrainedSuggestion)(names.item(j), s)
                 for j, s in zip(*row, strict=True)
                 if j >= 0
             ]
-            for row in zip(ids, scores, strict=True)
+            for row in zip(ids.tolist(), scores.tolist(), strict=True)
         ]
         return rows[0] if one else rows
 
@@ -255,6 +259,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
 
     def predict_topk(self, texts: Any, k: int = 5, allow: Any = None, deny: Any = None) -> TopK:
         """Label ids (int64, n x k) and scores (float32): best first, padded with -1 / -inf; for one text, 1-d arrays."""
+        check_k(k)
         X, one = self._features(texts)
         if not X.shape[0]:
             return np.empty((0, k), np.int64), np.empty((0, k), np.float32)
@@ -264,11 +269,11 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, texts: Any) -> Any:
         """Probabilities of the candidates of each text (CSR, a column per label)."""
-        return self.classifier_.predict_proba(self._features(texts)[0])
+        return self._by_label("predict_proba", texts)
 
     def decision_function(self, texts: Any) -> Any:
         """Scores of the candidates of each text (CSR, a column per label)."""
-        return self.classifier_.decision_function(self._features(texts)[0])
+        return self._by_label("decision_function", texts)
 
     def explain(self, text: str, label: Any = None, k: int = 5) -> Any:
         """Explain why labels are suggested for a text, by its words: see the classifier's ``explain``."""
@@ -278,7 +283,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
 
     def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:
         """Precision at 1."""
-        return self.classifier_.score(self._features(texts)[0], clean_rows(labels), sample_weight)
+        texts, labels = as_rows(texts, labels)
+        return self.classifier_.score(self._features(texts)[0], labels, sample_weight)
 
     # ---- what is known of the labels ----
     @property
@@ -305,6 +311,13 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         listed, one = as_texts(texts)
         return self.vectorizer_.transform(listed, self.classifier_.n_jobs), one
 
+    def _by_label(self, method: str, texts: Any) -> Any:
+        """What a method of the classifier says of each text and label (CSR)."""
+        X, _ = self._features(texts)
+        if not X.shape[0]:
+            return sparse.csr_array((0, self.classifier_.targets_.n_labels), dtype=np.float32)
+        return getattr(self.classifier_, method)(X)
+
     def __sklearn_tags__(self) -> Tags:
         """A list of texts in, several labels per text out."""
         tags = super().__sklearn_tags__()
@@ -322,18 +335,27 @@ def least_score(classifier: XMCEstimator, threshold: Any) -> Callable[[NDArray[n
         if getattr(classifier, "rank_by", None) == "propensity":
             raise BlockXMCError('threshold "f1" is a probability, but labels are ranked by propensity: give a number')
         return getattr(classifier, "f1_least", classifier._least)
-    if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.number)):
+    number = isinstance(threshold, (int, float, np.number)) and not isinstance(threshold, bool)
+    if not number or np.isnan(threshold):
         raise BlockXMCError(f'threshold must be None, a number or "f1", got {threshold!r}')
     return lambda scores: float(threshold)
 
 
-def _require_option(classifier: XMCEstimator, name: str) -> None:
-    """Refuse what the classifier cannot be told."""
+def _require_option(classifier: XMCEstimator, name: str, said: str | None = None) -> None:
+    """Refuse what the classifier cannot be told; ``said``: what the user calls it."""
     if not has_fit_parameter(classifier, name):
-        raise BlockXMCError(f"{type(classifier).__name__} takes no {name}: use BlockwiseClassifier")
+        known = has_fit_parameter(BlockwiseClassifier, name)
+        remedy = ": use BlockwiseClassifier" if known else "; parameters of the classifier go to its constructor"
+        raise BlockXMCError(f"fit of {type(classifier).__name__} takes no {said or name}{remedy}")
 
 
 def _dataset(
     texts: Any, labels: Any, vectorizer: TextVectorizer, label_names: Any, classifier: XMCEstimator
 ) -> Dataset:
-    return from_texts(texts, labels, vectorizer, label_names, n_jobs=classifier.n_jobs, verbose=classifier.verbose)
+    options: Any = {"n_jobs": classifier.n_jobs, "verbose": classifier.verbose}
+    found = from_texts(texts, labels, vectorizer, label_names, **options)
+    if found.unseen_labels:
+        raise BlockXMCError(
+            f"{found.unseen_labels:,} labels of texts are not among label_names; leave it out, or add them"
+        )
+    return found

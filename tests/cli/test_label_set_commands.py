@@ -57,8 +57,14 @@ def test_propensity_and_figure(capsys, folder, tmp_path):
         for more in (["--plot", figure], ["--propensity", "0.6,2.6"])
     )
     assert figure.stat().st_size > 10_000
+    assert f"{first['calibration_error']:.4f}" in run(capsys, "evaluate", folder / "model", folder / "wrong.txt")[1]
     assert (second["propensity_a"], second["propensity_b"]) == (0.6, 2.6)
     assert any(first[f"PSP@{k}"] != second[f"PSP@{k}"] for k in (1, 3, 5))
+    for command in (["evaluate", folder / "model", folder / "wrong.txt"], ["tune", folder / "train.txt"]):
+        for wrong, told in ((tmp_path / "a.chart", ".png, .svg or .pdf"), (tmp_path / "no" / "a.png", "no folder")):
+            code, out, err = run(capsys, *command, "--plot", wrong)
+            assert (code, out, len(err.splitlines())) == (2, "", 1)
+            assert told in err
 
 
 @pytest.mark.parametrize("bad", [["--at", "0"], ["--at", "1,x"], ["--propensity", "1"], ["--propensity", "a,b"]])

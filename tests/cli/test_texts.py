@@ -165,9 +165,81 @@ def test_texts_are_answered_as_they_come(folder):
             "scores": [],
         }
         assert json.loads(ask(process, '{"text": "dogs bark"}'))["labels"] == ["dog"]
-        out, err = process.communicate("not json\n")
-    assert (out, process.returncode) == ("", 2)
-    assert "standard input: line 3: not JSON" in err
+        out, err = process.communicate('{"text": "cats sleep"}\nnot json\n{"text": "dogs bark"}\n')
+    assert (json.loads(out)["labels"], process.returncode) == (["cat"], 2)  # what came before it is answered
+    assert "standard input: line 4: not JSON" in err
+
+
+def test_lines_and_answers_can_be_counted_off(folder):
+    """A text may begin with a bracket, and an empty line is an empty text."""
+    with start("predict", folder / "model", "-", "--top-k", "1") as process:
+        out, _ = process.communicate("[1] cats purr\n\n{dogs} bark\n\n")
+    assert [json.loads(line)["labels"] for line in out.splitlines()][::2] == [["cat"], ["dog"]]
+    assert (len(out.splitlines()), process.returncode) == (3, 0)
+
+
+def test_named_fields_say_that_the_first_line_of_a_pipe_is_a_header(folder, tmp_path):
+    fields = ["--text-field", "head", "--id-field", "key", "--top-k", "1"]
+    for sign in ",;\t":
+        with start("predict", folder / "model", "-", *fields) as process:
+            out, err = process.communicate(f"key{sign}head\n7{sign}cats purr\n")
+        assert (process.returncode, err, json.loads(out)["id"], json.loads(out)["labels"]) == (0, "", "7", ["cat"])
+    (tmp_path / "rows").write_text("key,head\n7,dogs bark\n")
+    with start("explain", folder / "model", tmp_path / "rows", *fields) as process:
+        assert "dog (label 1): suggested" in process.communicate()[0]
+
+
+def test_pipes_are_converted_and_explained(folder, tmp_path):
+    for command, done in (
+        ("convert {} out.jsonl && cat out.jsonl", '"text": "cats'),
+        ("explain model {}", "cat (label 0)"),
+    ):
+        line = f"cat {folder}/train.jsonl | (exec 9<&0; {sys.executable} -m blockxmc {command.format('/dev/fd/9')})"
+        model = line.replace(" model ", f" {folder}/model ")
+        out = subprocess.run(["bash", "-c", model], capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+        assert done in out
+
+
+def test_a_name_of_no_file_is_told(capsys, folder):
+    code, _, err = run(capsys, "explain", folder / "model", "cats.csv")
+    assert (code, err.splitlines()[0]) == (0, "note: there is no file cats.csv: it is explained as a text")
+
+
+def test_labels_that_are_not_asked_for_may_look_like_anything(capsys, folder, tmp_path):
+    for labels in ('"cat|dog"', "7", "null", '{"a": 1}'):
+        (tmp_path / "a.jsonl").write_text(f'{{"text": "cats purr", "labels": {labels}}}\n')
+        code, out, err = run(capsys, "predict", folder / "model", tmp_path / "a.jsonl", "--top-k", 1)
+        assert (code, err, json.loads(out)["labels"]) == (0, "", ["cat"])
+
+
+def test_rows_of_a_file_are_explained_in_their_words(capsys, folder, tmp_path):
+    (tmp_path / "a.csv").write_text("key,head,body\nA 1,cats,purr\nB 2,dogs,bark\n")
+    options = ["--text-field", "head", "--text-field", "body", "--id-field", "key", "--top-k", 1]
+    code, out, _ = run(capsys, "explain", folder / "model", tmp_path / "a.csv", *options, "--json")
+    found = json.loads(out)
+    assert (code, [row["id"] for row in found], [row["text"] for row in found]) == (
+        0,
+        ["A 1", "B 2"],
+        ["cats purr", "dogs bark"],
+    )
+    assert [row["labels"][0]["name"] for row in found] == ["cat", "dog"]
+    code, out, _ = run(capsys, "explain", folder / "model", tmp_path / "a.csv", *options, "--rank-by", "propensity")
+    assert code == 0
+    assert out.splitlines()[:2] == ["id A 1", "cats purr"]
+
+
+def test_fields_of_a_folder(capsys, tmp_path):
+    for name in ("train", "test"):
+        (tmp_path / "in" / f"{name}.csv").parent.mkdir(exist_ok=True)
+        (tmp_path / "in" / f"{name}.csv").write_text(FILES["d.csv"])
+    code, out, _ = run(capsys, "stats", tmp_path / "in", *FIELDS, "--json")
+    assert (code, json.loads(out)["labels"], json.loads(out)["test_rows"]) == (0, 2, 18)
+    assert run(capsys, "convert", tmp_path / "in", tmp_path / "out", *FIELDS)[0] == 0
+    assert (tmp_path / "out" / "labels.txt").read_text().split() == ["cat", "dog"]
+    for command in (["stats"], ["convert"]):
+        target = [tmp_path / "again"] if command == ["convert"] else []
+        code, _, err = run(capsys, *command, tmp_path / "out", *target, *FIELDS)
+        assert (code, "--text-field is for texts" in err) == (2, True)
 
 
 def test_features_are_answered_as_they_come(capsys, tmp_path):
@@ -223,7 +295,7 @@ def test_a_threshold_and_lists_of_labels_reach_the_model(capsys, folder, tmp_pat
 
     monkeypatch.setattr(XMCEstimator, "predict_topk", noting)
     (tmp_path / "allow.txt").write_text("dog\nunheard\n")
-    (tmp_path / "deny.txt").write_text("cat\n")
+    (tmp_path / "deny.txt").write_text("<cat>\n")  # as in training data, where the brackets of URIs are left out
     limits = ["--allow", tmp_path / "allow.txt", "--deny", tmp_path / "deny.txt"]
     code, _, err = run(capsys, "predict", folder / "model", tmp_path / "a.txt", *limits)
     assert (code, seen["allow"].tolist(), seen["deny"].tolist()) == (0, [False, True], [True, False])
@@ -265,7 +337,8 @@ def test_label_texts_of_a_file(capsys, folder, tmp_path):
     assert run(capsys, *train, tmp_path / "labels.tsv")[0] == 0
     (tmp_path / "new.jsonl").write_text('{"text": "cows moo"}\n')
     code, out, _ = run(capsys, "predict", tmp_path / "m", tmp_path / "new.jsonl", "--top-k", 1)
-    assert (code, json.loads(out)["labels"]) == (0, ["cow"])
+    assert (code, json.loads(out)["labels"], json.loads(out)["untrained"]) == (0, ["cow"], ["cow"])
+    assert "untrained" not in run(capsys, "predict", tmp_path / "m", folder / "train.jsonl", "--top-k", 1)[1]
     code, out, _ = run(capsys, "explain", tmp_path / "m", "cows moo", "--top-k", 1)
     assert (code, "no training row has it" in out) == (0, True)
     texts, labels = zip(*ROWS, strict=True)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
+from unit.test_explanations import with_reranker
 from unit.test_reranker import random_look
 
 from blockxmc import BlockwiseClassifier, DiSMEC
@@ -40,8 +41,7 @@ def test_every_estimator_answers_with_the_best_allowed_labels(estimator):
     labels, scores = model.predict_topk(X, k=4, allow=allowed)
     expected = restricted(sparse.csr_array(model.decision_function(X)), 4, allowed)
     assert_array_equal(labels, expected[0])
-    if getattr(getattr(model, "model_", None), "calibration", None) is None:
-        assert_allclose(scores, expected[1], atol=1e-6)
+    assert_allclose(scores, expected[1], atol=1e-6)
     for same in ({"allow": np.flatnonzero(allowed)}, {"deny": np.flatnonzero(~allowed).tolist()}, {"deny": ~allowed}):
         assert_array_equal(model.predict_topk(X, 4, **same)[0], labels)
     for i in (0, 7, 119):
@@ -55,6 +55,24 @@ def test_every_estimator_answers_with_the_best_allowed_labels(estimator):
 def fitted_once():
     X, Y = blocky(n=500, n_labels=40)
     return X, Y, BlockwiseClassifier(n_blocks=6, route=3, n_neighbors=7).fit(X, Y)
+
+
+@pytest.mark.parametrize("few", [4, 64])
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.3, 1.0])
+def test_a_probability_does_not_depend_on_what_else_is_allowed(share, few, monkeypatch):
+    """Reranker and calibration go by ranks among all candidates: so do answers among some of them."""
+    monkeypatch.setattr("blockxmc._core.allowed.FEW_LABELS", few)
+    clf, X = with_reranker()
+    allowed = np.random.default_rng(0).random(60) < share
+    labels, scores = clf.predict_topk(X, 5, allow=allowed)
+    expected = restricted(sparse.csr_array(clf.predict_proba(X)), 5, allowed)
+    assert_array_equal(labels, expected[0])
+    assert_allclose(scores, expected[1], atol=1e-6)
+    for i in range(0, X.shape[0], 29):
+        at = slice(X.indptr[i], X.indptr[i + 1])
+        one = clf.predict_one(X.indices[at], X.data[at], 5, allow=allowed)
+        assert_array_equal(one[0], labels[i])
+        assert_allclose(one[1], scores[i], atol=1e-6)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40), st.integers(1, 12), st.sampled_from([0.0, 0.4]), st.booleans())

@@ -1,6 +1,7 @@
 """Explanations: parts add up to the score, ranks and fates are those of the answers, lost labels are traced."""
 
 import json
+from copy import copy
 from dataclasses import replace
 from functools import cache
 
@@ -100,6 +101,19 @@ def test_a_label_that_was_not_suggested_says_where_it_was_lost():
             else:
                 assert (why.rank <= 3) == why.fate.startswith("suggested")
     assert fates == {"suggested", "scored low", "cut by the reranker", "not in a visited block"}
+
+
+def test_answers_ranked_by_propensity_are_explained_in_their_order():
+    fitted, X = with_reranker()
+    clf = copy(fitted).set_params(rank_by="propensity")
+    clf.label_counts_ = np.where(np.arange(60) % 2, 1, 500)
+    fates = set()
+    for i in range(60):
+        assert [why.label for why in clf.explain(X[[i]], k=3)] == clf.predict_topk(X[[i]], 3)[0][0].tolist()
+        for why in clf.explain(X[[i]], label=np.arange(60), k=3):
+            fates.add(why.fate.split(":")[0])
+            assert why.rank is None or (why.rank <= 3) == why.fate.startswith("suggested")
+    assert "behind rarer labels" in fates
 
 
 def test_names_tables_and_plain_values(tmp_path):

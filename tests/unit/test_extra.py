@@ -94,6 +94,8 @@ def test_a_stored_model_asks_for_its_function(model, tmp_path, capsys):
     model.save(tmp_path / "m")
     with pytest.raises(BlockXMCError, match=r"needs the 6 extra columns of 'codes'.*load\(path, extra="):
         load(tmp_path / "m")
+    with pytest.raises(BlockXMCError, match="extra must be a function"):
+        load(tmp_path / "m", extra="codes")
     again = load(tmp_path / "m", extra=codes)
     assert again.suggest(NEW_TEXTS) == model.suggest(NEW_TEXTS)
     assert clone(again).fit(TEXTS, Y).suggest(NEW_TEXTS[:9]) == model.suggest(NEW_TEXTS[:9])

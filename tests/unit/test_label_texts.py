@@ -156,6 +156,7 @@ def test_words_of_labels_are_learnt_and_texts_say_how_rare_words_are():
         ({"cat": None}, "must be text"),
         ({"cat": " "}, "holds no text"),
         ([], "holds no text"),
+        ({7: "seven"}, "all text, or all whole numbers"),
     ],
 )
 def test_wrong_label_texts_are_refused(given, message):
@@ -165,8 +166,10 @@ def test_wrong_label_texts_are_refused(given, message):
 
 def test_what_cannot_take_them_says_so():
     texts, labels = ["red apple", "green leaf"] * 3, [["a"], ["b"]] * 3
-    with pytest.raises(BlockXMCError, match="DiSMEC takes no label_features"):
+    with pytest.raises(BlockXMCError, match="DiSMEC takes no label_texts: use BlockwiseClassifier"):
         TextClassifier(DiSMEC()).fit(texts, labels, label_texts=["a"])
+    with pytest.raises(BlockXMCError, match="BlockwiseClassifier takes no n_blocks; parameters"):
+        TextClassifier().fit(texts, labels, n_blocks=3)
     with pytest.raises(BlockXMCError, match='needs weights="shared"'):
         TextClassifier(BlockwiseClassifier.paper(n_blocks=1, lam=0.0)).fit(texts, labels, label_texts=["a apple"])
     with pytest.raises(BlockXMCError, match="linear base"):

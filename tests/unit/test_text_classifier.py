@@ -67,6 +67,31 @@ def test_one_text_is_answered_like_one_of_a_list(model):
         assert_array_equal(one, many[0])
     assert model.predict([]) == model.suggest([]) == []
     assert model.predict_topk([], 2)[0].shape == (0, 2)
+    assert model.predict_proba([]).shape == model.decision_function([]).shape == (0, 3)
+    assert model.score(text, ["cat"]) == model.score(text, [["cat"]]) == model.score([text], [["cat"]])
+    alone = TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(text, ["cat", "dog"])
+    assert sorted(alone.predict(text)) == ["cat", "dog"]
+    for ask in (lambda: model.suggest([], k=-1), lambda: model.explain(text, k=0)):
+        with pytest.raises(BlockXMCError, match="k must be a whole number"):
+            ask()
+
+
+def test_labels_of_a_score_go_with_its_texts(model):
+    with pytest.raises(BlockXMCError, match="120 texts but 119 lists"):
+        model.score(TEXTS, LABELS[:-1])
+    with pytest.raises(BlockXMCError, match="X has 120 rows but y has 119"):
+        model.classifier_.score(model.vectorizer_.transform(TEXTS), LABELS[:-1])
+
+
+def test_texts_are_read_once():
+    plain = TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(TEXTS, LABELS, label_texts={"hen": "hens cluck"})
+    other = TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(
+        iter(TEXTS), iter(LABELS), label_texts={"hen": "hens cluck"}
+    )
+    assert other.suggest(TEXTS) == plain.suggest(TEXTS)
+    lengths = TextClassifier(BlockwiseClassifier(n_jobs=1), extra=lambda texts: [[len(text)] for text in texts])
+    assert hasattr(lengths.fit(iter(TEXTS), iter(LABELS)), "extra_weight_")
+    assert not hasattr(lengths.set_params(extra=None).fit(TEXTS, LABELS), "extra_weight_")
 
 
 def test_a_threshold_leaves_out_what_scores_lower(model):
@@ -74,8 +99,11 @@ def test_a_threshold_leaves_out_what_scores_lower(model):
     cut = every[1].score
     assert model.suggest("cats purr", k=3, threshold=cut) == [s for s in every if s.score > cut]
     assert [s.label for s in model.suggest("cats purr", k=3, threshold="f1")] == model.predict("cats purr")
-    with pytest.raises(BlockXMCError, match="threshold must be"):
-        model.suggest("cats purr", threshold="high")
+    for wrong in ("high", float("nan")):
+        with pytest.raises(BlockXMCError, match="threshold must be"):
+            model.suggest("cats purr", threshold=wrong)
+        with pytest.raises(BlockXMCError, match="threshold must be"):
+            BlockwiseClassifier(threshold=wrong).fit([[1.0]], [["a"]])
 
 
 def test_reasons_are_words_and_add_up(model):
@@ -100,8 +128,9 @@ def test_allowed_labels_are_the_best_among_them(model):
     assert model.suggest([text], k=3, allow=["dog"], threshold=1.0) == [[]]
     ids, _ = model.predict_topk([text], k=3, allow=["dog"])
     assert ids.tolist() == [[2, -1, -1]]
-    with pytest.raises(BlockXMCError, match="bird"):
-        model.suggest(text, allow=["bird"])
+    for wrong in ("bird", ["bird"]):
+        with pytest.raises(BlockXMCError, match="bird"):
+            model.suggest(text, allow=[wrong])
 
 
 def test_probabilities_are_those_of_suggestions(model):
@@ -144,8 +173,33 @@ def test_a_matrix_has_named_columns(model):
         assert other.score(TEXTS, matrix) == model.score(TEXTS, LABELS)
     numbered = TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(TEXTS, Y)
     assert numbered.predict("cats purr") == [0]
-    with pytest.raises(BlockXMCError, match="2 different label names for 3 columns"):
-        TextClassifier().fit(TEXTS, Y, label_names=["a", "b"])
+    assert type(numbered.suggest("cats purr", k=1)[0].label) is int
+    mixed = pd.DataFrame(Y.toarray(), columns=names).astype({"cat": bool, "cow": int})
+    assert TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(TEXTS, mixed).predict(TEXTS) == model.predict(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["a", "b"], "2 different label names for 3 columns"),
+        ([0.5, 0.7, 1.0], "must be all text, or all whole numbers.*found 0.5"),
+        ([1, "a", 2], "found 'a'"),
+        ([("a", "b"), ("a", "c"), ("b", "c")], "found \\('a', 'b'\\)"),
+        ([2**70, 1, 2], "64 bits"),
+    ],
+)
+def test_wrong_names_of_columns_are_one_line(names, message):
+    Y = from_texts(TEXTS, LABELS).Y.toarray()
+    with pytest.raises(BlockXMCError, match=message):
+        TextClassifier().fit(TEXTS, Y, label_names=names)
+    if len(names) == 3:
+        with pytest.raises(BlockXMCError, match=message):
+            TextClassifier().fit(TEXTS, pd.DataFrame(Y).set_axis(pd.Index(names, dtype=object), axis=1))
+
+
+def test_labels_that_label_names_lacks_are_refused():
+    with pytest.raises(BlockXMCError, match="not among label_names"):
+        TextClassifier().fit(TEXTS, LABELS, label_names=["cat", "dog"])
 
 
 @pytest.mark.parametrize(
@@ -153,6 +207,12 @@ def test_a_matrix_has_named_columns(model):
     [
         (["a cat", None], [["x"], ["y"]], "text 1 is None"),
         (["a cat", float("nan")], [["x"], ["y"]], "text 1 is nan"),
+        (pd.Series(["a cat", None], dtype="string"), [["x"], ["y"]], "text 1 is <NA>.*fillna"),
+        (["a cat", np.zeros(2)], [["x"], ["y"]], "text 1 is array"),
+        (["a cat", "a dog"], [["x"], pd.NA], "row 1 of the labels is <NA>.*fillna"),
+        (["a cat", "a dog"], [["x"], ["y", pd.NA]], "row 1 of Y holds <NA>"),
+        (["a cat", "a dog"], [[2**70], [1]], "whole numbers of 64 bits"),
+        (["a cat", "a dog"], np.array([[1, np.nan], [0, 1]]), "0 and 1 only, and holds nan"),
         (["a cat", "a dog"], ["x;y", "y"], r"row 0 of the labels is 'x;y'; give a list.*str.split"),
         (["a cat", "a dog"], ["['x']", "y"], r"row 0 of the labels is \"\['x'\]\""),
         (["a cat", "a dog"], [["x"], None], "row 1 of the labels is None"),

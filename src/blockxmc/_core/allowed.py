@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ from blockxmc._core.targets import Targets
 from blockxmc.errors import BlockXMCError
 
 Mask = NDArray[np.bool_]
+
+# Labels of a row among which those that are allowed are looked for first.
+FEW_LABELS = 64
 
 
 def allowed_labels(targets: Targets, allow: Any, deny: Any) -> Mask | None:
@@ -55,7 +58,7 @@ def _as_list(labels: Any) -> list[Any]:
 
 
 def _id_of(targets: Targets, label: Any, what: str) -> int:
-    found = targets.ids_by_name.get(label)
+    found = targets.ids_by_name.get(label) if isinstance(label, Hashable) else None
     if found is not None:
         return found
     # Where names are numbers, a number is a name and never an id.
@@ -65,6 +68,33 @@ def _id_of(targets: Targets, label: Any, what: str) -> int:
         return int(label)
     hint = f"ids lie in 0..{targets.n_labels - 1}" if is_number and numbered else "labels are spelled as in training"
     raise BlockXMCError(f"{what} names the label {str(label)[:60]!r}, which the model does not know; {hint}")
+
+
+def enough_for(k: int, n_labels: int) -> int:
+    """How many labels of a row are looked at, best first, to find k that are allowed."""
+    return min(max(FEW_LABELS, 2 * k), n_labels)
+
+
+def first_allowed(
+    found: tuple[NDArray[np.int64], NDArray[np.float32]], k: int, allowed: Mask
+) -> tuple[tuple[NDArray[np.int64], NDArray[np.float32]], Mask]:
+    """The first k allowed of the best labels of rows, and which rows may have more of them further back.
+
+    >>> found = np.array([[2, 1, 0]]), np.array([[0.9, 0.8, 0.7]], np.float32)
+    >>> (labels, _), short = first_allowed(found, 1, np.array([True, True, False]))
+    >>> labels.tolist(), short.tolist()
+    ([[1]], [False])
+    """
+    labels, scores = found
+    there = (labels >= 0) & allowed[np.maximum(labels, 0)]
+    order = np.argsort(~there, axis=1, kind="stable")[:, :k]
+    kept = np.take_along_axis(there, order, 1)
+    best = (
+        np.where(kept, np.take_along_axis(labels, order, 1), -1),
+        np.where(kept, np.take_along_axis(scores, order, 1), np.float32(-np.inf)),
+    )
+    more = (labels[:, -1] >= 0) & (labels.shape[1] < allowed.size)
+    return best, ~kept.all(axis=1) & more
 
 
 def best_allowed(scores: sparse.csr_array, k: int, allowed: Mask) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

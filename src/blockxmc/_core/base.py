@@ -22,7 +22,7 @@ from blockxmc._core import saving
 from blockxmc._core.allowed import Mask, allowed_labels, best_allowed
 from blockxmc._core.matrix import as_csr, check_values, dense_scores, is_ready, row_parts, take_rows
 from blockxmc._core.memory import check_memory_limit, check_training_memory
-from blockxmc._core.params import check_random_state
+from blockxmc._core.params import check_k, check_random_state
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
 from blockxmc._core.stored import require
 from blockxmc._core.targets import Targets
@@ -130,11 +130,10 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Labels (int64, n x k) and scores (float32): best first, ties to the lower id, padded with -1 / -inf.
 
         ``allow`` and ``deny`` (ids, names or a mask of labels) say which labels may be answered. The answer is the exact
-        top k of the allowed candidates: what a model says whose blocks list no others. A mask is the fastest form.
+        top k of the allowed candidates, with the scores that they have among all. A mask is the fastest form.
         """
         X = self._validated(X)
-        if not isinstance(k, (int, np.integer)) or k < 1:
-            raise BlockXMCError(f"k must be a whole number of at least 1, got {k!r}")
+        check_k(k)
         if self.targets_.n_labels == 0:
             return np.full((X.shape[0], k), -1, np.int64), np.full((X.shape[0], k), -np.inf, np.float32)
         allowed = allowed_labels(self.targets_, allow, deny)
@@ -199,6 +198,8 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Precision at 1 (for one class per row: accuracy)."""
         best = self.predict_topk(X, 1)[0][:, 0]
         Y01, _ = self.targets_.encode_more(y)
+        if Y01.shape[0] != best.size:
+            raise BlockXMCError(f"X has {best.size} rows but y has {Y01.shape[0]}: the numbers of samples must agree")
         rows = np.arange(best.size)
         hit = np.asarray(Y01[rows, np.maximum(best, 0)]).ravel() * (best >= 0)
         return float(np.average(hit, weights=sample_weight))

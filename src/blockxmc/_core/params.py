@@ -30,6 +30,12 @@ def require_number(estimator: Any, name: str, *, zero: bool = False) -> None:
         raise BlockXMCError(f"{type(estimator).__name__}: {name} must be {kind}, got {value!r}")
 
 
+def check_k(k: Any) -> None:
+    """Raise unless this many labels can be answered."""
+    if not isinstance(k, Integral) or k < 1:
+        raise BlockXMCError(f"k must be a whole number of at least 1, got {k!r}")
+
+
 def check_random_state(random_state: Any) -> None:
     """Raise unless it is None, a seed, or a random number generator of NumPy.
 

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 
 from blockxmc._core.matrix import as_indicator
 from blockxmc.errors import BlockXMCError
@@ -69,22 +69,21 @@ class Targets:
                 "Y is a list of equally long lists of 0 and 1, which may be a 0-1 matrix or label numbers:"
                 " pass np.array(Y) for a matrix, or [set(row) for row in Y] for label numbers"
             )
-        names = _distinct_names(rows)
-        # Text as objects: a fixed width would give every name the room of the longest.
-        text = all(isinstance(name, str) for name in names)
-        targets = cls("names", len(names), np.array(names, dtype=object if text else None))
+        names = as_names(_distinct_names(rows))
+        targets = cls("names", names.size, names)
         return targets, targets._from_names(rows)
 
     @classmethod
     def _of_array(cls, values: NDArray[Any]) -> tuple[Targets, sparse.csr_array]:
         """A 0-1 matrix, or one class per row."""
         if values.ndim == 2 and (values.shape[1] > 1 or np.isin(values, (0, 1)).all()):
-            if values.dtype.kind not in "biuf" or not np.isin(values, (0, 1)).all():
+            wrong = values[~_zeros_and_ones(values)].tolist()
+            if wrong:
                 raise BlockXMCError(
-                    f"Unknown label type: {type_of_target(values)}: a 2-d Y must hold 0 and 1 only;"
+                    f"Unknown label type: a 2-d Y must hold 0 and 1 only, and holds {_short(wrong[0])};"
                     " label names go into lists, one list per row"
                 )
-            return cls("dense", values.shape[1]), as_indicator(values)
+            return cls("dense", values.shape[1]), as_indicator(values.astype(np.float32))
         try:
             check_classification_targets(values)
             classes, which = np.unique(values.ravel(), return_inverse=True)
@@ -186,6 +185,22 @@ class Targets:
         return sparse.csr_matrix(whole) if self.kind == "csr_matrix" else whole
 
 
+def as_names(given: Iterable[Any]) -> NDArray[Any]:
+    """Names of labels by id: all of them text, or all of them whole numbers.
+
+    >>> as_names(["cat", "dog"]).tolist(), as_names(range(2)).tolist()
+    (['cat', 'dog'], [0, 1])
+    """
+    names = list(given)
+    if all(isinstance(name, str) for name in names):
+        # Objects: a fixed width would give every name the room of the longest.
+        return np.array([str(name) for name in names], dtype=object)
+    for name in names:
+        if isinstance(name, (bool, np.bool_)) or not isinstance(name, Integral) or abs(int(name)) >= 2**63:
+            raise BlockXMCError(f"label names must be all text, or all whole numbers of 64 bits, found {_short(name)}")
+    return np.array(names, dtype=np.int64)
+
+
 def _column_names(targets: Targets, columns: Any) -> NDArray[Any] | None:
     """Names of the columns of a 0-1 matrix, if they are text; classes keep their own."""
     if targets.kind != "dense" or not all(isinstance(name, str) for name in columns):
@@ -238,6 +253,14 @@ def _distinct_names(rows: Rows) -> list[Any]:
         number = next(name for name in names if not isinstance(name, str))
         raise BlockXMCError(f"Y mixes text and numbers ({number!r}); turn all labels into text or all into numbers")
     return sorted(names)
+
+
+def _zeros_and_ones(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where 0, 1, False or True stands; a table with columns of several types is an array of objects."""
+    if values.dtype.kind in "biuf":
+        return np.isin(values, (0, 1))
+    plain = [isinstance(value, Number | np.bool_) and value in (0, 1) for value in values.ravel().tolist()]
+    return np.array(plain, dtype=bool).reshape(values.shape)
 
 
 def _one_per_row(Y: Any) -> NDArray[Any]:

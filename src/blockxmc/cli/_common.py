@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from blockxmc.cli._text_options import TextSettings
     from blockxmc.data import Dataset
     from blockxmc.data._source import PathLike
+    from blockxmc.data.corpus import Fields
     from blockxmc.data.lines import Lines
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on stdout.")]
@@ -135,6 +136,19 @@ def read_rows(path: PathLike, texts: TextSettings | None = None, **options: Any)
     return _with_rows(path, read_dataset(source, **options))
 
 
+def refuse_fields_of_features(source: PathLike, texts: TextSettings) -> None:
+    """Refuse options that say where texts stand, for a file of features or a folder with such files."""
+    from blockxmc.data._source import Piped
+    from blockxmc.data.corpus import TEXT_FORMATS
+    from blockxmc.data.folder import data_format, train_and_test
+    from blockxmc.data.shards import is_shards
+
+    is_folder = not isinstance(source, Piped) and Path(source).is_dir() and not is_shards(source)
+    pair = train_and_test(Path(source)) if is_folder else (source, source)
+    if pair is None or data_format(pair[0]) not in TEXT_FORMATS:
+        texts.refuse_for(source)
+
+
 def open_model(path: PathLike, threads: int | None, extra: str | None = None) -> Any:
     """The model of a directory, a TextClassifier where it was trained on text, to run with so many threads.
 
@@ -183,10 +197,10 @@ def read_for(model: Any, path: PathLike, *, require_labels: bool, texts: TextSet
     vectorizer = getattr(model, "vectorizer_", None)
     model = on_features(model)
     names = None if model.label_names_ is None else list(model.label_names_)
-    kind = kind_of(source, wants_text=vectorizer is not None)
+    fields = None if texts is None else texts.fields()
+    kind = kind_of(source, wants_text=vectorizer is not None, fields=fields)
     options: dict[str, Any] = {"label_names": names, "verbose": verbosity()}
     if vectorizer is not None and kind != "shards":
-        fields = None if texts is None else texts.fields()
         dataset = read_text(source, vectorizer, kind=kind, require_labels=require_labels, fields=fields, **options)
     else:
         if texts is not None:
@@ -206,10 +220,11 @@ def read_for(model: Any, path: PathLike, *, require_labels: bool, texts: TextSet
     return _with_rows(source, dataset)
 
 
-def kind_of(source: PathLike, lines: Lines | None = None, *, wants_text: bool) -> str:
+def kind_of(source: PathLike, lines: Lines | None = None, *, wants_text: bool, fields: Fields | None = None) -> str:
     """The format of test data; what is neither text with label names nor features is plain lines for a text model.
 
-    Of a pipe that is read line by line, ``lines`` has the first.
+    Of a pipe that is read line by line, ``lines`` has the first. ``fields`` that are named say that it is a header, where
+    no suffix says what the lines are.
     """
     from blockxmc.data._source import Piped, first_line
     from blockxmc.data.corpus import TEXT_FORMATS, format_of_line
@@ -224,8 +239,9 @@ def kind_of(source: PathLike, lines: Lines | None = None, *, wants_text: bool) -
     if kind == "shards":  # made of texts or of features: whoever reads them sees
         return kind
     piped = live or isinstance(source, Piped)
-    if wants_text and kind == "xc" and (piped or not looks_like_xc(first_line(source))):
-        return "tsv"
+    plain = kind == "xc" and (piped or not looks_like_xc(first_line(source)))
+    if wants_text and (plain or (kind == "tsv" and piped)):
+        return "csv" if fields is not None and (fields.text or fields.labels or fields.id) else "tsv"
     is_text = kind in TEXT_FORMATS or (kind == "xc" and begins_with_a_word(lines.first() if live and lines else source))
     if is_text != wants_text:
         name = lines.name if lines is not None else source

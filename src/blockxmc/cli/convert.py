@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blockxmc.cli._common import verbosity
-from blockxmc.cli._text_options import IdField, LabelField, LabelSeparator, TextField
+from blockxmc.cli._common import refuse_fields_of_features, verbosity
+from blockxmc.cli._text_options import IdField, LabelField, LabelSeparator, TextField, TextSettings
 
 if TYPE_CHECKING:
     from blockxmc.data.corpus import Fields
@@ -48,12 +49,16 @@ def convert(
     such folders, train and test.
     """
     from blockxmc.data import read_dataset, read_text
-    from blockxmc.data.corpus import TEXT_FORMATS, Fields, read_corpus, write_jsonl
+    from blockxmc.data._source import once
+    from blockxmc.data.corpus import TEXT_FORMATS, read_corpus, write_jsonl
     from blockxmc.data.folder import data_format
     from blockxmc.data.shards import is_shards
     from blockxmc.errors import BlockXMCError
 
-    fields = Fields(tuple(text_field or ()), label_field, label_separator, id_field)
+    texts = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)
+    fields = replace(texts.fields(), id=id_field)
+    given = once(source)
+    refuse_fields_of_features(given, texts)
     if shards is not None:
         _write_shards(source, test, target, shards, fields)
         return
@@ -61,7 +66,7 @@ def convert(
         _convert_both(source, test, target, fields)
         return
     kind = _target_format(target)
-    is_text = data_format(source) in TEXT_FORMATS
+    is_text = data_format(given) in TEXT_FORMATS
     if source.resolve() == target.resolve():
         raise BlockXMCError(f"{target}: input and output are the same file; choose another name")
     if kind == "jsonl":
@@ -69,9 +74,9 @@ def convert(
             raise BlockXMCError(
                 f"{source}: holds features, not text, so it cannot become JSONL; convert to .txt or .npz"
             )
-        write_jsonl(target, read_corpus(source, verbose=1, fields=fields), verbose=1)
+        write_jsonl(target, read_corpus(given, verbose=1, fields=fields), verbose=1)
         return
-    _write(kind, target, read_text(source, fields=fields, verbose=1) if is_text else read_dataset(source, verbose=1))
+    _write(kind, target, read_text(given, fields=fields, verbose=1) if is_text else read_dataset(given, verbose=1))
 
 
 def _write_shards(source: Path, test: Path | None, target: Path, n_shards: int, fields: Fields) -> None:
@@ -104,7 +109,7 @@ def _convert_both(source: Path, test: Path | None, target: Path, fields: Fields)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise BlockXMCError(f"{target}: exists and is not an empty folder; choose another name")
     if test is None:
-        train_data, test_data = read_data_dir(source, verbose=1)
+        train_data, test_data = read_data_dir(source, fields=fields, verbose=1)
     else:
         train_data, test_data = read_pair(source, test, fields=fields, verbose=1)
     target.mkdir(parents=True, exist_ok=True)

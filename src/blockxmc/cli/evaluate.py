@@ -28,14 +28,15 @@ from blockxmc.errors import BlockXMCError
 
 # Precision over the rows that have labels, given where some have none.
 LABELLED = "P_labelled"
+# What is printed of label sets: what it is called, and digits behind the point.
 OF_SETS = {
-    "F1": "F1, mean of rows (%)",
-    "F1_micro": "F1, all pairs together (%)",
-    "F1_macro": "F1, mean of labels (%)",
-    "predicted_per_row": "labels predicted per row",
-    "labels_per_row": "labels per row",
-    "calibration_error": "calibration error of the first five",
-    "probabilities_per_hit": "their probabilities, per hit",
+    "F1": ("F1, mean of rows (%)", 2),
+    "F1_micro": ("F1, all pairs together (%)", 2),
+    "F1_macro": ("F1, mean of labels (%)", 2),
+    "predicted_per_row": ("labels predicted per row", 2),
+    "labels_per_row": ("labels per row", 2),
+    "calibration_error": ("calibration error of the first five", 4),
+    "probabilities_per_hit": ("their probabilities, per hit", 4),
 }
 
 
@@ -75,7 +76,10 @@ def evaluate(
 
     ks, (a, b) = _ranks(at), _propensity(propensity)
     if plot is not None:
+        from blockxmc.plots import check_figure
+
         check_writable(plot.parent)
+        check_figure(plot)
     if scheduler is not None:
         given: Any = {"rank_by": rank_by, "plot": plot, "text_field": text_field, "label_field": label_field}
         given["extra"] = extra
@@ -139,10 +143,9 @@ def _print(result: dict[str, Any], ks: list[int]) -> None:
     print_table(title, ["%", *(f"@{k}" for k in ks)], values)
     if without:
         print(f"{without:,} rows have no labels: they are misses in P, and left out of the other lines\n")
-    sets = [[head, result[key]] for key, head in OF_SETS.items() if key in result]
+    sets = [[head, f"{result[key]:.{digits}f}"] for key, (head, digits) in OF_SETS.items() if key in result]
     if sets:
-        rows_of_sets = [[head, f"{value:.4f}" if "prob" in head else value] for head, value in sets]
-        print_table("", ["label sets", ""], rows_of_sets)
+        print_table("", ["label sets", ""], sets)
     shown = {"rows", "labels", "rows_without_labels", *OF_SETS}
     rest = {key: value for key, value in result.items() if "@" not in key and key not in shown}
     if rest:

@@ -107,8 +107,10 @@ def _write_all(
     classifier: XMCEstimator, answers: Iterable[tuple[TopK, list[Any] | None]], out: Path | None, format: str | None
 ) -> None:
     """Answers, with the ids of their rows, as they come."""
+    import numpy as np
+
     form = format or ("xc" if classifier.label_names_ is None else "jsonl")
-    write = _Writer(classifier.label_names_, form)
+    write = _Writer(classifier.label_names_, form, set(np.flatnonzero(classifier.label_counts_ == 0).tolist()))
     with _destination(out) as stream:
         for answer, ids in answers:
             stream.writelines(write.lines(answer, ids))
@@ -178,7 +180,8 @@ def _mask(classifier: XMCEstimator, path: Path, option: str) -> NDArray[np.bool_
     from blockxmc.data import read_names
 
     listed = {name.strip() for name in read_names(path)} - {""}
-    mask = np.array([str(label) in listed for label in classifier.classes_], dtype=bool)
+    names = map(str, classifier.classes_)
+    mask = np.array([name in listed or f"<{name}>" in listed for name in names], dtype=bool)
     unknown = len(listed) - int(mask.sum())
     if unknown:
         print(f"note: the model does not know {unknown:,} of the {len(listed):,} labels of {path}", file=sys.stderr)
@@ -213,7 +216,7 @@ class _Source:
             source: PathLike = self.path
             if lines.live and lines.head() == b"PK":  # an archive is no lines
                 source = Piped(lines.name, lines.rest())
-            kind = kind_of(source, lines, wants_text=self._is_text)
+            kind = kind_of(source, lines, wants_text=self._is_text, fields=self.fields)
             some = 0
             for rows in self._batches(source, kind, lines):
                 some += rows.X.shape[0]
@@ -253,8 +256,9 @@ class _Source:
 class _Writer:
     """Answers as lines of text."""
 
-    def __init__(self, names: Any, form: str) -> None:
-        self._names, self._form, self._row = names, form, 0
+    def __init__(self, names: Any, form: str, untrained: set[int]) -> None:
+        """``untrained`` are labels that no training row has, known by their texts alone: JSON marks them."""
+        self._names, self._form, self._untrained, self._row = names, form, untrained, 0
         self._written: dict[int, str] = {}  # names as they are written
 
     def lines(self, answer: TopK, ids: list[Any] | None) -> Iterator[str]:
@@ -273,7 +277,9 @@ class _Writer:
         labels = ", ".join([self._name(j) for j, _ in pairs])
         scores = ", ".join([score if "." in score or "e" in score else f"{score}.0" for _, score in pairs])
         start = "" if name is None else f'"id": {jsonlib.dumps(name, ensure_ascii=False)}, '
-        return f'{{{start}"labels": [{labels}], "scores": [{scores}]}}\n'
+        marked = [self._name(j) for j, _ in pairs if j in self._untrained] if self._untrained else []
+        end = f', "untrained": [{", ".join(marked)}]' if marked else ""
+        return f'{{{start}"labels": [{labels}], "scores": [{scores}]{end}}}\n'
 
     def _tsv(self, pairs: list[tuple[int, str]], name: Any) -> str:
         row = self._row if name is None else _flat(name)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import read_rows
+from blockxmc.cli._common import read_rows, refuse_fields_of_features
 from blockxmc.cli._text_options import LabelField, LabelSeparator, TextField, TextSettings
 
 
@@ -24,8 +24,8 @@ def stats(
 
     texts = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)
     if data.is_dir() and not is_shards(data):
-        texts.refuse_for(data)
-        train, test = read_data_dir(data, verbose=1)
+        refuse_fields_of_features(data, texts)
+        train, test = read_data_dir(data, fields=texts.fields(), verbose=1)
         figures = describe(data.resolve().name, train, test)
     else:
         figures = describe(data.name, read_rows(data, texts), None)

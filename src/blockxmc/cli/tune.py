@@ -128,6 +128,10 @@ def tune(
     json: Json = False,
 ) -> None:
     """Choose settings: the paper's trade-off within a tolerance, or a limit on products, time, size or recall."""
+    if plot is not None:
+        from blockxmc.plots import check_figure
+
+        check_figure(plot)
     limits = {"--budget": budget, "--latency-us": latency_us, "--size-mb": size_mb, "--recall": recall}
     of_shared = {"--prune": prune, "--bits": bits, "--neighbors": neighbors}
     of_lambda = {"--lams": lams, "--assign": None if assign == "anew" else assign, "--plot": plot, "--work": work}

@@ -77,7 +77,7 @@ def _learn(model: Any, new: Path, text: TextSettings) -> None:
 
     source = once(new)
     vectorizer = getattr(model, "vectorizer_", None)
-    kind = kind_of(source, wants_text=vectorizer is not None)
+    kind = kind_of(source, wants_text=vectorizer is not None, fields=text.fields())
     if vectorizer is not None and kind == "shards":
         raise BlockXMCError(f"{new}: holds features; a model of texts is updated by texts, which may have new words")
     if vectorizer is None:

@@ -19,6 +19,8 @@ from blockxmc.errors import DataFormatError
 
 TEXT_FORMATS = ("jsonl", "json", "tsv", "csv")
 _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "tsv", ".csv": "csv"}
+# How an object, or an array of objects, begins: texts, too, may begin with a bracket.
+_JSON = re.compile(rb'\s*(?:(\{)\s*(?:["}]|$)|\[\s*(?:[{\]]|$))')
 _TEXT_COLUMNS = ("text", "title", "abstract", "description", "body")
 # Column -> the separator of its labels (None: spaces).
 _LABEL_COLUMNS = {"subject_uris": None, "labels": ";", "subjects": ";", "label": ";"}
@@ -64,7 +66,10 @@ def text_format(path: PathLike) -> str | None:
     for suffix, kind in _SUFFIXES.items():
         if name.endswith(suffix):
             return kind
-    return format_of_line(first_line(path)) or ("jsonl" if name.endswith(".json") else None)
+    first = first_line(path)
+    if name.endswith(".json"):
+        return "json" if first.lstrip().startswith(b"[") else "jsonl"
+    return format_of_line(first)
 
 
 def format_of_line(line: bytes) -> str | None:
@@ -72,12 +77,11 @@ def format_of_line(line: bytes) -> str | None:
 
     >>> format_of_line(b'{"text": "a"}'), format_of_line(b"["), format_of_line(b"red apple\\tfruit")
     ('jsonl', 'json', 'tsv')
-    >>> format_of_line(b"id;text;labels"), format_of_line(b"texts, and other things")
-    ('csv', None)
+    >>> format_of_line(b"id;text;labels"), format_of_line(b"texts, and other things"), format_of_line(b"[Reprint] Cats")
+    ('csv', None, None)
     """
-    start = line.lstrip()[:1]
-    if start in (b"{", b"["):
-        return "jsonl" if start == b"{" else "json"
+    if (start := _JSON.match(line)) is not None:
+        return "jsonl" if start[1] == b"{" else "json"
     if (sign := _separator(line)) != "\t":
         names = {name.strip(' "').lower() for name in line.decode("utf-8", "replace").rstrip("\r\n").split(sign)}
         if names & set(_TEXT_COLUMNS) and names & set(_LABEL_COLUMNS):
@@ -201,6 +205,8 @@ def _json_labels(record: dict[str, Any], where: str, required: bool, fields: Fie
     if isinstance(labels, list):
         labels = [s.get("uri", s.get("label")) if isinstance(s, dict) else s for s in labels]
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        if not required:
+            return []
         hint = "; --label-separator cuts a string" if isinstance(labels, str) else ""
         raise DataFormatError(f'{where}: "{name}" must be a list of names, found {ascii(labels)[:60]}{hint}')
     return clean_names(labels, where)
@@ -216,9 +222,14 @@ def _tsv_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields
         raise DataFormatError(
             f"{path}: TSV has no header, so its fields have no names; leave --text-field and the like out"
         )
+    blank = 0
     for line in lines:
         if not line.strip():
+            blank += 1
             continue
+        if not require_labels:  # lines to be labelled: an answer each, so that answers can be counted off
+            yield from (Row("", []) for _ in range(blank))
+        blank = 0
         text, tab, subjects = line.rstrip("\r\n").partition("\t")
         if not tab and require_labels:
             raise DataFormatError(
@@ -378,7 +389,7 @@ def clean_names(labels: Iterable[Any], where: str = "") -> list[Any]:
     ['a', 'http://x/1', 3]
     """
     names = (_name(label, where) if isinstance(label, str) else label for label in labels)
-    return [name for name in names if name != ""]
+    return [name for name in names if not isinstance(name, str) or name]
 
 
 def _name(label: str, where: str) -> str:

@@ -52,10 +52,9 @@ class Extra:
         (2, [[1.0, 0.0], [1.0, 0.0]])
         """
         name = getattr(source, "__name__", type(source).__name__)
+        _require_source(source)
         if hasattr(source, "transform"):
             source = clone(source).fit(texts)
-        elif not callable(source):
-            raise BlockXMCError(f"extra must be a function from texts to columns, or a transformer, got {source!r:.60}")
         columns = _columns(source, name, texts)
         lengths = np.linalg.norm(columns, axis=1)
         length = float(np.median(lengths[lengths > 0])) if lengths.any() else 1.0
@@ -91,6 +90,12 @@ def large_values(columns: F32, least: float = LEAST_VALUE) -> sparse.csr_array:
         return as_csr(columns)
     usual = np.linalg.norm(columns, axis=1, keepdims=True) / np.sqrt(columns.shape[1])
     return as_csr(np.where(abs(columns) >= least * usual, columns, 0))
+
+
+def _require_source(source: Any) -> None:
+    """Refuse what makes no columns."""
+    if not (hasattr(source, "transform") or callable(source)):
+        raise BlockXMCError(f"extra must be a function from texts to columns, or a transformer, got {source!r:.60}")
 
 
 def _columns(source: Any, name: str, texts: Sequence[str]) -> F32:
@@ -165,7 +170,9 @@ class ExtendedVectorizer(TextVectorizer):
         return cls.of(words, extra)
 
     def with_source(self, source: Any) -> Self:
-        """The same, where columns are made by this function or fitted transformer."""
+        """The same, where columns are made by this function or fitted transformer; None: not yet."""
+        if source is not None:
+            _require_source(source)
         return self.of(self, replace(self.extra, source=source))
 
     def __reduce__(self) -> Any:

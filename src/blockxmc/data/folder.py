@@ -74,8 +74,10 @@ def read_dataset(
     return read_text(path, vectorizer, label_names, require_labels=require_labels, n_jobs=n_jobs, verbose=verbose)
 
 
-def read_data_dir(folder: PathLike, *, n_jobs: int | None = None, verbose: int = 0) -> tuple[Dataset, Dataset]:
-    """Training and test set of a folder.
+def read_data_dir(
+    folder: PathLike, *, fields: Fields | None = None, n_jobs: int | None = None, verbose: int = 0
+) -> tuple[Dataset, Dataset]:
+    """Training and test set of a folder; of texts, ``fields`` says where they and their labels stand.
 
     Understood are folders of shards, ``train`` and ``test``; ``train.*`` and ``test.*`` (with ``labels.txt`` for XC
     text); and the Extreme Classification Repository's own names: ``*_train.txt`` and ``*_test.txt``, or ``*_data.txt``
@@ -94,7 +96,7 @@ def read_data_dir(folder: PathLike, *, n_jobs: int | None = None, verbose: int =
         raise DataFormatError(f"{folder}: no such folder; give a folder with train.* and test.*")
     pair = train_and_test(Path(folder))
     if pair is not None:
-        return read_pair(*pair, n_jobs=n_jobs, verbose=verbose)
+        return read_pair(*pair, fields=fields, n_jobs=n_jobs, verbose=verbose)
     data = _only(Path(folder), "_data.txt")
     train_rows, test_rows = _only(Path(folder), "_trSplit.txt"), _only(Path(folder), "_tstSplit.txt")
     if data is None or train_rows is None or test_rows is None:

@@ -126,15 +126,24 @@ class Lines(Iterator[str]):
 
 
 def together(rows: Iterator[T], lines: Lines, most: int) -> Iterator[list[T]]:
-    """Rows that can be answered together: at most ``most``, and none that would wait for lines that are not there yet."""
-    batch = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) >= most or lines.idle():
-            yield batch
-            batch = []
+    """Rows that can be answered together: at most ``most``, and none that would wait for lines that are not there yet.
+
+    Rows before a line that cannot be read are answered, too.
+    """
+    batch: list[T] = []
+    fault: DataFormatError | None = None
+    try:
+        for row in rows:
+            batch.append(row)
+            if len(batch) >= most or lines.idle():
+                yield batch
+                batch = []
+    except DataFormatError as error:
+        fault = error
     if batch:
         yield batch
+    if fault is not None:
+        raise fault
 
 
 @contextlib.contextmanager

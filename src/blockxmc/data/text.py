@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from blockxmc._core.progress import Phase, reporter_for
-from blockxmc._core.targets import Targets
+from blockxmc._core.targets import Targets, as_names
 from blockxmc.data._source import PathLike, SlowPhase
 from blockxmc.data.corpus import Fields, clean_names, read_corpus
 from blockxmc.data.dataset import Dataset
@@ -75,7 +75,24 @@ def from_texts(
     >>> test.Y.toarray().tolist(), test.unseen_labels
     ([[1.0, 0.0]], 1)
     """
-    return _dataset(as_texts(texts)[0], clean_rows(labels), vectorizer, label_names, n_jobs, verbose)
+    return _dataset(*as_rows(texts, labels), vectorizer, label_names, n_jobs, verbose)
+
+
+def as_rows(texts: Any, labels: Any) -> tuple[list[str], Any]:
+    """Texts as a list, and the labels of each as lists of names or as a matrix. One text has one list of names.
+
+    >>> as_rows("red apple", ["fruit"]), as_rows(["red apple"], [["fruit"]])
+    ((['red apple'], [['fruit']]), (['red apple'], [['fruit']]))
+    """
+    listed, one = as_texts(texts)
+    if one and _is_list(labels) and not _is_matrix(labels):
+        labels = list(labels)
+        labels = labels if any(_is_list(name) for name in labels) else [labels]
+    rows = clean_rows(labels)
+    n_rows = rows.shape[0] if _is_matrix(rows) else len(rows)
+    if len(listed) != n_rows:
+        raise BlockXMCError(f"{len(listed)} texts but {n_rows} lists of labels")
+    return listed, rows
 
 
 def as_texts(texts: Any) -> tuple[list[str], bool]:
@@ -108,13 +125,13 @@ def clean_rows(labels: Any) -> Any:
     """
     if _is_matrix(labels):
         return labels
-    if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
+    if not _is_list(labels):
         raise BlockXMCError(f"labels must be a matrix or a list with a list of names per text, got {labels!r:.60}")
     rows, labels = [], list(labels)
     if are_lists(labels):
         labels = [listed_names(cell) or [] for cell in labels]
     for i, row in enumerate(labels):
-        if isinstance(row, (str, bytes)) or not isinstance(row, Iterable):
+        if not _is_list(row):
             raise BlockXMCError(
                 f'row {i} of the labels is {row!r:.60}; give a list of names per text, like ["a", "b"] (a column of'
                 f' joined names becomes one by .str.split(";")){_how_to_fill(row)}'
@@ -125,7 +142,26 @@ def clean_rows(labels: Any) -> Any:
 
 def _how_to_fill(value: Any) -> str:
     """What to do about a cell that a table left empty."""
-    return '; empty cells become empty text by .fillna("")' if value is None or value != value else ""
+    return '; empty cells become empty text by .fillna("")' if _is_missing(value) else ""
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether this is None, NaN, or the NA of pandas, which does not say whether it equals itself.
+
+    >>> import pandas as pd
+    >>> [_is_missing(value) for value in (None, float("nan"), pd.NA, "", np.zeros(2))]
+    [True, True, True, False, False]
+    """
+    try:
+        return value is None or bool(value != value)
+    except TypeError:
+        return True
+    except ValueError:  # an array
+        return False
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
 
 
 def _is_matrix(labels: Any) -> bool:
@@ -140,9 +176,6 @@ def _dataset(
     n_jobs: int | None,
     verbose: int,
 ) -> Dataset:
-    n_rows = labels.shape[0] if _is_matrix(labels) else len(labels)
-    if len(texts) != n_rows:
-        raise BlockXMCError(f"{len(texts)} texts but {n_rows} lists of labels")
     vectorizer = TextVectorizer() if vectorizer is None else vectorizer
     with SlowPhase("counting words", len(texts), verbose) as phase:
         shown = _Shown(texts, phase)
@@ -161,7 +194,7 @@ def _dataset(
 def _named_columns(labels: Any, names: Sequence[Any] | None) -> tuple[sparse.csr_array, list[Any]]:
     """A 0-1 matrix and the names of its columns: those given, those of a DataFrame, or numbers."""
     targets, Y = Targets.encode(labels)
-    found = list(getattr(labels, "columns", range(targets.n_labels)) if names is None else names)
+    found = as_names(getattr(labels, "columns", range(targets.n_labels)) if names is None else names).tolist()
     if len(found) != targets.n_labels or len(set(found)) != len(found):
         raise BlockXMCError(f"{len(set(found))} different label names for {targets.n_labels} columns of labels")
     return Y, found

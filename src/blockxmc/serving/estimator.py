@@ -11,6 +11,7 @@ from scipy import sparse
 
 from blockxmc._core.allowed import Mask, allowed_labels, label_ids
 from blockxmc._core.base import TopK, XMCEstimator
+from blockxmc._core.params import check_k
 from blockxmc.serving.calibration import Calibration
 from blockxmc.serving.explanations import Explanation, explain_row
 
@@ -52,6 +53,10 @@ class Explained(XMCEstimator):
         """The routed model behind the answers."""
         raise NotImplementedError
 
+    def _worth_of_labels(self) -> NDArray[np.float32] | None:
+        """What the probability of each label is multiplied by where answers are ranked; None: by nothing."""
+        return None
+
     def explain(self, row: Any, label: Any = None, k: int = 5, feature_names: Any = None) -> list[Explanation]:
         """Why labels were suggested for one row, or where they were lost: see :class:`Explanation`.
 
@@ -64,10 +69,12 @@ class Explained(XMCEstimator):
         >>> why.fate, round(why.score - why.constant - sum(part.part for part in why.features), 6)
         ('suggested: rank 1 of 2 candidates', 0.0)
         """
+        check_k(k)
         X = self._validated(row if sparse.issparse(row) or np.ndim(row) == 2 else np.atleast_2d(row))
         ids = None if label is None else label_ids(self.targets_, label, "explain")
         names = getattr(self, "feature_names_in_", None) if feature_names is None else feature_names
-        found = explain_row(self._served(), X, ids, k, self.targets_.names, names)
+        known: Any = {"names": self.targets_.names, "features": names, "worth": self._worth_of_labels()}
+        found = explain_row(self._served(), X, ids, k, **known)
         untrained = self.label_counts_ == 0
         return [
             replace(why, fate=f"{why.fate}; no training row has it") if untrained[why.label] and why.rank else why

@@ -105,7 +105,8 @@ class Explanation:
 class Explainer:
     """Takes the answer of a routed model to one row apart."""
 
-    def __init__(self, model: RoutedModel, row: sparse.csr_array) -> None:
+    def __init__(self, model: RoutedModel, row: sparse.csr_array, worth: NDArray[np.float32] | None = None) -> None:
+        """``worth`` is what ranks multiply the probability of each label by; None: by nothing."""
         self.model, self.row = model, row
         self._clusters: dict[int, set[int]] = {}
         # Scores after each step, of all candidates; the last one is what calibration sees.
@@ -119,8 +120,10 @@ class Explainer:
         chances = {} if model.calibration is None else _of_row(model, row)
         self.probability = {label: chances.get(label) for label in self.listed}
         # Answers are in the order of probabilities, of which several may be equal.
-        self.ranking = _ranked(chances or self.after, self.listed)
-        self.before_ranking = self.ranking if model.reranker is None else _ranked(self.before, self.listed)
+        self.likeliest = _ranked(chances or self.after, self.listed)
+        weighed = {} if worth is None else {label: chance * float(worth[label]) for label, chance in chances.items()}
+        self.ranking = _ranked(weighed, self.listed) if weighed else self.likeliest
+        self.before_ranking = self.likeliest if model.reranker is None else _ranked(self.before, self.listed)
         self.visited, self.weights = self._visits()
         self.nearest = self._neighbors()
 
@@ -136,12 +139,11 @@ class Explainer:
         if label not in self.listed:
             nothing: dict[str, Any] = dict.fromkeys(("rank", "rank_before_reranker", "score", "probability"))
             return Explanation(fate=self._lost(label), constant=0.0, features=[], terms={}, **what, **nothing)
-        rank, before = self.ranking[label], self.before_ranking[label]
         constant, parts = self._parts(label)
         return Explanation(
-            fate=self._fate(rank, before, k),
-            rank=rank,
-            rank_before_reranker=before,
+            fate=self._fate(label, k),
+            rank=self.ranking[label],
+            rank_before_reranker=self.before_ranking[label],
             score=self.after[label] + self.offset,
             probability=self.probability[label],
             constant=constant,
@@ -150,12 +152,18 @@ class Explainer:
             **what,
         )
 
-    def _fate(self, rank: int, before: int, k: int) -> str:
+    def _fate(self, label: int, k: int) -> str:
+        rank, likeliest, before = self.ranking[label], self.likeliest[label], self.before_ranking[label]
         place = f"rank {rank} of {len(self.listed)} candidates"
-        if rank > k:
-            lost = "cut by the reranker" if before <= k else "scored low"
-            return f"{lost}: {place}" + (f", before it rank {before}" if before <= k else "")
-        return f"suggested: {place}" + (f", before the reranker {before}" if before != rank else "")
+        by_probability = f", by probability {likeliest}" if likeliest != rank else ""
+        if rank <= k:
+            return f"suggested: {place}{by_probability}" + (
+                f", before the reranker {before}" if before != likeliest else ""
+            )
+        if likeliest <= k:
+            return f"behind rarer labels: {place}{by_probability}"
+        lost = "cut by the reranker" if before <= k else "scored low"
+        return f"{lost}: {place}{by_probability}" + (f", before it rank {before}" if before <= k else "")
 
     def _lost(self, label: int) -> str:
         clusters = self.model.scorer.label_clusters
@@ -242,13 +250,20 @@ def _ranked(scores: dict[int, float], among: set[int]) -> dict[int, int]:
 
 
 def explain_row(
-    model: Any, row: sparse.csr_array, labels: Iterable[int] | None, k: int, names: Any = None, features: Any = None
+    model: Any,
+    row: sparse.csr_array,
+    labels: Iterable[int] | None,
+    k: int,
+    *,
+    names: Any = None,
+    features: Any = None,
+    worth: NDArray[np.float32] | None = None,
 ) -> list[Explanation]:
     """Explanations of these labels, or of the first k, of one row."""
     if not isinstance(model, RoutedModel):
         raise BlockXMCError("several partitions answer together: explain needs n_partitions=1")
     if row.shape[0] != 1:
         raise BlockXMCError(f"explain takes one row at a time, got {row.shape[0]}")
-    explainer = Explainer(model, row)
+    explainer = Explainer(model, row, worth)
     wanted = list(explainer.ranking)[:k] if labels is None else labels
     return [explainer.explain(int(label), k, names, features) for label in wanted]

@@ -34,6 +34,9 @@ class LabelSetEstimator(RoutedEstimator):
             return super()._topk(X, k, allowed)
         return topk_by_weight(lambda rows, k: self.model_.topk(rows, k, self._threads, allowed), X, k, self._worth)
 
+    def _worth_of_labels(self) -> NDArray[np.float32] | None:
+        return self._worth if self._by_propensity else None
+
     def _likeliest(self, X: sparse.csr_array, k: int) -> TopK:
         return self.model_.topk(X, k, self._threads)
 
@@ -159,7 +162,7 @@ class LabelSetEstimator(RoutedEstimator):
     def _check_threshold(self) -> None:
         given: Any = self.threshold
         number = type(given) in (int, float) or isinstance(given, (np.integer, np.floating))
-        if not number and not (isinstance(given, str) and given in ("f1", "top-k")):
+        if not (number and given == given) and not (isinstance(given, str) and given in ("f1", "top-k")):
             raise BlockXMCError(f'threshold must be "f1", "top-k" or a number, got {given!r}')
 
 

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blockxmc._core import stored
-from blockxmc._core.allowed import Mask
+from blockxmc._core.allowed import Mask, best_allowed, enough_for, first_allowed
 from blockxmc._core.base import TopK
+from blockxmc._core.matrix import take_rows
 from blockxmc.errors import BlockXMCError
 from blockxmc.serving.calibration import Calibration
 from blockxmc.serving.neighbors import Neighbors
@@ -23,6 +24,9 @@ from blockxmc.serving.scorer import Scorer
 from blockxmc.serving.scorers import restore_scorer
 
 F32 = NDArray[np.float32]
+
+# Rows of which all candidates are scored at a time.
+ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,9 @@ class RoutedModel:
         return {name: value for name, value in vars(self).items() if name != "_routed"}
 
     def topk(self, X: sparse.csr_array, k: int, threads: int, allowed: Mask | None = None) -> TopK:
-        """Best k allowed labels of each row: what is answered if no block lists any other label.
-
-        So the reranker looks at the best allowed labels only; blocks and neighbors are found as ever.
-        """
+        """Best k allowed labels of each row, with the scores that they have among all candidates."""
+        if allowed is not None and self.calibration is not None:
+            return self._topk_among(X, k, threads, allowed)
         asked = self._asked(k)
         if self._routed is None:
             labels, scores = self.scorer.topk(X, None, asked, threads=threads, allowed=allowed)
@@ -80,17 +83,35 @@ class RoutedModel:
             scores = scores + self._offset_of(X, threads)[:, None]
         return self._answers(labels, scores, k, threads)
 
+    def _topk_among(self, X: sparse.csr_array, k: int, threads: int, allowed: Mask) -> TopK:
+        """The best k allowed labels where ranks among all candidates count: most rows have them among their first few."""
+        (labels, scores), short = first_allowed(self.topk(X, enough_for(k, self.n_labels), threads), k, allowed)
+        rows = np.flatnonzero(short)
+        for first in range(0, rows.size, ROWS_AT_ONCE):
+            some = rows[first : first + ROWS_AT_ONCE]
+            labels[some], scores[some] = best_allowed(self.scores(take_rows(X, some), threads), k, allowed)
+        return labels, scores
+
     def one(self, indices: ArrayLike, values: ArrayLike, k: int, allowed: Mask | None = None) -> TopK:
         """Best k allowed labels of one sparse row, without validation or threads."""
+        if allowed is not None and self.calibration is not None:
+            found = self.one(indices, values, enough_for(k, self.n_labels))
+            best, short = first_allowed((found[0][None], found[1][None]), k, allowed)
+            if short[0]:
+                best = best_allowed(self.scores(self._row(indices, values), 1), k, allowed)
+            return best[0][0], best[1][0]
         asked = self._asked(k)
         if self._routed is None:
             labels, scores = self.scorer.one(indices, values, None, asked, allowed)
         else:
             labels, scores = self._routed.one(indices, values, asked, allowed)
         if self.offset is not None:
-            row = np.asarray(values, np.float32), np.asarray(indices, np.int32), np.array([0, len(np.asarray(indices))])
-            scores = scores + self._offset_of(sparse.csr_array(row, shape=(1, self.scorer.n_features)), 1)
+            scores = scores + self._offset_of(self._row(indices, values), 1)
         return self._answers(labels, scores, k)
+
+    def _row(self, indices: ArrayLike, values: ArrayLike) -> sparse.csr_array:
+        row = np.asarray(values, np.float32), np.asarray(indices, np.int32), np.array([0, np.size(indices)])
+        return sparse.csr_array(row, shape=(1, self.scorer.n_features))
 
     def scores(self, X: sparse.csr_array, threads: int) -> sparse.csr_array:
         """Scores of all candidates of each row."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
+from blockxmc._core.targets import as_names
 
 if TYPE_CHECKING:
     from blockxmc._core.base import XMCEstimator
@@ -25,10 +25,9 @@ def fit_dataset(estimator: E, dataset: Dataset, **fit_options: Any) -> E:
     >>> fit_dataset(DiSMEC(), train).data_digest_ == train.digest
     True
     """
+    names = None if dataset.label_names is None else as_names(dataset.label_names)
     estimator.fit(dataset.X, dataset.Y, **fit_options)
-    if dataset.label_names is not None:
-        text = all(isinstance(name, str) for name in dataset.label_names)
-        names = np.array(list(dataset.label_names), dtype=object if text else np.int64)
+    if names is not None:
         kind = estimator.targets_.kind if dataset.vectorizer is None else "names"
         estimator.targets_, estimator.classes_ = replace(estimator.targets_, kind=kind, names=names), names
     estimator.data_digest_ = dataset.digest
