@@ -102,8 +102,10 @@ VARIANTS = {
     "held out: one in eighty": ({}, {"held_out_one_in": 80}),
     "held out: one in twenty, up to 4,096": ({}, {"held_out_one_in": 20, "held_out_most": 4096}),
     "held out: 512 at least": ({}, {"held_out_least": 512}),
-    "trained again: labels that lost any row": ({}, {"lost": 0.0}),
-    "trained again: labels that lost a third": ({}, {"lost": 1 / 3}),
+    "trained again: labels that lost any row": ({}, {"lost": 0.0, "lost_of_many": 0.0}),
+    "trained again: labels that lost a third": ({}, {"lost": 1 / 3, "lost_of_many": 1 / 3}),
+    "trained again: labels of many positives as others": ({}, {"many_positives": NEVER}),
+    "trained again: many positives from 100": ({}, {"many_positives": 100}),
     # score mix
     "block probabilities not merged": ({}, {"slopes": (0.0, 0.0)}),
     "rare labels not stretched": ({}, {"stretches": (0.0,)}),

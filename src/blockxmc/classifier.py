@@ -36,6 +36,7 @@ from blockxmc.training.shared.blocks import partition_for_shared
 from blockxmc.training.shared.fit import Request, fit_shared
 from blockxmc.training.shared.held_out import held_out_rows
 from blockxmc.training.shared.hints import NO_HINTS, Hints
+from blockxmc.training.shared.summary import described, expectation
 from blockxmc.training.trials.quick import partition_at_quick_lambda, quick_task
 
 # Training rows on which the work per row is measured.
@@ -277,7 +278,7 @@ class BlockwiseClassifier(LearningOn):
         options |= {"hints": hints, "keep_rows": self.keep_rows}
         request = Request(learner, self.route, self.n_neighbors, self._bits(16), **options)
         model, cost, self.kept_ = fit_shared(request, X, Y, partition, reporter)
-        reporter.say(_expectation(partition, cost, _described(model, self._bits(16), cost)))
+        reporter.say(expectation(partition, cost, described(model, self._bits(16), cost)))
         return partition, model, cost
 
     def _fit_apart(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, job: Job) -> None:
@@ -299,7 +300,7 @@ class BlockwiseClassifier(LearningOn):
             with reporter.phase("assess routing"):
                 found = job.stage("routing on held-out rows", assess)
                 self.cost_ = {key: found[key] for key in self.cost_}
-        reporter.say(_expectation(self.partition_, self.cost_, "margins of the base"))
+        reporter.say(expectation(self.partition_, self.cost_, "margins of the base"))
         options: Any = {"n_blocks": len(clusters), "threads": self._threads, "reporter": reporter}
         router = job.stage("router", lambda: Router().fit(X, assignment, **options), router_form(Router()))
         weights: list[Weights]
@@ -398,25 +399,3 @@ class BlockwiseClassifier(LearningOn):
 def lean_dismec() -> DiSMEC:
     """The default base of shared weights: held back, pruned and solved less tightly than DiSMEC's own defaults."""
     return DiSMEC(C=0.5, prune=0.1, tol=0.05, unit_rows=True)
-
-
-def _described(model: RoutedModel, bits: int, cost: dict[str, float]) -> str:
-    """How a model with shared weights scores, in words."""
-    visited = f"{model.route} blocks" if model.top_p == 1 else f"up to {model.route} blocks"
-    text = f"{visited} visited, whose probabilities count {model.slope:.2g}"
-    if model.neighbors is not None:
-        text += f"; {model.neighbors.count} neighbors count {model.neighbors.weight:.2g}"
-    if model.reranker is not None:
-        text += f"; the first {model.reranker.first} labels are reranked"
-    if "lost_to_rounding" in cost:
-        text += f"; weights of {bits} bits cost {cost['lost_to_rounding']:.2f} points of precision"
-    return text
-
-
-def _expectation(partition: Partitioner, held_out: dict[str, float], scores: str) -> str:
-    return (
-        f"{partition.n_blocks_} blocks, lam {partition.lam_:.4g}: "
-        f"{partition.captured_:.1%} of the training labels captured; "
-        f"on held-out rows the router is right for {held_out['router_accuracy']:.1%} and "
-        f"candidates hold {held_out['candidate_recall']:.1%} of a row's labels; scores: {scores}"
-    )

@@ -4,7 +4,7 @@ import numpy as np
 from scipy import sparse
 
 from blockxmc.data.tfidf import TextVectorizer
-from blockxmc.training.shared.held_out import like_new_rows
+from blockxmc.training.shared.held_out import labels_short_of_rows, like_new_rows
 
 
 def texts(rng, n=300):
@@ -50,3 +50,13 @@ def test_counts_keep_their_values():
     X = sparse.csr_array(np.array([[1, 3, 0], [0, 2, 1], [0, 1, 0]], np.float32))
     assert like_new_rows(X[[0, 1]], X).toarray().tolist() == [[0, 3, 0], [0, 2, 0]]
     assert X.toarray().tolist()[0] == [1, 3, 0]
+
+
+def test_a_label_of_many_positives_is_short_of_rows_sooner():
+    few, many = 300, 301  # positives of the two labels, of which a part between 3 and 10 % is held out
+    Y = sparse.csr_array(np.array([[1, 0]] * few + [[0, 1]] * many))
+    held_out = np.zeros(Y.shape[0], bool)
+    held_out[:15] = held_out[few : few + 15] = True
+    assert labels_short_of_rows(Y, held_out).tolist() == [1]
+    held_out[:31] = True
+    assert labels_short_of_rows(Y, held_out).tolist() == [0, 1]

@@ -1,0 +1,29 @@
+"""What a training says of its model, in words."""
+
+from __future__ import annotations
+
+from blockxmc.partition import Partitioner
+from blockxmc.serving.routed import RoutedModel
+
+
+def described(model: RoutedModel, bits: int, cost: dict[str, float]) -> str:
+    """How a model with shared weights scores, in words."""
+    visited = f"{model.route} blocks" if model.top_p == 1 else f"up to {model.route} blocks"
+    text = f"{visited} visited, whose probabilities count {model.slope:.2g}"
+    if model.neighbors is not None:
+        text += f"; {model.neighbors.count} neighbors count {model.neighbors.weight:.2g}"
+    if model.reranker is not None:
+        text += f"; the first {model.reranker.first} labels are reranked"
+    if "lost_to_rounding" in cost:
+        text += f"; weights of {bits} bits cost {cost['lost_to_rounding']:.2f} points of precision"
+    return text
+
+
+def expectation(partition: Partitioner, held_out: dict[str, float], scores: str) -> str:
+    """What blocks capture and held-out rows find, in one line."""
+    return (
+        f"{partition.n_blocks_} blocks, lam {partition.lam_:.4g}: "
+        f"{partition.captured_:.1%} of the training labels captured; "
+        f"on held-out rows the router is right for {held_out['router_accuracy']:.1%} and "
+        f"candidates hold {held_out['candidate_recall']:.1%} of a row's labels; scores: {scores}"
+    )
