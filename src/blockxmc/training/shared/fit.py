@@ -395,9 +395,9 @@ class Training:
             for known in (self.clusters, clusters)
         )
         top_ps = sorted({*self.settings.top_ps, trial.top_p}) if routed and auto else [trial.top_p]
-        if self.affordable is not None:
-            top_ps = affordable_top_ps(trial, top_ps, X, self.affordable, self.threads)
         seen = rows.candidates(X, Y, top_ps, self.threads)
+        if self.affordable is not None:
+            seen = {p: seen[p] for p in affordable_top_ps(trial, top_ps, X, self.affordable, self.threads)}
         usual = beside.begin(partial(as_new.found, X, Y, trial.top_p, self.settings.calibrated, beside.threads))
 
         def many(top_p: float) -> Iterator[Candidates]:
