@@ -22,6 +22,7 @@ from blockxmc import (
 )
 from blockxmc._core.matrix import row_parts
 from blockxmc._core.progress import Reporter
+from blockxmc.data import make_synthetic
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
 from blockxmc.learners.sklearn_adapter import as_learner
@@ -44,6 +45,7 @@ from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_row
 from blockxmc.training.shared.labels import LabelTrainer, pack_shared, replaced, shared_costs
 from blockxmc.training.shared.mix import Fitter
 from blockxmc.training.shared.settings import SETTINGS
+from blockxmc.training.shared.within import affordable_top_ps, within_products
 
 
 def with_settings(monkeypatch, **changed):
@@ -206,6 +208,29 @@ def test_expected_products_are_those_of_the_blocks():
     sizes = np.bincount(rows)[rows].mean()
     assert expected_products(partition) == pytest.approx(8 + 4 * labels)
     assert expected_products(partition, neighbors=True) == pytest.approx(8 + 4 * (labels + sizes))
+
+
+@pytest.mark.parametrize(("n", "n_labels"), [(2000, 800), (3000, 1500)])  # fewer blocks, and no neighbors
+def test_rows_that_the_router_cannot_tell_apart_take_no_more_products_than_they_may(n, n_labels):
+    """It spreads its probability, and rows visit many more blocks than were expected before training."""
+    sizes = {"n_train": n, "n_test": 10, "n_features": 1000, "n_labels": n_labels, "labels_per_row": 3.0}
+    Y = make_synthetic(like="amazoncat-13k", nnz_per_row=20.0, **sizes)[0].Y
+    X = np.random.default_rng(0).normal(size=(n, 3)).astype(np.float32)
+    clf, wanted = (BlockwiseClassifier(n_jobs=1, route=route).fit(X, Y) for route in ("auto", 16))
+    most = SETTINGS.most_products * np.unique(Y.indices).size
+    assert clf.partition_.n_blocks_ > 1
+    assert clf.cost_["products"] <= most < wanted.cost_["products"]
+    assert clf.model_.route >= SETTINGS.usual_blocks
+    assert wanted.model_.route == 16
+
+
+def test_a_model_that_takes_too_many_products_with_the_fewest_blocks_stays_as_it_is():
+    X, Y = blocky(n=900, n_labels=40)
+    model = BlockwiseClassifier(n_blocks=8, n_neighbors=5).fit(X, Y).model_
+    limits = {"least_blocks": 4, "drop_neighbors": True}
+    assert within_products(model, X, 1, 1, **limits) is model
+    assert within_products(model, X, 1e9, 1, **limits) is model
+    assert affordable_top_ps(model, [0.5, model.top_p, 1.0], X, 1, 1) == [0.5, model.top_p]
 
 
 def test_neighbors_that_cost_too_much_are_not_asked_unless_wanted():

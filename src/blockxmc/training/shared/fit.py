@@ -33,15 +33,13 @@ from blockxmc.training.job import Job
 from blockxmc.training.shared.blocks import (
     best_block_first,
     cover_all_labels,
-    expected_products,
     holds,
     make_router,
-    neighbors_asked,
     router_targets,
     visiting,
     visits_of,
 )
-from blockxmc.training.shared.calibration import UNCALIBRATED, fit_calibration
+from blockxmc.training.shared.calibration import UNCALIBRATED
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
 from blockxmc.training.shared.centroids import KnownSums, Remembered, label_centroids
 from blockxmc.training.shared.companions import companions_of
@@ -50,8 +48,17 @@ from blockxmc.training.shared.hints import NO_HINTS, Hints
 from blockxmc.training.shared.kept import Kept, Part, kept_copy
 from blockxmc.training.shared.label_features import LabelFeatures, listing_more
 from blockxmc.training.shared.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced
-from blockxmc.training.shared.mix import FITTED, Fitted, Promise, fit_held_out, lost_to_rounding, promises, recall_of
+from blockxmc.training.shared.mix import (
+    FITTED,
+    Fitted,
+    Promise,
+    fit_held_out,
+    lost_to_rounding,
+    only_calibrated,
+    recall_of,
+)
 from blockxmc.training.shared.settings import SETTINGS, Settings
+from blockxmc.training.shared.within import affordable_top_ps, neighbors_within, within_products
 
 # Labels whose centroids are made and added at a time: all at once would take as much memory as the weights.
 MIXED_AT_A_TIME = 2**18
@@ -121,6 +128,10 @@ class Training:
         self.positives = np.bincount(Y.indices, minlength=Y.shape[1])
         self.sums = KnownSums.of(partition._taken(), Y.shape[1])  # of rows that are not held out
         self.asked = 0
+        self.most_visited = len(self.clusters)
+        self.affordable: float | None = None  # products of a row, at most, where nobody has said what it visits
+        if request.route == "auto" and partition.n_blocks == "auto" and len(self.clusters) > 1:
+            self.affordable = self.settings.most_products * np.count_nonzero(self.positives)
         self.labels: LabelFeatures | None = None
         if request.hints.label_features is not None:
             known = request.hints.label_features, self.positives, request.settings
@@ -196,9 +207,17 @@ class Training:
         """A model that does not know the held-out rows."""
         model = self._routed(router, weights)
         linear = isinstance(weights, LabelVectors)
-        self.asked = self._neighbors_asked(linear)
+        known = self.partition, int(np.count_nonzero(self.positives)), self.settings, self.reporter
+        self.asked = neighbors_within(self.request.n_neighbors, linear, *known)
         shown = self._teaching(~self.held_out)
-        return replace(model, neighbors=self._neighbors(model, shown)) if self.asked else model
+        model = replace(model, neighbors=self._neighbors(model, shown)) if self.asked else model
+        if self.affordable is None or not linear:
+            return model
+        rows = copy_rows(self.X, np.flatnonzero(self.held_out), self.threads)
+        how: Any = {"least_blocks": self.settings.usual_blocks, "drop_neighbors": self.request.n_neighbors == "auto"}
+        model = within_products(model, rows, self.affordable, self.threads, **how)
+        self.asked, self.most_visited = (0 if model.neighbors is None else self.asked), model.route
+        return model
 
     def _blocks_for_new_rows(self) -> tuple[list[NDArray[np.int64]], float]:
         """Label clusters that do not know the held-out rows, and how often the first block of such a row is its best."""
@@ -223,7 +242,7 @@ class Training:
                 fitted, expected = self._fit_mix(trial, weights, clusters, (X, Y), beside)
             else:
                 with threadpool_limits(1, user_api="blas"):  # its sums must not depend on the number of threads
-                    fitted, expected = self._only_calibrated(trial, X, Y)
+                    fitted, expected = only_calibrated(trial, X, Y, self.settings, self.threads)
         model = replace(trial, top_p=fitted.top_p)
         recall = recall_of(model, X, Y, clusters, self.threads)
         return fitted, lambda: {"router_accuracy": accuracy} | expected() | {"candidate_recall": recall}
@@ -330,17 +349,7 @@ class Training:
         scorer = router.scorer
         if scorer is None and isinstance(weights, LabelVectors):
             scorer = only_block(self.X.shape[1])
-        return RoutedModel(scorer, self._pack(weights), min(most, len(self.clusters)), top_p=top_p)
-
-    def _neighbors_asked(self, linear: bool) -> int:
-        """As many as are wanted; where that is left open, none where they would cost more than they may."""
-        if self.request.n_neighbors == "auto":
-            expected = expected_products(self.partition, self.settings, neighbors=True)
-            full = np.count_nonzero(self.positives)
-            if len(self.clusters) == 1 or expected > self.settings.most_products * full:
-                self.reporter.say(f"No neighbors: a row would take {expected:,.0f} products, all labels take {full:,}")
-                return 0
-        return neighbors_asked(self.request.n_neighbors, linear, self.settings)
+        return RoutedModel(scorer, self._pack(weights), min(most, self.most_visited), top_p=top_p)
 
     def _pack(self, weights: SharedWeights) -> Any:
         with self.reporter.phase("pack"):
@@ -387,6 +396,8 @@ class Training:
         )
         top_ps = sorted({*self.settings.top_ps, trial.top_p}) if routed and auto else [trial.top_p]
         seen = rows.candidates(X, Y, top_ps, self.threads)
+        if self.affordable is not None:
+            seen = {p: seen[p] for p in affordable_top_ps(trial, top_ps, X, self.affordable, self.threads)}
         usual = beside.begin(partial(as_new.found, X, Y, trial.top_p, self.settings.calibrated, beside.threads))
 
         def many(top_p: float) -> Iterator[Candidates]:
@@ -406,13 +417,3 @@ class Training:
             return fitted, lambda: expected() | known
         at_last = expected() | known  # and the candidates are gone
         return fitted, lambda: at_last
-
-    def _only_calibrated(self, trial: RoutedModel, X: sparse.csr_array, Y: sparse.csr_array) -> tuple[Fitted, Promise]:
-        """Weights that are no vectors are not mixed."""
-        labels, scores = trial.topk(X, min(self.settings.calibrated, Y.shape[1]), self.threads)
-        rows = np.repeat(np.arange(X.shape[0]), labels.shape[1])
-        right = np.asarray(Y[rows, np.maximum(labels, 0).ravel()]).reshape(labels.shape) > 0
-        right &= labels >= 0
-        calibration = fit_calibration(scores, right, threads=self.threads)
-        expected = promises(calibration.probabilities(scores), right, np.diff(Y.indptr))
-        return Fitted(Mix(), None, trial.top_p, calibration), lambda: expected

@@ -149,6 +149,17 @@ def fit_held_out(
     return fitted, partial(expected, *judged, job.reporter)
 
 
+def only_calibrated(trial: RoutedModel, X: Any, Y: Any, settings: Settings, threads: int) -> tuple[Fitted, Promise]:
+    """The same where weights are no vectors, which are not mixed."""
+    labels, scores = trial.topk(X, min(settings.calibrated, Y.shape[1]), threads)
+    rows = np.repeat(np.arange(X.shape[0]), labels.shape[1])
+    right = np.asarray(Y[rows, np.maximum(labels, 0).ravel()]).reshape(labels.shape) > 0
+    right &= labels >= 0
+    calibration = fit_calibration(scores, right, threads=threads)
+    expected = promises(calibration.probabilities(scores), right, np.diff(Y.indptr))
+    return Fitted(Mix(), None, trial.top_p, calibration), lambda: expected
+
+
 def _scores_state(scores: tuple[Mix, Reranker | None]) -> dict[str, Any]:
     mix, reranker = scores
     return {"mix": vars(mix), "reranker": None if reranker is None else reranker.state()}
