@@ -50,6 +50,8 @@ VARIANTS = {
     "labels count alike where rows choose their first block": ({}, {"RARITY": 0.0}),
     "number of blocks chosen for two visited": ({}, {"usual_blocks": 2}),
     "number of blocks chosen for eight visited": ({}, {"usual_blocks": 8}),
+    "one round of the alternation": ({}, {"rounds": 1}),
+    "rounds of the alternation until nothing moves": ({}, {"rounds": 100}),
     "start from clusters of rows": ({"partitioner": Partitioner(init="kmeans")}, {}),
     "cost objective": ({"partitioner": Partitioner(init="labels", objective="cost")}, {}),
     "two blocks visited": ({"route": 2}, {}),

@@ -19,6 +19,7 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner
+from blockxmc.linear.one_vs_all import longer_rows
 from blockxmc.linear.weights import Weights
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router, assess_routing
@@ -36,11 +37,13 @@ from blockxmc.training.shared.blocks import partition_for_shared
 from blockxmc.training.shared.fit import Request, fit_shared
 from blockxmc.training.shared.held_out import held_out_rows
 from blockxmc.training.shared.hints import NO_HINTS, Hints
-from blockxmc.training.shared.summary import described, expectation
+from blockxmc.training.shared.summary import described, expectation, uneven_rows
 from blockxmc.training.trials.quick import partition_at_quick_lambda, quick_task
 
 # Training rows on which the work per row is measured.
 COST_ROWS = 4096
+# Rows are told of where the longest hundredth is more than so many times as long as most: solvers take many more steps.
+UNEVEN = 10
 WEIGHTS = ("auto", "shared", "per-block", "global")
 
 
@@ -233,6 +236,8 @@ class BlockwiseClassifier(LearningOn):
         self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, job: Job, hints: Hints
     ) -> None:
         self._seed = as_seed(self.random_state)
+        if (times := longer_rows(X)) > UNEVEN:
+            job.reporter.say(uneven_rows(times))
         if kind == "shared":
             self._fit_shared(learner, X, Y, job, hints)
         else:

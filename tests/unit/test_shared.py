@@ -581,3 +581,20 @@ def test_where_more_labels_are_wanted_than_blocks_list_the_other_frequent_ones_c
             assert_array_equal(alone[0], labels[i])
             assert_array_equal(alone[1], scores[i])
     assert unlisted > 0
+
+
+def test_the_default_alternates_for_few_rounds_and_the_paper_until_nothing_moves():
+    data, _ = make_synthetic(n_train=1000, n_test=1, n_features=400, n_labels=1500, labels_per_row=30.0)
+    ours = BlockwiseClassifier(n_blocks=32).fit(data.X, data.Y)
+    assert len(ours.partition_.objective_trace_) <= 1 + 2 * settings.SETTINGS.rounds
+    paper = Partitioner(32, ours.partition_.lam_, init="labels").fit(data.X, data.Y)
+    assert len(paper.objective_trace_) > 1 + 2 * settings.SETTINGS.rounds
+
+
+def test_rows_of_very_different_length_are_told_of(capsys):
+    X, Y = blocky()
+    lengths = np.exp(2 * np.random.default_rng(0).standard_normal(X.shape[0])).astype(np.float32)
+    BlockwiseClassifier(n_blocks=3, verbose=1).fit(sparse.csr_array(X.multiply(lengths[:, None])), Y)
+    assert "Rows differ much in length: one in a hundred is " in capsys.readouterr().err
+    BlockwiseClassifier(n_blocks=3, verbose=1).fit(X, Y)
+    assert "Rows differ" not in capsys.readouterr().err

@@ -62,6 +62,17 @@ def typical_length(X: sparse.csr_array) -> float:
     return 1.0 if abs(length - 1) < 1e-3 else length
 
 
+def longer_rows(X: sparse.csr_array) -> float:
+    """How many times as long as the median row the longest hundredth of the rows is; empty rows do not count.
+
+    >>> longer_rows(sparse.csr_array(np.array([[3, 4], [0, 0], [0, 5.0]])))
+    1.0
+    """
+    lengths = row_norms(X)
+    lengths = lengths[lengths > 0]
+    return float(np.quantile(lengths, 0.99) / np.median(lengths)) if lengths.size else 1.0
+
+
 @dataclass(frozen=True)
 class Lessons:
     """New rows of each label and what they are to be, and old rows that hold what they are.

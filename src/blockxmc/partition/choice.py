@@ -26,6 +26,9 @@ PAPER_ROWS = 16
 # Searches at many lambdas go up to this number of blocks at most: k-means takes rows times blocks, and a router of more
 # blocks costs more products than any choice on our sets has.
 PAPER_MOST = 256
+# Numbers of products that differ by no more than this part are alike: more blocks then train faster. On 76,728 short texts
+# with 27,905 labels 1,024 blocks take as many products as 512; mean P@k -0.03, 0.8 of the CPU time.
+TIE = 0.01
 # Rows on which the number of blocks is chosen.
 SAMPLE_ROWS = 2**17
 # Passes over the rows of a node, at most, where the tree is made for this choice alone. On nine sets five choose the same
@@ -100,7 +103,9 @@ def fewest_products(
     with ThreadPoolExecutor(at_once) as pool:
         tried += pool.map(at_level, range(1, depth + 1))
     enough = FLOOR * max(t["captured"] for t in tried) if lam is not None else 0.0
-    best = min((t for t in tried if t["captured"] >= enough), key=lambda t: (t["products"], t["n_blocks"]))
+    able = [t for t in tried if t["captured"] >= enough]
+    most = (1 + TIE) * min(t["products"] for t in able)
+    best = max((t for t in able if t["products"] <= most), key=lambda t: t["n_blocks"])
     return Choice(
         int(best["n_blocks"]), "fewest products (blocks + labels of those visited) at the captured share", tried
     )

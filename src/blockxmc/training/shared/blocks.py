@@ -73,13 +73,13 @@ def partition_for_shared(
     settings: Settings = SETTINGS,
     job: Job | None = None,
 ) -> Partitioner:
-    """Many small blocks that start from clusters of labels; lambda keeps nine tenths of the positives where it is open."""
+    """Many small blocks that start from clusters of labels; lambda keeps most of the positives where it is open."""
     n_blocks, lam, job = options.n_blocks, options.lam, job or Job()
     start, known = _start_for_shared(X, Y, n_blocks, reporter, seed, threads, settings, job)
     if lam == "auto":
         lam = choice.lam_at_floor(start.ranking_, "quadratic", settings.captured_floor)
-    partition = Partitioner(start.n_blocks_, lam, init=start.assignment_, random_state=seed, n_jobs=threads)
-    partition._fit(X, Y, reporter)
+    how: Any = {"max_iter": settings.rounds, "random_state": seed, "n_jobs": threads}
+    partition = Partitioner(start.n_blocks_, lam, init=start.assignment_, **how)._fit(X, Y, reporter)
     rule = "the fewest vector products for a row" if isinstance(options.n_blocks, str) else "set by n_blocks"
     if options.n_blocks == "auto" and partition.n_blocks_ > 1:
         expected, full = expected_products(partition, settings), np.count_nonzero(np.bincount(Y.indices))

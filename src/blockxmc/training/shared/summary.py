@@ -27,3 +27,11 @@ def expectation(partition: Partitioner, held_out: dict[str, float], scores: str)
         f"on held-out rows the router is right for {held_out['router_accuracy']:.1%} and "
         f"candidates hold {held_out['candidate_recall']:.1%} of a row's labels; scores: {scores}"
     )
+
+
+def uneven_rows(times: float) -> str:
+    """What to do about rows of very different length."""
+    return (
+        f"Rows differ much in length: one in a hundred is {times:.0f} times as long as most. Training may take long; "
+        "rows of one length (sklearn.preprocessing.normalize) train faster"
+    )
