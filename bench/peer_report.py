@@ -41,7 +41,7 @@ class Bar:
 
     @property
     def wanted(self) -> str:
-        return {"difference": "at least", "ratio": "at most", "below": "under"}[self.kind] + f" {self.limit:g}"
+        return {"difference": "at least", "ratio": "at most", "below": "under"}[self.kind] + f" {self.limit:.2g}"
 
 
 BARS = {
@@ -54,6 +54,8 @@ BARS = {
     "strict batch_us": Bar("batch time / fastest peer as precise as blockxmc", "ratio", 0.5),
     "strict one_us": Bar("`predict_one` / fastest peer as precise as blockxmc", "ratio", 0.25),
     "strict one_topk_us": Bar("`predict_topk` with one row / fastest peer as precise as blockxmc", "ratio", 0.25),
+    "batch_pecos": Bar("batch time / PECOS, beam 10", "ratio", 0.6),
+    "route_pecos": Bar("batch time by `route` at the P@5 of PECOS, beam 10 / its batch time", "ratio", 1 / 3),
     "train_pecos": Bar("training CPU / PECOS", "ratio", 1.2),
     "train_omikuji": Bar("training CPU / omikuji, 3 trees", "below", 1.0),
     "train_napkinxc": Bar("training CPU / napkinXC", "below", 1.0),
@@ -130,6 +132,13 @@ def checks(rows: Sequence[Row]) -> dict[str, Check]:
         if system in by_system:
             number = "model_mb" if name == "model_mb" else "train_cpu_s"
             found[name] = ours[number] / by_system[system][number], TITLES[system]
+    usual = next((row for row in peers if (row["system"], row["setting"]) == (PECOS, "beam 10")), None)
+    if usual is not None:
+        found["batch_pecos"] = ours["batch_us"] / usual["batch_us"], title(usual)
+        as_precise = [row for row in rows if row["system"] == OURS and row["P@5"] >= usual["P@5"]]
+        if as_precise:
+            fastest = min(as_precise, key=lambda row: row["batch_us"])
+            found["route_pecos"] = fastest["batch_us"] / usual["batch_us"], f"{title(usual)}, by {fastest['setting']}"
     wall = [row.get("many_wall_s") for row in (ours, by_system.get(OMIKUJI, {}))]
     if wall[0] and wall[1]:
         found["many_omikuji"] = wall[0] / wall[1], TITLES[OMIKUJI]

@@ -63,6 +63,8 @@ def test_only_the_version_that_finished_last_counts(report):
 def test_bars_are_taken_literally(report):
     rows = [
         ours(p5=40.0, batch=50.0, one=100.0, train=12.0, model=22.0, many_wall_s=3.0),
+        ours("route 2", p5=39.6, batch=33.0),
+        ours("route 1", p5=39.5, batch=10.0),  # less precise than PECOS
         row("pecos xr-linear", "beam 10", p5=39.6, batch=100.0, one=400.0, train=10.0, model=20.0),
         row("pecos xr-linear", "beam 1", p5=20.0, batch=1.0, one=1.0),  # fast, but far from precise
         row("omikuji parabel-3", p5=40.0, batch=900.0, one=900.0, train=12.0, many_wall_s=4.0),
@@ -73,6 +75,7 @@ def test_bars_are_taken_literally(report):
         "P@1": 0, "P@3": 0, "P@5": 0, "batch_us": 0.5, "one_us": 0.25, "one_topk_us": 0.25,
         "strict batch_us": 0.5, "strict one_us": 0.25, "strict one_topk_us": 0.25,
         "train_pecos": 1.2, "train_omikuji": 1.0, "train_napkinxc": 0.75, "model_mb": 1.1, "many_omikuji": 0.75,
+        "batch_pecos": 0.5, "route_pecos": 0.33,
     }  # fmt: skip
     # On the line: "at most" is met, "under" is not.
     assert [name for name, check in found.items() if not check.met] == ["train_omikuji"]

@@ -457,7 +457,7 @@ def test_the_default_does_not_mind_how_long_rows_are(factor):
 
 def test_labels_that_lost_nothing_are_not_trained_again(monkeypatch):
     X, Y = blocky(n=400, n_labels=12)
-    with_settings(monkeypatch, lost=1.0)  # no label loses more than all it has
+    with_settings(monkeypatch, lost=1.0, lost_of_many=1.0)  # no label loses more than all it has
     monkeypatch.setattr(LabelTrainer, "train_some", None)
     clf = BlockwiseClassifier(n_blocks=3).fit(X, Y)
     assert clf.score(X, Y) > 0.5
