@@ -24,7 +24,7 @@ inline BlockLists near_home(const CsrView &Y, const CsrView &home, const int32_t
     struct Room {
         std::vector<float> sums;
         std::vector<int32_t> touched;
-        std::vector<std::pair<float, int32_t>> best; // less than nothing, so that the best come first; and the block
+        std::vector<std::pair<float, int32_t>> best; // minus the share, so that the largest come first; and the block
     };
     const int64_t n_items = (Y.n_rows + kRows - 1) / kRows;
     std::vector<Room> rooms(worker_count(n_items, threads));
