@@ -25,7 +25,7 @@ class Settings:
     captured_floor: float = 0.8
     # Rounds of the alternation (ablation: "rounds of the alternation"). It starts from good clusters of labels, and where
     # rows have many labels, a block that wins some of them wins more in each round: premises of 30,000 theorems (19 a row)
-    # ended after 20 rounds with a fifth of all rows in one block, mean P@k 1.25 lower, at twice the CPU time. On nine other
+    # ended after 20 rounds with a fifth of all rows in one block, mean P@k 1.25 lower, at twice the CPU time. On ten other
     # sets two rounds change mean P@k by -0.07 to +0.09 (one to six seeds each).
     rounds: int = 2
     # Blocks pay where a row takes at most this share of the full classifier's products; else there is one block. Neighbors
