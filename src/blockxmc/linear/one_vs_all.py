@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import row_norms
 
@@ -17,6 +18,7 @@ from blockxmc.linear.weights import F32, LinearWeights
 
 _START = ("start_indptr", "start_indices", "start_data")
 Loss = Literal["squared_hinge", "logistic"]
+F64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,7 @@ def typical_length(X: sparse.csr_array) -> float:
     >>> typical_length(sparse.csr_array(np.array([[3, 4], [0, 0], [0, 5.0]])))
     5.0
     """
-    lengths = row_norms(X)
-    lengths = lengths[lengths > 0]
+    lengths = _lengths(X)
     length = float(np.median(lengths)) if lengths.size else 1.0
     return 1.0 if abs(length - 1) < 1e-3 else length
 
@@ -68,9 +69,14 @@ def longer_rows(X: sparse.csr_array) -> float:
     >>> longer_rows(sparse.csr_array(np.array([[3, 4], [0, 0], [0, 5.0]])))
     1.0
     """
-    lengths = row_norms(X)
-    lengths = lengths[lengths > 0]
+    lengths = _lengths(X)
     return float(np.quantile(lengths, 0.99) / np.median(lengths)) if lengths.size else 1.0
+
+
+def _lengths(X: sparse.csr_array) -> F64:
+    """Of the rows that are not empty."""
+    lengths: F64 = row_norms(X)
+    return lengths[lengths > 0]
 
 
 @dataclass(frozen=True)
