@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "lane_descent.hpp"
 #include "lane_dual.hpp"
 #include "lane_start.hpp"
 #include "lane_steps.hpp"
@@ -50,7 +51,8 @@ class LaneNewton {
                std::span<const std::span<const Weight>> start = {}) {
         positive_ = positive;
         set_targets(positive, member, all_rows);
-        if (objective_.loss == Loss::squared_hinge) start_in_plane(positive, member, start);
+        if (objective_.loss == Loss::squared_hinge && rows_.uneven) start_by_descent(lanes, positive, member);
+        else if (objective_.loss == Loss::squared_hinge) start_in_plane(positive, member, start);
         else line_.to_zero();
         LaneMask open = lanes;
         for (int newton = 0; open && newton < kMaxNewton; ++newton) {
@@ -111,6 +113,12 @@ class LaneNewton {
             target_[lane] = objective_.target(slope * std::sqrt(squared[lane] + bias * bias),
                                               static_cast<int64_t>(positives_[lane]), static_cast<int64_t>(members[lane]));
         }
+    }
+
+    // A start from outside would have to be one of the rows' alphas: there is no use for one of weights.
+    void start_by_descent(LaneMask lanes, const LaneMask *positive, const LaneMask *member) {
+        descent_.solve(rows_, objective_.C, lanes, positive, member, target_, line_.w);
+        lane_products_of_all(rows_, *columns_, line_.w.data(), line_.z.data());
     }
 
     // Puts w at the best point of the plane of the lane's start, or else of the positives' mean (from the sums in w), and
@@ -347,6 +355,7 @@ class LaneNewton {
     const Objective objective_;
     LaneLine line_;
     LocalSvm local_;
+    LaneDescent descent_;
     LaneVector gradient_, diagonal_, residual_, conjugate_, product_; // per feature
     LaneVector curvature_;                                             // per row, or per active row
     ActiveColumns columns_of_active_;

@@ -68,11 +68,12 @@ struct Cost {
 };
 
 // The shared rows: X plus, where bias != 0, one more feature (number n_cols) whose value is `bias` in every row; `costs` has
-// one number per row, or none where each counts 1.
+// one number per row, or none where each counts 1; `uneven` rows differ very much in length (lane_descent.hpp).
 struct Rows {
     CsrView x;
     float bias;
     const Cost *costs = nullptr;
+    bool uneven = false;
     Cost cost(int64_t i, float C = 1) const { return costs ? Cost{C * costs[i].positive, C * costs[i].negative} : Cost{C, C}; }
     int64_t n_features() const { return x.n_cols + (bias != 0 ? 1 : 0); }
 };

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "lane_descent.hpp"
 #include "lane_start.hpp"
 #include "local_features.hpp"
 
@@ -151,6 +152,31 @@ class LocalSvm {
         *bias = plane.v[0];
         for (int64_t i = 0; i < n; ++i) z_[i] = plane.u[0] * z_[i] + plane.v[0] * rows_.bias;
         return gradient_at_products(C);
+    }
+
+    // |g| where lane_descent.hpp's passes end, the same for one problem, where it puts the weights; prepares solve().
+    double gradient_by_descent(double C, double target) {
+        w_.assign(features_.size(), 0.0f);
+        const int64_t n = n_rows();
+        std::vector<float> alpha(n, 0.0f), squares(n, 0.0f);
+        for (int64_t i = 0; i < n; ++i)
+            for (int64_t k = start_[i]; k < start_[i + 1]; ++k) squares[i] += entries_[k].value * entries_[k].value;
+        std::vector<int32_t> order(n);
+        std::iota(order.begin(), order.end(), 0);
+        RandomStream random(0);
+        double left = INFINITY;
+        for (int pass = 0; !(std::sqrt(left) <= kPassesEnd * target) && pass < kMaxPasses; ++pass) {
+            random.shuffle(order);
+            left = 0;
+            for (int32_t i : order) {
+                const float counts = 2.0f * static_cast<float>(C) * cost_[i], wish = counts * (1.0f - sign_[i] * product(i, w_));
+                const float old = alpha[i], off = std::max(0.0f, wish) - old;
+                left += static_cast<double>(off) * off * squares[i];
+                alpha[i] = std::max(0.0f, old + (wish - old) / (1.0f + counts * squares[i]));
+                if (alpha[i] != old) scatter(i, sign_[i] * (alpha[i] - old), w_);
+            }
+        }
+        return this->gradient(C);
     }
 
     // Newton steps from where gradient() was called, which gave `gradient`, until |g| <= target, no more than `steps`.

@@ -58,7 +58,7 @@ class OneVsAll {
             for (int64_t k = 0; k < x.nnz(); ++k) columns_[k] = number_[x.indices[k]];
         }
         const int32_t *columns = n_used < x.n_cols ? columns_.data() : x.indices;
-        rows_ = {{x.indptr, columns, x.data, x.n_rows, n_used}, bias, costs};
+        rows_ = {{x.indptr, columns, x.data, x.n_rows, n_used}, bias, costs, rows_are_uneven(x)};
     }
 
     // positives[j]: rows of label j; members (optional): rows label j is trained on, a superset of its positives; start
@@ -244,7 +244,9 @@ class OneVsAll {
     // Solves what was added to the problem, and keeps it.
     void finish_alone(int64_t j, int64_t positives, LocalSvm &local) {
         const double target = objective_.target(local.gradient_at_zero(objective_.C), positives, local.n_rows());
-        local.solve(objective_.C, local.gradient_in_plane(objective_.C, starts_[j]), target);
+        const double gradient = rows_.uneven ? local.gradient_by_descent(objective_.C, target)
+                                             : local.gradient_in_plane(objective_.C, starts_[j]);
+        local.solve(objective_.C, gradient, target);
         const std::vector<float> &w = local.weights();
         for (size_t f = 0; f < w.size(); ++f) keep(j, {local.features()[f], w[f]});
     }

@@ -41,7 +41,7 @@ class RowSubset {
     Rows rows() const {
         return {{indptr_.data(), columns_.data(), values_.data(), static_cast<int64_t>(indptr_.size()) - 1,
                  static_cast<int64_t>(features_.size())},
-                all_.bias, all_.costs ? costs_.data() : nullptr};
+                all_.bias, all_.costs ? costs_.data() : nullptr, all_.uneven};
     }
 
     // The feature of all rows behind a feature of these; the bias comes last in both.
