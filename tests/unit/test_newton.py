@@ -28,6 +28,12 @@ def make_text(n, d, q, seed, density=0.05):
     return X, Y
 
 
+def stretched(X, sigma=2.0, seed=0):
+    """The rows in lengths that nobody has made alike."""
+    times = np.exp(sigma * np.random.default_rng(seed).normal(size=X.shape[0])).astype(np.float32)
+    return as_csr(sparse.diags_array(times) @ X)
+
+
 def train(X, Y, loss="squared_hinge", C=1.0, tol=1e-6, bias=1.0, prune=0.0, threads=1, **of_rows):
     with Reporter().phase("test") as phase:
         return train_one_vs_all(OneVsAll(loss, C, tol, bias, prune), X, Y, threads=threads, phase=phase, **of_rows)
@@ -106,6 +112,68 @@ def test_stops_by_liblinears_rule(loss, bias):
         at_zero = np.linalg.norm(objective(np.zeros(dense.shape[1]), dense, s, loss, 1.0)[1])
         reached = np.linalg.norm(objective(found[:, j], dense, s, loss, 1.0)[1])
         assert reached <= tol * rarer / s.size * at_zero * 1.02 + 1e-5
+
+
+def some_rows(Y, in_common):
+    """A third of the rows for each label, and its positives."""
+    rng = np.random.default_rng(0)
+    drawn = rng.random((1 if in_common else Y.shape[1], Y.shape[0]))
+    return sparse.csr_array(((drawn < 0.3) | (Y.T.toarray() > 0)).astype(np.float32))
+
+
+# Newton's method by itself ends at its most steps here, far from the solution, and long after.
+@pytest.mark.parametrize("bias", [1.0, None])
+@pytest.mark.parametrize("way", ["all rows", "rows in common", "rows of their own"])
+@pytest.mark.parametrize("sigma", [2.0, 3.0])
+def test_stops_by_liblinears_rule_where_lengths_differ(way, bias, sigma):
+    X, Y = make_text(1500, 4000, 48, seed=0, density=0.01)
+    X, tol, C = stretched(X, sigma), 0.002, 0.5
+    rows = None if way == "all rows" else some_rows(Y, way == "rows in common")
+    found = full_weights(train(X, Y, C=C, tol=tol, bias=bias, rows=rows), bias)
+    dense, labels = with_bias(X, bias), Y.toarray()
+    longest = (dense**2).sum(axis=1).max()
+    for j in range(0, Y.shape[1], 4):
+        own = np.arange(Y.shape[0]) if rows is None else rows[[j]].indices
+        s = 2.0 * labels[own, j] - 1
+        rarer = max(min((s > 0).sum(), (s < 0).sum()), 1)
+        at_zero = np.linalg.norm(objective(np.zeros(dense.shape[1]), dense[own], s, "squared_hinge", C)[1])
+        reached = np.linalg.norm(objective(found[:, j], dense[own], s, "squared_hinge", C)[1])
+        # Weights are floats: to round them moves the gradient by this much along the longest row.
+        rounding = np.finfo(np.float32).eps * 2 * C * longest * np.linalg.norm(found[:, j])
+        assert reached <= max(tol * rarer / s.size, 1e-7) * at_zero * 1.02 + rounding
+
+
+@pytest.mark.parametrize("n_features", [300, 1500])
+def test_is_as_low_as_liblinear_where_lengths_differ(n_features):
+    X, Y = make_text(600, n_features, 40, seed=1)
+    X, C = stretched(X), 0.5
+    found, dense, labels = full_weights(train(X, Y, C=C, tol=0.01), 1.0), with_bias(X, 1.0), Y.toarray()
+    for j in range(0, Y.shape[1], 4):
+        svc = LinearSVC(C=C, dual=True, tol=1e-6, max_iter=100_000).fit(dense[:, :-1], labels[:, j])
+        best = np.append(svc.coef_[0], svc.intercept_)
+        ours, theirs = (objective(w, dense, 2.0 * labels[:, j] - 1, "squared_hinge", C)[0] for w in (found[:, j], best))
+        assert ours <= theirs * (1 + 1e-3)
+
+
+def test_lengths_differ_by_the_longest_hundredth_not_by_one_row():
+    """Seen from outside: where lengths differ, a start is not looked at."""
+    X, Y = make_text(500, 200, 20, seed=7)
+    start = sparse.csr_array(train(X, Y).coef.T)
+    X.data[X.indptr[3] : X.indptr[4]] *= 100
+    from_start, from_none = train(X, Y, tol=0.05, start=start), train(X, Y, tol=0.05)
+    assert not np.array_equal(from_start.coef.toarray(), from_none.coef.toarray())
+    X, start = stretched(X), sparse.csr_array(from_none.coef.T)
+    assert np.array_equal(train(X, Y, start=start).coef.toarray(), train(X, Y).coef.toarray())
+
+
+@pytest.mark.parametrize("restricted", [False, True])
+def test_same_bits_for_any_number_of_threads_where_lengths_differ(restricted):
+    X, Y = make_text(500, 200, 70, seed=7)
+    X, rows = stretched(X), some_rows(Y, in_common=False) if restricted else None
+    one, two, five = (train(X, Y, tol=0.01, prune=0.01, threads=t, rows=rows) for t in (1, 2, 5))
+    for other in (two, five):
+        assert np.array_equal(one.coef.toarray(), other.coef.toarray())
+        assert np.array_equal(one.bias, other.bias)
 
 
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])

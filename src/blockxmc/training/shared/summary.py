@@ -32,6 +32,6 @@ def expectation(partition: Partitioner, held_out: dict[str, float], scores: str)
 def uneven_rows(times: float) -> str:
     """What to do about rows of very different length."""
     return (
-        f"Rows differ much in length: one in a hundred is {times:.0f} times as long as most. Training may take long; "
-        "rows of one length (sklearn.preprocessing.normalize) train faster"
+        f"Rows differ much in length: one in a hundred is {times:.0f} times as long as most. Long rows count for more "
+        "in training; give all rows one length (sklearn.preprocessing.normalize) unless that is meant"
     )
