@@ -42,7 +42,7 @@ from blockxmc.training.trials.quick import partition_at_quick_lambda, quick_task
 
 # Training rows on which the work per row is measured.
 COST_ROWS = 4096
-# Rows are told of where the longest hundredth is more than so many times as long as most: solvers take many more steps.
+# Rows are told of where the longest hundredth is more than so many times as long as most: few rows then decide.
 UNEVEN = 10
 WEIGHTS = ("auto", "shared", "per-block", "global")
 

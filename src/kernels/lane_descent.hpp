@@ -20,8 +20,8 @@ namespace blockxmc {
 
 constexpr int kMaxPasses = 100;
 // Passes end where the gradient is so much of what is to be reached, by an estimate that takes rows for orthogonal and each
-// as it was before its step: the half makes up for that. A whole takes 5 to 15 % longer,
-// since Newton's method then has more left to do.
+// as it was before its step: the half makes up for that. A whole takes 5 to 15 % longer, since Newton's method then has more
+// left to do.
 constexpr double kPassesEnd = 0.5;
 
 // |x_i|^2, bias included.

@@ -18,7 +18,7 @@ from scipy import sparse
 from blockxmc._core.progress import Phase
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
-from blockxmc.linear.one_vs_all import typical_length
+from blockxmc.linear.one_vs_all import unit_prune
 from blockxmc.linear.weights import F32, LinearWeights
 from blockxmc.serving.packed import PackedScorer
 from blockxmc.serving.packing import BITS
@@ -301,7 +301,7 @@ class Remembered(Learner):
         weights = self.trainings.next(lambda: base._train(X, Y, job, rows=rows, **options))
         if self.prune is None:
             return weights
-        return pruned(weights, self.prune / (typical_length(X) if getattr(base, "unit_rows", False) else 1.0))
+        return pruned(weights, unit_prune(self.prune, X) if getattr(base, "unit_rows", False) else self.prune)
 
 
 def pruned(weights: LinearWeights, level: float) -> LinearWeights:
