@@ -14,6 +14,7 @@ from blockxmc import DiSMEC
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
+from blockxmc.linear.one_vs_all import unit_prune
 
 
 @parametrize_with_checks([DiSMEC(n_jobs=1)])
@@ -50,6 +51,40 @@ def test_trains_each_label_on_its_rows():
         some = model._train(X, half, job, rows=rows)
         sliced = model._train(X[:150], half[:150], job)
     np.testing.assert_allclose(some.coef.toarray(), sliced.coef.toarray(), atol=1e-3)
+
+
+def long_rows(n_features):
+    """Rows of unit length with all of so many features, and two labels that a few of these tell."""
+    rng = np.random.default_rng(0)
+    Y = (rng.random((60, 2)) < 0.5).astype(np.float32)
+    X = rng.random((60, n_features)) + 0.1
+    X[:, :20] += 2 * np.repeat(Y, 10, axis=1)
+    return sparse.csr_array((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)), sparse.csr_array(Y)
+
+
+def weights_of(model, X, Y):
+    with Reporter().phase("") as phase:
+        return model._train(X, Y, Job(threads=1, seed=0, phase=phase)).coef.toarray()
+
+
+@pytest.mark.parametrize(("n_features", "level"), [(100, 0.1), (150, 0.1 / 1.5**0.5), (600, 0.07)])
+def test_long_rows_keep_smaller_weights(n_features, level):
+    X, Y = long_rows(n_features)
+    whole = weights_of(DiSMEC(prune=0.0, tol=1e-6, unit_rows=True), X, Y)
+    pruned = DiSMEC(prune=0.1, tol=1e-6, unit_rows=True)
+    found = weights_of(pruned, X, Y)
+    np.testing.assert_array_equal(found, np.where(np.abs(whole) < level, 0, whole))
+    assert np.any((np.abs(whole) > level) & (np.abs(whole) < level * 1.1))
+    np.testing.assert_allclose(8 * weights_of(pruned, 8 * X, Y), found, rtol=1e-3)
+    as_given = np.abs(weights_of(DiSMEC(prune=0.1), X, Y))
+    assert as_given[as_given > 0].min() >= 0.1
+
+
+def test_empty_rows_do_not_make_rows_short():
+    X, _ = long_rows(600)
+    padded = sparse.vstack([X, sparse.csr_array((600, 600), dtype=np.float32)], format="csr")
+    assert unit_prune(0.1, padded) == unit_prune(0.1, X) == pytest.approx(0.07)
+    assert unit_prune(0.1, sparse.csr_array(np.zeros((3, 4)))) == 0.1
 
 
 def test_grid_search_over_C():

@@ -190,6 +190,15 @@ def test_few_labels_learn_from_all_rows(threads, found):
     assert 1 / 1.3 < needs.expected_bytes(sizes) / found < 1.3
 
 
+@pytest.mark.parametrize(("n_features", "kept"), [(100, 50), (150, 75), (160, 80)])
+def test_long_rows_keep_smaller_weights(n_features, kept):
+    """Half of a row has values of 0.09, which are dropped with 100 features; the other half makes its length one."""
+    half = n_features // 2
+    row = np.repeat([0.09, np.sqrt(1 / half - 0.09**2)], half).astype(np.float32)
+    one = sparse.csr_array(np.ones((1, 1), np.float32))
+    assert needs.sizes_of(sparse.csr_array(row[None]), one).weights == kept
+
+
 def test_nothing_to_learn_from_needs_little():
     empty = sparse.csr_array((3, 4), dtype=np.float32)
     assert 0 <= needs.expected_bytes(needs.sizes_of(empty, empty)) < 1e6

@@ -12,6 +12,7 @@ from sklearn.utils.extmath import row_norms
 
 from blockxmc import _kernels
 from blockxmc._core.matrix import csr_args, csr_of, pattern_args
+from blockxmc._core.needs import prune_level
 from blockxmc._core.progress import Phase, watched
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.weights import F32, LinearWeights
@@ -19,8 +20,6 @@ from blockxmc.linear.weights import F32, LinearWeights
 _START = ("start_indptr", "start_indices", "start_data")
 Loss = Literal["squared_hinge", "logistic"]
 F64 = NDArray[np.float64]
-# Up to how many features a row is short, and what is left of the pruning level where rows are long (``unit_prune``).
-SHORT_ROW, LEAST_LEVEL = 100, 0.7
 
 
 @dataclass(frozen=True)
@@ -68,21 +67,11 @@ def typical_length(X: sparse.csr_array) -> float:
 def unit_prune(prune: float, X: sparse.csr_array) -> float:
     """Where weights of these rows are dropped, if those of short rows of unit length are dropped at ``prune``.
 
-    A score is a sum over the features of its row: the more they are, the smaller the weights. What is dropped at 0.1 is
-    noise with 40 features in a row, and tells something with 200. So beyond ``SHORT_ROW`` features (the mean of rows that
-    are not empty) the level falls by the root of their number, down to ``LEAST_LEVEL`` of it: models grow as it falls.
-
-    Mean of P@1/3/5 (test rows, two or three seeds) at 0.07 or 0.065 instead of 0.1, and the model's bytes: +0.40 and 1.9
-    times for citations of RFCs (930 features in a row), +0.24 and 1.6 times for references of manual pages (180), +0.19
-    and 1.7 times for modules of Perl documentation (186), +0.07 and 1.7 times for elife-keywords (141). Short rows gain
-    nothing: debian-small (41) loses 0.02 at 0.05.
-
     >>> unit_prune(0.1, sparse.csr_array(np.eye(3))), round(unit_prune(0.1, sparse.csr_array(np.full((2, 400), 0.05))), 6)
     (0.1, 0.07)
     """
-    features = X.nnz / max(np.count_nonzero(np.diff(X.indptr)), 1)
-    level = np.clip(np.sqrt(SHORT_ROW / max(features, 1.0)), LEAST_LEVEL, 1.0)
-    return prune * float(level) / typical_length(X)
+    features = X.nnz / max(int(np.count_nonzero(np.diff(X.indptr))), 1)
+    return prune * prune_level(features) / typical_length(X)
 
 
 def longer_rows(X: sparse.csr_array) -> float:
