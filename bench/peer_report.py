@@ -23,7 +23,7 @@ OURS, PECOS, OMIKUJI, NAPKINXC = "blockxmc default", "pecos xr-linear", "omikuji
 MINE = (OURS, "blockxmc pair")
 DEFAULT = "default"  # the setting in which blockxmc is served without being told anything
 COMPARABLE = 0.5  # points of P@5 below the best peer at which a setting's speed still counts
-MODEL_NUMBERS = ("train_cpu_s", "train_wall_s", "many_wall_s", "peak_rss_mb", "model_mb")
+MODEL_NUMBERS = ("train_cpu_s", "train_wall_s", "peak_rss_mb", "model_mb")
 
 
 @dataclass(frozen=True)
@@ -263,8 +263,8 @@ def _method(about: Row) -> list[str]:
         f"- Training: CPU seconds (user and system, all threads) with {about['threads']} threads, reading the input not "
         "counted; napkinXC copies its input and writes its model while it trains, and both are in its figure. Peak MB is "
         "the resident memory of the process up to the end of training, its rows included.",
-        f"- Many threads: wall seconds of one more training with {about.get('many') or 16} threads, on machines with so "
-        "many cores.",
+        f"- Many threads: wall seconds of one more training with {about.get('many') or 16} threads, on a machine with so "
+        "many cores, which need not be that of the other columns.",
         "- Models are saved, measured in MB on disk, and served from disk. Batch: CPU microseconds per row of the whole "
         "test set on one thread, median of three, fewer where that takes more than 20 s of CPU; omikuji has no batch "
         "call and is called row by row, with sparse weights for up to 5,000 rows (the labels of the others are those of "

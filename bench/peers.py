@@ -7,7 +7,8 @@ Each DIR holds train.* and test.* as every command of blockxmc takes them. A sys
 its own environment; what a worker measured is kept under --out and not measured again, so an interrupted run goes on where
 it was. A cell belongs to a system, its version and the data; that of blockxmc changes with any of its source files. What
 an earlier page in --results says of peers that were not measured again is kept. Where the machine has sixteen cores, each
-system is trained once more with sixteen threads, for its wall time.
+system is trained once more with sixteen threads, for its wall time; --many-only does nothing else, and its cells, carried
+into --out of another machine, are in the page that `--report` writes there.
 Writes peers.md, peers.json and a figure per data set to --results.
 """
 
@@ -186,7 +187,7 @@ def run(options: argparse.Namespace) -> bool:
         (options.out / "sizes").mkdir(exist_ok=True)
         (options.out / "sizes" / f"{rows.name}.json").write_text(json.dumps(rows.size))
         first: dict[str, dict[str, Any] | None] = {}
-        for turn in range(options.repeats):
+        for turn in range(0 if options.many_only else options.repeats):
             for system in systems:
                 python, version = found[system.split()[0]]
                 if not needed(first.get(system), turn, options.long):
@@ -200,17 +201,24 @@ def run(options: argparse.Namespace) -> bool:
                     first[system] = cell
                 complete = complete and cell is not None
         for system in systems if options.many else []:
-            python, version = found[system.split()[0]]
-            file = many_file(cell_file(options.out, rows.name, system, version, 0), options.many)
-            if first[system] is not None and (system in fresh or stored(file, rows.digest) is None):
-                cell = measure(rows, system, python, version, file, options.many, 0, train_only=True)
-                if cell is not None:
-                    wall = cell["train_wall_s"]
-                    print(
-                        f"{rows.name}: {system}, {options.many} threads: training {wall:.1f} s of wall time", flush=True
-                    )
+            if options.many_only or first[system] is not None:
+                python, version = found[system.split()[0]]
+                file = many_file(cell_file(options.out, rows.name, system, version, 0), options.many)
+                cell = None if system in fresh else stored(file, rows.digest)
+                cell = cell or _measure_many(rows, system, python, version, file, options.many)
                 complete = complete and cell is not None
     return complete
+
+
+def _measure_many(
+    rows: Rows, system: str, python: str, version: str, file: Path, threads: int
+) -> dict[str, Any] | None:
+    cell = measure(rows, system, python, version, file, threads, 0, train_only=True)
+    if cell is not None:
+        print(
+            f"{rows.name}: {system}, {threads} threads: training {cell['train_wall_s']:.1f} s of wall time", flush=True
+        )
+    return cell
 
 
 def _say(data: str, system: str, turn: int, cell: dict[str, Any] | None) -> None:
@@ -220,13 +228,18 @@ def _say(data: str, system: str, turn: int, cell: dict[str, Any] | None) -> None
               f"batch {numbers['batch_us']:.1f} µs, one row {numbers['one_us']:.1f} µs", flush=True)  # fmt: skip
 
 
-def cells_of(out: Path, names: Sequence[str], many: int = 0) -> Iterator[dict[str, Any]]:
-    """All cells of these data sets; those of first runs know the wall time with ``many`` threads where it was measured."""
+def cells_of(out: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """All cells of these data sets but those of trainings with many threads."""
     for name in names:
         for file in sorted((out / "cells" / name).glob("*-run[0-9].json")):
-            cell = json.loads(file.read_text())
-            other = stored(many_file(file, many), cell["digest"])
-            yield cell | {"many_wall_s": None if other is None else other["train_wall_s"]}
+            yield json.loads(file.read_text())
+
+
+def many_walls(out: Path, names: Sequence[str], threads: int) -> dict[tuple[str, str], float]:
+    """Wall seconds of trainings with many threads, the last of each data set and system."""
+    files = [file for name in names for file in (out / "cells" / name).glob(f"*-run0-threads{threads}.json")]
+    cells = sorted((json.loads(file.read_text()) for file in files), key=lambda cell: cell["finished"])
+    return {(cell["data"], cell["system"]): cell["train_wall_s"] for cell in cells}
 
 
 def _earlier(page: Path) -> dict[str, Any]:
@@ -254,10 +267,12 @@ def write_report(options: argparse.Namespace) -> None:
     from peer_figure import draw
 
     names = [folder.resolve().name for folder in options.folders]
-    cells = peer_report.newest(cells_of(options.out, names, options.many))
+    cells = peer_report.newest(cells_of(options.out, names))
     rows = peer_report.medians(cells)
     earlier = _earlier(options.results / "peers.json")
     rows += _kept(earlier["rows"], rows, names)
+    walls = many_walls(options.out, names, options.many)
+    rows = [row | {"many_wall_s": walls.get((row["data"], row["system"]), row.get("many_wall_s"))} for row in rows]
     versions: dict[str, list[str]] = {
         peer: list(known) for peer, known in earlier["versions"].items() if peer != "blockxmc"
     }
@@ -303,6 +318,7 @@ def main() -> None:
     parser.add_argument(
         "--many", type=int, default=many_threads(os.cpu_count()), help="threads of one more training; 0: none"
     )
+    parser.add_argument("--many-only", action="store_true", help="only the trainings with many threads")
     parser.add_argument("--out", type=Path, default=HERE / "out" / "peers", help="where cells are kept")
     parser.add_argument("--results", type=Path, default=HERE / "out" / "peers", help="where the page is written")
     parser.add_argument("--readme", type=Path, help="a README whose table of results is written anew")

@@ -137,7 +137,7 @@ def folder(tmp_path):
 def options(tmp_path, folder):
     return argparse.Namespace(
         folders=[folder], systems=["pecos", "napkinxc"], fresh=[], repeats=3, long=60.0, threads=1, many=0,
-        out=tmp_path / "out", envs=tmp_path,
+        many_only=False, out=tmp_path / "out", envs=tmp_path,
     )  # fmt: skip
 
 
@@ -190,18 +190,27 @@ def test_sixteen_cores_bring_one_more_training(peers, options, measured, report)
     broken.clear()
     assert peers.run(options)
     assert calls == [("napkinxc plt", "0"), ("napkinxc plt", "16 threads")]
-    folder = options.out / "cells" / "tiny"
-    file = folder / "pecos-xr-linear-1.0-run0.json"
-    digest = json.loads(file.read_text())["digest"]
-    peers.many_file(file, 16).write_text(json.dumps({"digest": digest, "train_wall_s": 2.5}))
-    file.write_text(json.dumps(cell(batch_us=1.0) | {"digest": digest}))
-    found = {True: [], False: []}
-    for many in found:
-        cells = [known for known in peers.cells_of(options.out, ["tiny"], 16 if many else 0) if "system" in known]
-        found[many] = [row["many_wall_s"] for row in report.medians(cells)]
-    assert found == {True: [2.5], False: [None]}
     (line,) = report.table([ours(many_wall_s=3.25)])[2:]
     assert line.split(" | ")[4] == "3.2"
+
+
+def test_another_machine_adds_trainings_with_many_threads_alone(peers, options, measured):
+    calls, _ = measured
+    options.many, options.many_only = 16, True
+    assert peers.run(options)
+    assert calls == [("pecos xr-linear", "16 threads"), ("napkinxc plt", "16 threads")]
+    calls.clear()
+    assert peers.run(options)
+    assert calls == []
+    folder = options.out / "cells" / "tiny"
+    for finished, wall in (("2026-01-02", 2.5), ("2026-01-01", 9.0)):
+        found = {"data": "tiny", "system": "pecos xr-linear", "finished": finished, "train_wall_s": wall}
+        (folder / f"pecos-{finished}-run0-threads16.json").write_text(json.dumps(found))
+    for file in folder.glob("*-1.0-*"):
+        file.unlink()
+    assert peers.many_walls(options.out, ["tiny"], 16) == {("tiny", "pecos xr-linear"): 2.5}
+    assert peers.many_walls(options.out, ["tiny"], 0) == {}
+    assert list(peers.cells_of(options.out, ["tiny"])) == []
 
 
 def test_other_data_of_the_same_name_is_measured_anew(peers, options, measured, folder):
