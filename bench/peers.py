@@ -235,11 +235,18 @@ def cells_of(out: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
             yield json.loads(file.read_text())
 
 
-def many_walls(out: Path, names: Sequence[str], threads: int) -> dict[tuple[str, str], float]:
-    """Wall seconds of trainings with many threads, the last of each data set and system."""
-    files = [file for name in names for file in (out / "cells" / name).glob(f"*-run0-threads{threads}.json")]
+def many_walls(
+    out: Path, names: Sequence[str], versions: dict[str, list[str]], digests: dict[str, str]
+) -> dict[tuple[str, str], float]:
+    """Wall seconds of trainings with many threads by these versions of peers, on data of these digests where known."""
+    files = [file for name in names for file in (out / "cells" / name).glob(f"*-run0-threads{MANY}.json")]
     cells = sorted((json.loads(file.read_text()) for file in files), key=lambda cell: cell["finished"])
-    return {(cell["data"], cell["system"]): cell["train_wall_s"] for cell in cells}
+    return {
+        (cell["data"], cell["system"]): cell["train_wall_s"]
+        for cell in cells
+        if cell["version"] in versions.get(cell["system"].split()[0], [])
+        and cell["digest"] == digests.get(cell["data"], cell["digest"])
+    }
 
 
 def _earlier(page: Path) -> dict[str, Any]:
@@ -271,16 +278,15 @@ def write_report(options: argparse.Namespace) -> None:
     rows = peer_report.medians(cells)
     earlier = _earlier(options.results / "peers.json")
     rows += _kept(earlier["rows"], rows, names)
-    walls = many_walls(options.out, names, options.many)
-    rows = [row | {"many_wall_s": walls.get((row["data"], row["system"]), row.get("many_wall_s"))} for row in rows]
     versions: dict[str, list[str]] = {
         peer: list(known) for peer, known in earlier["versions"].items() if peer != "blockxmc"
     }
     for cell in cells:
         known = versions.setdefault(cell["system"].split()[0], [])
         known += [cell["version"]] if cell["version"] not in known else []
-    about = provenance() | {"versions": versions, "threads": options.threads, "repeats": options.repeats}
-    about["many"] = options.many
+    walls = many_walls(options.out, names, versions, {cell["data"]: cell["digest"] for cell in cells})
+    rows = [row | {"many_wall_s": walls.get((row["data"], row["system"]), row.get("many_wall_s"))} for row in rows]
+    about = provenance() | {"versions": versions, "threads": options.threads, "repeats": options.repeats, "many": MANY}
     loads = [cell["load"] for cell in cells if "load" in cell]
     about |= {"long_s": options.long, "load": f"{min(loads):.1f} to {max(loads):.1f}" if loads else "not recorded"}
     options.results.mkdir(parents=True, exist_ok=True)
@@ -316,9 +322,13 @@ def main() -> None:
     )
     parser.add_argument("--threads", type=int, default=2, help="threads of training")
     parser.add_argument(
-        "--many", type=int, default=many_threads(os.cpu_count()), help="threads of one more training; 0: none"
+        "--many",
+        type=int,
+        choices=(0, MANY),
+        default=many_threads(os.cpu_count()),
+        help="threads of one more training; 0: none",
     )
-    parser.add_argument("--many-only", action="store_true", help="only the trainings with many threads")
+    parser.add_argument("--many-only", action="store_true", help="only the trainings with many threads; no page")
     parser.add_argument("--out", type=Path, default=HERE / "out" / "peers", help="where cells are kept")
     parser.add_argument("--results", type=Path, default=HERE / "out" / "peers", help="where the page is written")
     parser.add_argument("--readme", type=Path, help="a README whose table of results is written anew")
@@ -326,8 +336,11 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="measure nothing: write the page from what is there")
     options = parser.parse_args()
     options.out, options.results = options.out.resolve(), options.results.resolve()
+    if options.many_only and not options.many:
+        raise SystemExit(f"--many-only wants a machine of {MANY} cores, or --many {MANY}")
     complete = options.report or run(options)
-    write_report(options)
+    if not options.many_only:
+        write_report(options)
     raise SystemExit(0 if complete else 1)
 
 

@@ -106,7 +106,7 @@ def fitted(runs):
 
 
 def checked(runs):
-    """Larger trainings of an earlier default (docs/results/growth.json), beside the formulas: seconds seen and expected."""
+    """Larger trainings (docs/results/growth.json) beside the formulas: seconds seen and expected."""
     per_unit, rows = constants(runs), []
     for name, run in json.loads(GROWTH.read_text()).items():
         sizes = Sizes(run["rows"], run["labels"], run["nnz_per_row"], run["labels_per_row"])

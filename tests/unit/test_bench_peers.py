@@ -203,13 +203,29 @@ def test_another_machine_adds_trainings_with_many_threads_alone(peers, options, 
     assert peers.run(options)
     assert calls == []
     folder = options.out / "cells" / "tiny"
-    for finished, wall in (("2026-01-02", 2.5), ("2026-01-01", 9.0)):
-        found = {"data": "tiny", "system": "pecos xr-linear", "finished": finished, "train_wall_s": wall}
-        (folder / f"pecos-{finished}-run0-threads16.json").write_text(json.dumps(found))
     for file in folder.glob("*-1.0-*"):
         file.unlink()
-    assert peers.many_walls(options.out, ["tiny"], 16) == {("tiny", "pecos xr-linear"): 2.5}
-    assert peers.many_walls(options.out, ["tiny"], 0) == {}
+    for finished, version, digest, wall in (
+        ("2026-01-02", "1.0", "a", 2.5),
+        ("2026-01-01", "1.0", "a", 9.0),
+        ("2026-01-03", "0.9", "a", 8.0),
+        ("2026-01-04", "1.0", "b", 7.0),
+    ):
+        found = {
+            "data": "tiny",
+            "system": "pecos xr-linear",
+            "version": version,
+            "digest": digest,
+            "finished": finished,
+        }
+        file = folder / f"pecos-{finished}-run0-threads16.json"
+        file.write_text(json.dumps(found | {"train_wall_s": wall}))
+    walls = {
+        key: peers.many_walls(options.out, ["tiny"], {"pecos": known}, digests)
+        for key, known, digests in (("same", ["1.0"], {"tiny": "a"}), ("other", ["2.0"], {}), ("kept", ["1.0"], {}))
+    }
+    row = "tiny", "pecos xr-linear"
+    assert walls == {"same": {row: 2.5}, "other": {}, "kept": {row: 7.0}}
     assert list(peers.cells_of(options.out, ["tiny"])) == []
 
 
