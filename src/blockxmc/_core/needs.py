@@ -86,8 +86,8 @@ def prune_level(features: float) -> float:
 
     Mean of P@1/3/5 (test rows, two or three seeds) at 0.07 or 0.065 instead of 0.1, and the model's bytes: +0.40 and 1.9
     times for citations of RFCs (930 features in a row), +0.24 and 1.6 times for references of manual pages (180), +0.19
-    and 1.7 times for modules of Perl documentation (186), +0.07 and 1.7 times for elife-keywords (141), which gains 0.02
-    for 1.24 times at its own level of 0.084. Short rows gain nothing: debian-small (41) loses 0.02 at 0.05.
+    and 1.7 times for modules of Perl documentation (186), +0.07 and 1.7 times for elife-keywords (141). Short rows gain
+    nothing: debian-small (41) loses 0.02 at 0.05.
 
     >>> prune_level(40), round(prune_level(144), 3), prune_level(1000)
     (1.0, 0.833, 0.7)
