@@ -1,4 +1,3 @@
-import _thread
 import signal
 import threading
 import time
@@ -74,7 +73,7 @@ def test_interrupt_stops_the_kernel_and_goes_on():
 
 @pytest.fixture
 def interrupt_soon():
-    """Ctrl-C half a second after it is asked for."""
+    """Ctrl-C half a second after it is asked for, even if tests run as a background job, which ignores SIGINT."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
     yield timer.start
@@ -223,7 +222,7 @@ def test_an_error_beside_is_raised_where_the_result_is_asked_for():
             result()
 
 
-def test_an_interrupt_stops_steps_that_the_caller_waits_for_when_it_leaves():
+def test_an_interrupt_stops_steps_that_the_caller_waits_for_when_it_leaves(interrupt_soon):
     stopped = threading.Event()
 
     def kernel(*, progress):
@@ -233,8 +232,7 @@ def test_an_interrupt_stops_steps_that_the_caller_waits_for_when_it_leaves():
                 return
             time.sleep(0.01)
 
-    interrupt = threading.Timer(0.2, _thread.interrupt_main)
-    interrupt.start()
+    interrupt_soon()
     with pytest.raises(KeyboardInterrupt), Beside(4) as beside:
         beside.begin(lambda: watched(kernel, phase=StopGroup()))
     assert stopped.is_set()
