@@ -11,6 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import blockxmc
 from blockxmc import DiSMEC
+from blockxmc._core.needs import sizes_of
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
@@ -85,6 +86,16 @@ def test_empty_rows_do_not_make_rows_short():
     padded = sparse.vstack([X, sparse.csr_array((600, 600), dtype=np.float32)], format="csr")
     assert unit_prune(0.1, padded) == unit_prune(0.1, X) == pytest.approx(0.07)
     assert unit_prune(0.1, sparse.csr_array(np.zeros((3, 4)))) == 0.1
+
+
+def test_stored_zeros_do_not_make_rows_long():
+    X, Y = long_rows(100)
+    X.resize((60, 600))
+    every = np.tile(np.arange(600, dtype=np.int32), 60)
+    stored = sparse.csr_array((X.toarray().ravel(), every, 600 * np.arange(61)), shape=X.shape)
+    assert stored.nnz == 36_000
+    assert unit_prune(0.1, stored) == unit_prune(0.1, X) == 0.1
+    assert sizes_of(stored, Y).weights == sizes_of(X, Y).weights
 
 
 def test_grid_search_over_C():

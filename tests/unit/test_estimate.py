@@ -199,6 +199,17 @@ def test_long_rows_keep_smaller_weights(n_features, kept):
     assert needs.sizes_of(sparse.csr_array(row[None]), one).weights == kept
 
 
+def test_memory_knows_of_rows_of_very_different_length(demo):
+    X, Y = demo.X, demo.Y
+    sizes = needs.sizes_of(X, Y)
+    stretched = X.copy()
+    stretched.data *= np.repeat(np.where(np.arange(X.shape[0]) % 20 == 0, 30, 1), np.diff(X.indptr)).astype(np.float32)
+    uneven = needs.sizes_of(stretched, Y)
+    assert (sizes.uneven, uneven.uneven) == (False, True)
+    more = needs._solving(sizes._replace(uneven=True)) - needs._solving(sizes)
+    assert more == pytest.approx(sizes.taught * 144 * X.shape[0])
+
+
 def test_nothing_to_learn_from_needs_little():
     empty = sparse.csr_array((3, 4), dtype=np.float32)
     assert 0 <= needs.expected_bytes(needs.sizes_of(empty, empty)) < 1e6

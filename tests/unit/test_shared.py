@@ -227,9 +227,14 @@ def test_rows_that_the_router_cannot_tell_apart_take_no_more_products_than_they_
 def test_a_model_that_takes_too_many_products_with_the_fewest_blocks_stays_as_it_is():
     X, Y = blocky(n=900, n_labels=40)
     model = BlockwiseClassifier(n_blocks=8, n_neighbors=5).fit(X, Y).model_
-    limits = {"least_blocks": 4, "drop_neighbors": True}
-    assert within_products(model, X, 1, 1, **limits) is model
-    assert within_products(model, X, 1e9, 1, **limits) is model
+    limits, said = {"least_blocks": 4, "drop_neighbors": True}, []
+    reporter = Reporter()
+    reporter.say = said.append
+    assert within_products(model, X, 1e9, 1, reporter, **limits) is model
+    assert not said
+    assert within_products(model, X, 1, 1, reporter, **limits) is model
+    assert len(said) == 1
+    assert "Blocks save little here" in said[0]
     assert affordable_top_ps(model, [0.5, model.top_p, 1.0], X, 1, 1) == [0.5, model.top_p]
 
 

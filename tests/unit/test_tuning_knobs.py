@@ -3,8 +3,9 @@ import pytest
 from helpers import blocky
 from numpy.testing import assert_array_equal
 from scipy import sparse
+from sklearn.base import clone
 
-from blockxmc import BlockwiseClassifier, DiSMEC, NaiveBayes
+from blockxmc import BlockwiseClassifier, DiSMEC, NaiveBayes, PPDSparse
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners import dismec
@@ -97,16 +98,24 @@ def test_a_base_without_pruning_has_routes_only():
         tune_knobs(X, Y, NaiveBayes(), n_blocks=3, grid=KnobGrid(prunes=[0.1]))
 
 
-def test_remembered_weights_are_those_of_a_harder_pruned_training():
+@pytest.mark.parametrize(
+    ("base", "times"),
+    [(DiSMEC(), 1), (DiSMEC(unit_rows=True), 8), (DiSMEC(unit_rows=True, bias=0.25), 0.125), (PPDSparse(bias=0.5), 1)],
+)
+def test_remembered_weights_are_those_of_a_harder_pruned_training(base, times):
     X, Y = blocky(n=200)
+    X, pruned = X * np.float32(times), set()
     trainings = Trainings()
     with Reporter().phase("") as silent:
-        for level in (0.02, 0.1, 0.4):
+        for level in (0.02, 0.1, 0.4, 1.0):
             trainings.rewind()
-            found = Remembered(DiSMEC(prune=0.02), level, trainings)._train(X, Y, Job(1, 0, silent))
-            wanted = DiSMEC(prune=level)._train(X, Y, Job(1, 0, silent))
+            base.set_params(prune=0.02)
+            found = Remembered(base, level, trainings)._train(X, Y, Job(1, 0, silent))
+            wanted = clone(base).set_params(prune=level)._train(X, Y, Job(1, 0, silent))
             assert_array_equal(found.coef.toarray(), wanted.coef.toarray())
             assert_array_equal(found.bias, wanted.bias)
+            pruned.add(np.count_nonzero(found.bias))
+    assert len(pruned) > 1 or isinstance(base, PPDSparse)  # levels at which biases are dropped, where they are at all
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,9 @@ LABEL_SUMS, MOST_SUMS = 8 * 150, 2**26
 # 56 bytes per value (7 copies of a row number or a column, and a value), 13 vectors of sixteen numbers per row and 3 per
 # feature (4 more where a step is sought by conjugate gradients, which few problems come to), each twice.
 PER_VALUE, PER_ROW, PER_FEATURE = 56, 2 * 13 * 64, 2 * 3 * 64
+# ... where rows are of very different length (lane_descent.hpp), one vector and two numbers per row more, twice; one row in
+# a hundred is then so many times as long as the median row.
+PER_UNEVEN_ROW, UNEVEN = 2 * 72, 8
 # ... and what a thread has for all rows and features anyway.
 THREAD_ROW, THREAD_FEATURE = 40, 16
 # Rows of labels that are solved in one batch (settings.py: least_pairs, least_pairs_per_row, pairs_at_a_time), in two
@@ -60,6 +63,7 @@ class Sizes(NamedTuple):
     weights: float
     taught: float
     threads: int = 1
+    uneven: bool = False  # rows are of very different length
 
 
 class Needs(NamedTuple):
@@ -100,7 +104,7 @@ def sizes_of(X: sparse.csr_array, Y: sparse.csr_array, threads: int = 1) -> Size
 
     >>> ones = sparse.csr_array(np.eye(3, dtype=np.float32))
     >>> sizes_of(ones, ones)
-    Sizes(rows=3, features=3, labels=3, values=3, positives=3, weights=3.0, taught=1.0, threads=1)
+    Sizes(rows=3, features=3, labels=3, values=3, positives=3, weights=3.0, taught=1.0, threads=1, uneven=False)
     """
     n_rows, n_features = X.shape
     positives = np.bincount(Y.indices, minlength=Y.shape[1])
@@ -108,10 +112,11 @@ def sizes_of(X: sparse.csr_array, Y: sparse.csr_array, threads: int = 1) -> Size
     # One row after the other: a copy of long rows could be larger than the limit that is looked at here.
     values = [X.data[X.indptr[row] : X.indptr[row + 1]] for row in shown] if n_rows else []
     squares = np.array([np.square(each).sum() for each in values])
-    length = float(np.sqrt(np.median(squares[squares > 0]))) if squares.any() else 1.0
-    level = (
-        PRUNE * length * prune_level(sum(each.size for each in values) / max(sum(each.size > 0 for each in values), 1))
-    )
+    lengths = np.sqrt(squares[squares > 0])
+    length = float(np.median(lengths)) if lengths.size else 1.0
+    uneven = bool(lengths.size and np.quantile(lengths, 0.99) > UNEVEN * length)
+    features = sum(np.count_nonzero(each) for each in values) / max(lengths.size, 1)
+    level = PRUNE * length * prune_level(features)
     large = sum(np.count_nonzero(np.abs(each) >= level) for each in values) / max(len(values), 1)
     weights = float(np.minimum(large * positives**SHARED_WORDS, n_features).sum())
     # Sixteen labels learn from their own rows, and from about as many others; each thread has sixteen.
@@ -120,7 +125,7 @@ def sizes_of(X: sparse.csr_array, Y: sparse.csr_array, threads: int = 1) -> Size
     taught = float(np.minimum(2 * groups / max(n_rows, 1), 1).sum())
     if Y.shape[1] <= FEW_LABELS:
         taught = float(groups.size)
-    return Sizes(n_rows, n_features, Y.shape[1], X.nnz, Y.nnz, weights, taught, threads)
+    return Sizes(n_rows, n_features, Y.shape[1], X.nnz, Y.nnz, weights, taught, threads, uneven)
 
 
 def expected_bytes(sizes: Sizes, *, in_files: bool = False) -> int:
@@ -160,6 +165,7 @@ def _solving(sizes: Sizes) -> float:
     again = pairs
     if sizes.labels <= FEW_LABELS:
         of_rows, again = ALL_ROWS * sizes.rows + PER_FEATURE * sizes.features, pairs / 2
+    of_rows += PER_UNEVEN_ROW * sizes.rows if sizes.uneven else 0
     solvers = sizes.taught * of_rows + _of_threads(sizes)
     return pairs + max(again, solvers) + WEIGHT_SOLVED * sizes.weights
 

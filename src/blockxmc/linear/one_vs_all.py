@@ -67,10 +67,12 @@ def typical_length(X: sparse.csr_array) -> float:
 def unit_prune(prune: float, X: sparse.csr_array) -> float:
     """Where weights of these rows are dropped, if those of short rows of unit length are dropped at ``prune``.
 
+    Zeros that X stores are no features.
+
     >>> unit_prune(0.1, sparse.csr_array(np.eye(3))), round(unit_prune(0.1, sparse.csr_array(np.full((2, 400), 0.05))), 6)
     (0.1, 0.07)
     """
-    features = X.nnz / max(int(np.count_nonzero(np.diff(X.indptr))), 1)
+    features = np.count_nonzero(X.data) / max(_lengths(X).size, 1)
     return prune * prune_level(features) / typical_length(X)
 
 
@@ -154,7 +156,8 @@ def train_one_vs_all(
 
     ``rows`` (labels x n, a pattern) restricts each label to some of the rows, its positives among them. ``costs`` (n x 2)
     says what the loss of a row counts where the row is a positive of the label, and where it is not. ``start`` (labels x
-    features, squared hinge) has vectors near the solutions, up to their lengths; an empty one says nothing.
+    features, squared hinge) has vectors near the solutions, up to their lengths; an empty one says nothing, and so does any
+    where rows are of very different length: these have a start of their own (lane_descent.hpp).
     """
     positives = sparse.csc_array(Y)
     positives.sort_indices()

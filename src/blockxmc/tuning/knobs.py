@@ -18,7 +18,8 @@ from scipy import sparse
 from blockxmc._core.progress import Phase
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
-from blockxmc.linear.one_vs_all import unit_prune
+from blockxmc.learners.dismec import DiSMEC
+from blockxmc.linear.one_vs_all import typical_length, unit_prune
 from blockxmc.linear.weights import F32, LinearWeights
 from blockxmc.serving.packed import PackedScorer
 from blockxmc.serving.packing import BITS
@@ -301,20 +302,27 @@ class Remembered(Learner):
         weights = self.trainings.next(lambda: base._train(X, Y, job, rows=rows, **options))
         if self.prune is None:
             return weights
-        return pruned(weights, unit_prune(self.prune, X) if getattr(base, "unit_rows", False) else self.prune)
+        level, feature = self.prune, (base.bias or 0.0) if isinstance(base, DiSMEC) else 0.0  # others keep every bias
+        if getattr(base, "unit_rows", False):
+            level, feature = unit_prune(level, X), feature * typical_length(X)
+        return pruned(weights, level, feature)
 
 
-def pruned(weights: LinearWeights, level: float) -> LinearWeights:
-    """The weights without those of smaller magnitude, biases included.
+def pruned(weights: LinearWeights, level: float, feature: float) -> LinearWeights:
+    """The weights without those of smaller magnitude, that of the constant ``feature``, which makes the bias, included.
+
+    With a ``feature`` of 0 every bias stays.
 
     >>> weights = LinearWeights(sparse.csr_array(np.array([[0.1, 0.3]], np.float32)), np.array([0.5, 0.2], np.float32))
-    >>> pruned(weights, 0.25).scores(sparse.csr_array(np.ones((1, 1), np.float32))).tolist()
+    >>> pruned(weights, 0.25, feature=1.0).scores(sparse.csr_array(np.ones((1, 1), np.float32))).tolist()
     [[0.5, 0.30000001192092896]]
     """
     coef = weights.coef.copy()
     coef.data[np.abs(coef.data) < np.float32(level)] = 0
     coef.eliminate_zeros()
-    return replace(weights, coef=coef, bias=np.where(np.abs(weights.bias) < np.float32(level), 0, weights.bias))
+    return replace(
+        weights, coef=coef, bias=np.where(np.abs(weights.bias) < np.float32(level * feature), 0, weights.bias)
+    )
 
 
 def _choose(settings: Sequence[Knobs], limits: dict[str, float], tolerance: float) -> Knobs:

@@ -215,7 +215,7 @@ class Training:
             return model
         rows = copy_rows(self.X, np.flatnonzero(self.held_out), self.threads)
         how: Any = {"least_blocks": self.settings.usual_blocks, "drop_neighbors": self.request.n_neighbors == "auto"}
-        model = within_products(model, rows, self.affordable, self.threads, **how)
+        model = within_products(model, rows, self.affordable, self.threads, self.reporter, **how)
         self.asked, self.most_visited = (0 if model.neighbors is None else self.asked), model.route
         return model
 

@@ -31,18 +31,28 @@ def neighbors_within(
 
 
 def within_products(
-    model: RoutedModel, rows: sparse.csr_array, most: float, threads: int, *, least_blocks: int, drop_neighbors: bool
+    model: RoutedModel,
+    rows: sparse.csr_array,
+    most: float,
+    threads: int,
+    reporter: Reporter,
+    *,
+    least_blocks: int,
+    drop_neighbors: bool,
 ) -> RoutedModel:
     """The model if these rows take at most so many products; else without neighbors, and then with fewer blocks.
 
-    Not fewer than ``least_blocks``. Where that is not enough the model stays as it is: most of its products are then the
-    router's and those of frequent labels, which fewer blocks would not save.
+    Not fewer than ``least_blocks``. Where that is not enough the model stays as it is, and the user is told: most of its
+    products are then the router's and those of frequent labels, which fewer blocks would not save. The full classifier
+    would take more of them, and far longer to train (yso-finna-en: 2,259 CPU seconds instead of 100).
     """
     fewer = replace(model, neighbors=None) if drop_neighbors else model
     routes = range(model.route, min(least_blocks, model.route) - 1, -1)
     for tried in (model, *(replace(fewer, route=route) for route in routes)):
         if _products(tried, rows, threads) <= most:
             return tried
+    found = _products(model, rows, threads)
+    reporter.say(f"Blocks save little here: a row takes {found:,.0f} products, and was to take {most:,.0f} at most")
     return model
 
 
