@@ -32,14 +32,15 @@ from blockxmc.partition.growth import place_rows, repartitioned
 from blockxmc.routing import Router
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.drift import before_learning
-from blockxmc.training.lessons import KnownRows, Told, newly_met, rows_of
+from blockxmc.training.lessons import KnownRows, Told, newly_met, rows_of, shift_labels
 from blockxmc.training.listings import left_since, lists
 from blockxmc.training.shared.blocks import make_router, router_targets, visits_of
 from blockxmc.training.shared.calibration import UNCALIBRATED
 from blockxmc.training.shared.candidates import log_positives_of
-from blockxmc.training.shared.fit import Request, Training
+from blockxmc.training.shared.fit import Training
 from blockxmc.training.shared.kept import Kept, kept_copy, stacked, widened
 from blockxmc.training.shared.mix import Fitted
+from blockxmc.training.shared.request import Request
 
 I32 = NDArray[np.int32]
 # Rows that go whose labels are looked for together.
@@ -228,12 +229,10 @@ def _shifted(
     """The weights with those of these labels changed by their lessons."""
     learner = request.learner
     assert isinstance(learner, DiSMEC)
-    old = some_of(weights, labels)
     with reporter.phase("shift labels", labels.size) as phase:
         job = learner._job(request.threads, phase, request.seed)
-        given = LinearWeights(sparse.csc_array(old.vectors.T), old.bias)
-        found = learner._shift(X, given, lessons, job, request.settings.update_tol)
-        return weights.replaced(labels, LabelVectors(sparse.csr_array(found.coef.T), found.bias), request.threads)
+        new = shift_labels(learner, X, some_of(weights, labels), lessons, job, request.settings.update_tol)
+        return weights.replaced(labels, new, request.threads)
 
 
 def drop_rows(

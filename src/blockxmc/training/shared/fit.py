@@ -7,7 +7,7 @@ the labels that missed them most are trained again, and everything is packed onc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from blockxmc._core.matrix import copy_rows, take_rows, without_rows
 from blockxmc._core.progress import Beside, Reporter
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners._learner import Learner
+from blockxmc.learners.dismec import DiSMEC
 from blockxmc.linear.one_vs_all import typical_length
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
@@ -29,7 +29,7 @@ from blockxmc.serving.neighbors import Neighbors
 from blockxmc.serving.reranker import Reranker
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.forms import router_form
-from blockxmc.training.job import Job
+from blockxmc.training.lessons import learnt_from
 from blockxmc.training.shared.blocks import (
     best_block_first,
     cover_all_labels,
@@ -43,8 +43,7 @@ from blockxmc.training.shared.calibration import UNCALIBRATED
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
 from blockxmc.training.shared.centroids import KnownSums, Remembered, label_centroids
 from blockxmc.training.shared.companions import companions_of
-from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows, like_new_rows
-from blockxmc.training.shared.hints import NO_HINTS, Hints
+from blockxmc.training.shared.held_out import held_out_rows, labels_that_lost_rows, like_new_rows
 from blockxmc.training.shared.kept import Kept, Part, kept_copy
 from blockxmc.training.shared.label_features import LabelFeatures, listing_more
 from blockxmc.training.shared.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced
@@ -57,31 +56,13 @@ from blockxmc.training.shared.mix import (
     only_calibrated,
     recall_of,
 )
-from blockxmc.training.shared.settings import SETTINGS, Settings
+from blockxmc.training.shared.request import Request
 from blockxmc.training.shared.within import affordable_top_ps, neighbors_within, within_products
 
 # Labels whose centroids are made and added at a time: all at once would take as much memory as the weights.
 MIXED_AT_A_TIME = 2**18
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is asked of a shared training.
-
-    ``route`` is a number of blocks to visit, a share of the router's probability to reach, or ``"auto"``; ``n_neighbors``
-    how many training rows like it a row asks, unless held-out rows say that they mislead.
-    """
-
-    learner: Learner
-    route: float | str = "auto"
-    n_neighbors: int | str = "auto"
-    bits: int = 16
-    seed: int = 0
-    threads: int = 1
-    settings: Settings = SETTINGS
-    hints: Hints = NO_HINTS
-    job: Job = field(default_factory=Job)
-    keep_rows: bool = False
+# Some labels, and their weights in this order.
+Relearnt = tuple[NDArray[np.intp], SharedWeights]
 
 
 def fit_shared(
@@ -97,7 +78,7 @@ def fit_shared(
         if not training.held_out.any():
             model = training.uncalibrated(router, weights)
             return model, check() | training.assess_routing(model.route), training.kept(router, weights, Mix())
-        again = training.begin_again(beside)
+        again = training.begin_again(weights, beside)
         # Each step's large things are gone when the next begins: no name holds the trial model, nor weights that served.
         fitted, promised = training.fit_held_out(training.trial(router, weights), weights, beside)
         cost = check()
@@ -143,9 +124,14 @@ class Training:
         return without_rows(self.Y, self.held_out)
 
     @cached_property
+    def lost_rows(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Labels of whose positives too many are held out, which are solved again; and others that have lost some."""
+        return labels_that_lost_rows(self.Y, self.held_out, self.settings)
+
+    @property
     def short_of_rows(self) -> NDArray[np.intp]:
-        """The labels of whose positives too many are held out: they learn once more, from all rows."""
-        return labels_short_of_rows(self.Y, self.held_out, self.settings)
+        """Labels that are solved again, on all rows."""
+        return self.lost_rows[0]
 
     def train_router(self) -> Router:
         """On the rows that are not held out; then all rows are routed, to find their negative blocks."""
@@ -247,14 +233,28 @@ class Training:
         recall = recall_of(model, X, Y, clusters, self.threads)
         return fitted, lambda: {"router_accuracy": accuracy} | expected() | {"candidate_recall": recall}
 
-    def begin_again(self, beside: Beside) -> Callable[[], SharedWeights]:
-        """Have the labels that are short of rows learn from all of them, which no other label's weights tell anything."""
-        step = partial(self.solved_again, self.short_of_rows, threads=beside.threads)
-        return beside.begin(step) if self.short_of_rows.size else step
+    def begin_again(self, weights: SharedWeights, beside: Beside) -> Callable[[], list[Relearnt]]:
+        """Have labels learn from the held-out rows: some of them, and their weights in this order."""
+        return beside.begin(partial(self._knowing_held_out, weights, beside.threads))
 
-    def train_again(self, weights: SharedWeights, again: Callable[[], SharedWeights]) -> SharedWeights:
-        """The weights with those of the labels that were short of rows."""
-        return self._replaced(weights, self.short_of_rows, again()) if self.short_of_rows.size else weights
+    def _knowing_held_out(self, weights: SharedWeights, threads: int) -> list[Relearnt]:
+        """Labels that are short of rows are solved again; of the others that have lost some, the held-out rows change.
+
+        Not where rows are kept: an update would change such a label once more, and the errors of both would add up.
+        """
+        short, others = self.lost_rows
+        found = [(short, self.solved_again(short, threads=threads))] if short.size else []
+        shifts = isinstance(self.request.learner, DiSMEC) and not self.request.keep_rows
+        if isinstance(weights, LabelVectors) and shifts and others.size:
+            rows = self._visits(None), self.held_out, self._teaching(~self.held_out)
+            found.append((others, learnt_from(self._trainer(threads), weights, self.Y, *rows, others)))
+        return found
+
+    def train_again(self, weights: SharedWeights, again: Callable[[], list[Relearnt]]) -> SharedWeights:
+        """The weights with those of the labels that have learnt from the held-out rows."""
+        for labels, new in again():
+            weights = self._replaced(weights, labels, new)
+        return weights
 
     def solve_again(
         self, weights: SharedWeights, labels: NDArray[np.intp], new: NDArray[np.bool_] | None = None
