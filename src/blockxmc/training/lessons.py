@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc._core.matrix import as_pattern, copy_rows, csr_of, flat_positions, take_rows, without_rows
-from blockxmc.learners._learner import Job
-from blockxmc.learners.dismec import DiSMEC
+from blockxmc.learners._learner import Job, Learner
 from blockxmc.linear.one_vs_all import Lessons
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import F32, LinearWeights
@@ -147,10 +146,11 @@ def rows_of(visits: sparse.csr_array, clusters: Sequence[Any], n_labels: int) ->
 
 
 def shift_labels(
-    learner: DiSMEC, X: sparse.csr_array, old: LabelVectors, lessons: Lessons, job: Job, tol: float
+    learner: Learner, X: sparse.csr_array, old: LabelVectors, lessons: Lessons, job: Job, tol: float
 ) -> LabelVectors:
     """The vectors of some labels, changed by their lessons."""
-    found = learner._shift(X, LinearWeights(sparse.csc_array(old.vectors.T), old.bias), lessons, job, tol)
+    shifting: Any = learner  # one that takes lessons
+    found = shifting._shift(X, LinearWeights(sparse.csc_array(old.vectors.T), old.bias), lessons, job, tol)
     return LabelVectors(sparse.csr_array(found.coef.T), found.bias)
 
 
@@ -231,7 +231,6 @@ def learnt_from(
 ) -> LabelVectors:
     """The vectors of some labels, in this order, changed by the ``unseen`` rows, while those of the ``known`` ones hold."""
     X, learner, threads, settings = trainer.X, trainer.learner, trainer.threads, trainer.settings
-    assert isinstance(learner, DiSMEC)
     with trainer.reporter.phase("shift labels", labels.size) as phase:
         rows = np.flatnonzero(unseen)
         new = copy_rows(X, rows, threads), take_rows(Y, rows)

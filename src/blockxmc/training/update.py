@@ -23,7 +23,6 @@ from scipy import sparse
 from blockxmc._core.matrix import take_rows, without_rows
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import UpdateError
-from blockxmc.learners.dismec import DiSMEC
 from blockxmc.linear.one_vs_all import Lessons
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
@@ -208,7 +207,7 @@ def _shifting(
 
     A change is small beside weights that solve the old rows: where it came upon another, the two would add up their errors.
     """
-    if not isinstance(request.learner, DiSMEC):
+    if not request.learner.takes_lessons:
         return touched[:0]
     settings, kept = request.settings, grown.kept
     n_rows = rows_of(grown.visits, grown.clusters, targets[0].shape[1])
@@ -228,7 +227,6 @@ def _shifted(
 ) -> LabelVectors:
     """The weights with those of these labels changed by their lessons."""
     learner = request.learner
-    assert isinstance(learner, DiSMEC)
     with reporter.phase("shift labels", labels.size) as phase:
         job = learner._job(request.threads, phase, request.seed)
         new = shift_labels(learner, X, some_of(weights, labels), lessons, job, request.settings.update_tol)

@@ -19,7 +19,6 @@ from threadpoolctl import threadpool_limits
 from blockxmc._core.matrix import copy_rows, take_rows, without_rows
 from blockxmc._core.progress import Beside, Reporter
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners.dismec import DiSMEC
 from blockxmc.linear.one_vs_all import typical_length
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
@@ -72,7 +71,7 @@ def fit_shared(
     training = Training(request, X, Y, partition, reporter)
     router = training.train_router()
     if request.job.seeks("labels again"):  # these need no weights of others
-        training.solved_again(training.short_of_rows)
+        training.solved_again(training.lost_rows[0])
     with request.job.beside(request.threads, request.learner.any_batch) as beside:
         weights, check = training.train_labels(beside)
         if not training.held_out.any():
@@ -127,11 +126,6 @@ class Training:
     def lost_rows(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Labels of whose positives too many are held out, which are solved again; and others that have lost some."""
         return labels_that_lost_rows(self.Y, self.held_out, self.settings)
-
-    @property
-    def short_of_rows(self) -> NDArray[np.intp]:
-        """Labels that are solved again, on all rows."""
-        return self.lost_rows[0]
 
     def train_router(self) -> Router:
         """On the rows that are not held out; then all rows are routed, to find their negative blocks."""
@@ -233,27 +227,28 @@ class Training:
         recall = recall_of(model, X, Y, clusters, self.threads)
         return fitted, lambda: {"router_accuracy": accuracy} | expected() | {"candidate_recall": recall}
 
-    def begin_again(self, weights: SharedWeights, beside: Beside) -> Callable[[], list[Relearnt]]:
-        """Have labels learn from the held-out rows: some of them, and their weights in this order."""
-        return beside.begin(partial(self._knowing_held_out, weights, beside.threads))
+    def begin_again(self, weights: SharedWeights, beside: Beside) -> list[Callable[[], Relearnt]]:
+        """Have labels learn from the held-out rows: some are solved again, the others that have lost some are shifted.
 
-    def _knowing_held_out(self, weights: SharedWeights, threads: int) -> list[Relearnt]:
-        """Labels that are short of rows are solved again; of the others that have lost some, the held-out rows change.
-
-        Not where rows are kept: an update would change such a label once more, and the errors of both would add up.
+        Not where rows are kept: an update would shift such a label once more, and the errors of both would add up.
         """
         short, others = self.lost_rows
-        found = [(short, self.solved_again(short, threads=threads))] if short.size else []
-        shifts = isinstance(self.request.learner, DiSMEC) and not self.request.keep_rows
+        steps: list[Callable[[], Relearnt]] = []
+        shifts = self.request.learner.takes_lessons and not self.request.keep_rows
         if isinstance(weights, LabelVectors) and shifts and others.size:
-            rows = self._visits(None), self.held_out, self._teaching(~self.held_out)
-            found.append((others, learnt_from(self._trainer(threads), weights, self.Y, *rows, others)))
-        return found
+            steps.append(partial(self._shifted, others, weights, beside.threads))
+        if short.size:
+            steps.append(lambda: (short, self.solved_again(short, threads=beside.threads)))
+        return [beside.begin(step) for step in steps]
 
-    def train_again(self, weights: SharedWeights, again: Callable[[], list[Relearnt]]) -> SharedWeights:
+    def _shifted(self, labels: NDArray[np.intp], weights: LabelVectors, threads: int) -> Relearnt:
+        rows = self._visits(None), self.held_out, self._teaching(~self.held_out)
+        return labels, learnt_from(self._trainer(threads), weights, self.Y, *rows, labels)
+
+    def train_again(self, weights: SharedWeights, again: list[Callable[[], Relearnt]]) -> SharedWeights:
         """The weights with those of the labels that have learnt from the held-out rows."""
-        for labels, new in again():
-            weights = self._replaced(weights, labels, new)
+        for step in again:
+            weights = self._replaced(weights, *step())
         return weights
 
     def solve_again(
@@ -336,7 +331,7 @@ class Training:
         told = np.zeros(weights.n_labels, np.int64)
         unseen = np.flatnonzero(self.held_out).astype(np.int32)
         complete = np.zeros(weights.n_labels, bool)
-        complete[self.short_of_rows] = True
+        complete[self.lost_rows[0]] = True
         since = np.zeros(weights.n_labels, bool), np.zeros((0, 2), np.int32)  # labels that were shifted, or left blocks
         rest = self.asked, told, self.X.shape[0], unseen, complete, *since
         return Kept((part,), weights, blocks, self.negative_blocks, mix, *rest)
