@@ -108,7 +108,6 @@ VARIANTS = {
     "trained again: labels that lost a third": ({}, {"lost": 1 / 3, "lost_of_many": 1 / 3}),
     "trained again: labels of many positives as others": ({}, {"many_positives": NEVER}),
     "trained again: many positives from 100": ({}, {"many_positives": 100}),
-    "other labels of held-out rows not shifted": ({}, {"lost_little": 1.0}),
     # score mix
     "block probabilities not merged": ({}, {"slopes": (0.0, 0.0)}),
     "rare labels not stretched": ({}, {"stretches": (0.0,)}),

@@ -34,10 +34,9 @@ from blockxmc.training.learning_on import LearningOn
 from blockxmc.training.per_block import offset_terms, train_blocks, train_global
 from blockxmc.training.shared import settings
 from blockxmc.training.shared.blocks import partition_for_shared
-from blockxmc.training.shared.fit import fit_shared
+from blockxmc.training.shared.fit import Request, fit_shared
 from blockxmc.training.shared.held_out import held_out_rows
 from blockxmc.training.shared.hints import NO_HINTS, Hints
-from blockxmc.training.shared.request import Request
 from blockxmc.training.shared.summary import described, expectation, uneven_rows
 from blockxmc.training.trials.quick import partition_at_quick_lambda, quick_task
 

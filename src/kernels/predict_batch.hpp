@@ -165,7 +165,7 @@ class RowBatch {
 // Where batches end. Each thread has a batch of its own: threads meet only at the end, and so that none waits long for the
 // last, batches get smaller towards the end. Many threads hold fewer scores each.
 inline std::vector<int64_t> batch_ends(const RowBatch &batch, int64_t n_rows, int threads) {
-    constexpr int64_t most_cells = int64_t{1} << 22, least_rows = 48;
+    constexpr int64_t most_cells = int64_t{1} << 22, least_rows = 16;
     std::vector<int64_t> cells(n_rows), ends;
     parallel_for((n_rows + 1023) / 1024, threads, [&](int64_t item, int) {
         for (int64_t i = item * 1024; i < std::min((item + 1) * 1024, n_rows); ++i) cells[i] = batch.cells(i);

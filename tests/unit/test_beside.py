@@ -44,9 +44,7 @@ def test_the_model_is_the_same_with_steps_side_by_side(trees, monkeypatch):
     begun = []
     begin_again = Training.begin_again
     monkeypatch.setattr(
-        Training,
-        "begin_again",
-        lambda self, weights, beside: begun.append(beside.at_once) or begin_again(self, weights, beside),
+        Training, "begin_again", lambda self, beside: begun.append(beside.at_once) or begin_again(self, beside)
     )
     for n_jobs in (2, 5):
         assert same_bits(state_of(BlockwiseClassifier(n_jobs=n_jobs).fit(X, Y)), state_of(alone))

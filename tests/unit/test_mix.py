@@ -45,7 +45,7 @@ def test_served_scores_are_the_mix_of_margin_rarity_centroid_and_blocks(monkeypa
     X = sparse.csr_array(normalize(X)).astype(np.float32)
     mix = Mix(slope=0.3, stretch=1.5, centroid=0.7)
     monkeypatch.setattr(Fitter, "mix", lambda self, neighbors, rows=None: mix)
-    monkeypatch.setattr(settings, "SETTINGS", replace(SETTINGS, lost=1.0, lost_of_many=1.0, lost_little=1.0))
+    monkeypatch.setattr(settings, "SETTINGS", replace(SETTINGS, lost=1.0, lost_of_many=1.0))
     kept = {}
     train = LabelTrainer.train
     monkeypatch.setattr(LabelTrainer, "train", lambda *a: kept.setdefault("weights", train(*a)))
@@ -67,7 +67,7 @@ def test_tables_of_candidates_say_what_the_model_answers(route, rows, monkeypatc
     """The oracle: a model packed from mixed weights answers the held-out rows as the tables rank them."""
     X, Y = blocky(n=rows, n_labels=60, n_features=90, n_blocks=6)
     wide = {"top_ps": (0.5, 0.9), "mixed_candidates": 60}
-    monkeypatch.setattr(settings, "SETTINGS", replace(SETTINGS, lost=1.0, lost_of_many=1.0, lost_little=1.0, **wide))
+    monkeypatch.setattr(settings, "SETTINGS", replace(SETTINGS, lost=1.0, lost_of_many=1.0, **wide))
     seen = {}
     candidates, mixed, pack = HeldOut.candidates, Training.mixed, Training.pack
 

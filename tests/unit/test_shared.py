@@ -41,7 +41,7 @@ from blockxmc.training.shared.blocks import (
     visits_of,
 )
 from blockxmc.training.shared.candidates import HeldOut, Mix
-from blockxmc.training.shared.held_out import held_out_rows, labels_that_lost_rows
+from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows
 from blockxmc.training.shared.labels import LabelTrainer, pack_shared, replaced, shared_costs
 from blockxmc.training.shared.mix import Fitter
 from blockxmc.training.shared.settings import SETTINGS
@@ -335,14 +335,14 @@ def test_held_out_rows_teach_no_label_before_merging(monkeypatch):
 
     monkeypatch.setattr(HeldOut, "candidates", spy)
     with_slope(monkeypatch, 0.0)
-    with_settings(monkeypatch, held_out_least=20, lost_little=1.0)
+    with_settings(monkeypatch, held_out_least=20)
     clf = BlockwiseClassifier(n_blocks=3, n_neighbors=10).fit(X, Y)
     held_out = held_out_rows(Y, 0, settings.SETTINGS)
     assert_array_equal(seen[0][1].toarray(), X[held_out].toarray())
     # They are nobody's neighbors either, until all is fitted.
     assert_array_equal(np.sort(np.concatenate(seen[0][2].rows.label_clusters)), np.flatnonzero(~held_out))
     assert_array_equal(np.sort(np.concatenate(clf.model_.neighbors.rows.label_clusters)), np.arange(600))
-    assert short_of_rows(Y, held_out) == labels_that_lost_rows(Y, held_out)[0].tolist()
+    assert short_of_rows(Y, held_out) == labels_short_of_rows(Y, held_out).tolist()
     # Labels that lost few positives keep the weights that the held-out rows judged.
     kept = np.setdiff1d(np.arange(20), short_of_rows(Y, held_out))
     assert kept.size

@@ -39,8 +39,6 @@ class Learner(Explained):
     takes_start: ClassVar[bool] = False
     # True where ``_train`` takes ``nearest``: labels of how few positives take how many other rows one by one.
     takes_nearest: ClassVar[bool] = False
-    # True where ``_shift`` changes solved weights by what new rows tell (training/lessons.py).
-    takes_lessons: ClassVar[bool] = False
     # True where labels that come in a fixed order (training/shared/batches.py) may be trained in batches of any size.
     any_batch: ClassVar[bool] = False
 

@@ -48,7 +48,6 @@ class DiSMEC(Learner):
     one_vs_all: ClassVar[bool] = True
     takes_costs: ClassVar[bool] = True
     takes_start: ClassVar[bool] = True
-    takes_lessons: ClassVar[bool] = True
     any_batch: ClassVar[bool] = True
 
     def __init__(

@@ -20,8 +20,8 @@ from blockxmc.partition import Partitioner
 from blockxmc.serving.label_sets import LabelSetEstimator
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.drift import advice, first_event, standing
+from blockxmc.training.shared.fit import Request
 from blockxmc.training.shared.kept import Kept
-from blockxmc.training.shared.request import Request
 from blockxmc.training.update import Learned, add_rows, drop_rows
 
 # Rows on which the work per row is measured again.

@@ -1,8 +1,8 @@
 """What new rows tell labels and blocks, and how much the rows that they know already hold them back.
 
-Weights that solve the old rows need not meet all of them again to learn from some new ones (kernels/shift.hpp): rows of an
-update, or those that a training held out. A label is taught by new rows that are its positives, or negatives with a margin
-that is not close to -1; its old positives and one in so many of its old negatives, each for all of them, hold.
+Weights that solve the old rows need not meet all of them again to learn from some new ones (kernels/shift.hpp). A label is
+taught by new rows that are its positives, or negatives with a margin that is not close to -1; its old positives and one in
+so many of its old negatives, each for all of them, hold.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._core.matrix import as_pattern, copy_rows, csr_of, flat_positions, take_rows, without_rows
-from blockxmc.learners._learner import Job, Learner
+from blockxmc._core.matrix import as_pattern, csr_of, flat_positions, take_rows, without_rows
 from blockxmc.linear.one_vs_all import Lessons
 from blockxmc.linear.vectors import LabelVectors
-from blockxmc.linear.weights import F32, LinearWeights
+from blockxmc.linear.weights import F32
 from blockxmc.training.shared.batches import rows_of_labels
 from blockxmc.training.shared.blocks import holds
-from blockxmc.training.shared.labels import LabelTrainer, shared_costs
+from blockxmc.training.shared.labels import shared_costs
 from blockxmc.training.shared.settings import Settings
 
 # Rows whose margins are looked at together.
@@ -145,15 +144,6 @@ def rows_of(visits: sparse.csr_array, clusters: Sequence[Any], n_labels: int) ->
     return np.asarray(holds(clusters, n_labels).T @ of_block).astype(np.int64)
 
 
-def shift_labels(
-    learner: Learner, X: sparse.csr_array, old: LabelVectors, lessons: Lessons, job: Job, tol: float
-) -> LabelVectors:
-    """The vectors of some labels, changed by their lessons."""
-    shifting: Any = learner  # one that takes lessons
-    found = shifting._shift(X, LinearWeights(sparse.csc_array(old.vectors.T), old.bias), lessons, job, tol)
-    return LabelVectors(sparse.csr_array(found.coef.T), found.bias)
-
-
 @dataclass(frozen=True)
 class KnownRows:
     """Rows, of which labels know some: their labels and visits, what blocks list, and what rows count."""
@@ -163,14 +153,13 @@ class KnownRows:
     clusters: Sequence[Any]
     known: NDArray[np.bool_]
     settings: Settings
-    sample_weight: F32 | None = None
 
     def lessons(self, told: Told, labels: NDArray[np.intp], threads: int) -> Lessons:
         """What these labels, in this order, learn from rows that tell them something, while known rows hold."""
         place = np.full(self.Y.shape[1], -1, np.int64)
         place[labels] = np.arange(labels.size)
         told = told.numbered(np.arange(self.Y.shape[0]), place >= 0)
-        costs = shared_costs(self.Y, self.settings.shared_positive, self.sample_weight)
+        costs = shared_costs(self.Y, self.settings.shared_positive)
         hold = self.settings.update_hold * self.settings.update_hold_weight
         own = self._positives(labels)
         others = self._negatives(labels, own, place[told.labels] * self.Y.shape[0] + told.rows, threads)
@@ -194,7 +183,7 @@ class KnownRows:
 
     def _positives(self, labels: NDArray[np.intp]) -> sparse.csr_array:
         """Labels x rows: the positives that are known."""
-        return sparse.csr_array(without_rows(self.Y[:, labels], ~self.known).T)
+        return take_rows(sparse.csr_array(without_rows(self.Y, ~self.known).T), labels)
 
     def _negatives(
         self, labels: NDArray[np.intp], own: sparse.csr_array, told: NDArray[np.int64], threads: int
@@ -218,25 +207,3 @@ class KnownRows:
             kept[at[there]] = False
         indptr = np.concatenate([[0], np.cumsum(kept)])[found.indptr]
         return as_pattern(indptr, found.indices[kept], found.shape)
-
-
-def learnt_from(
-    trainer: LabelTrainer,
-    weights: LabelVectors,
-    Y: sparse.csr_array,
-    visits: sparse.csr_array,
-    unseen: NDArray[np.bool_],
-    known: NDArray[np.bool_],
-    labels: NDArray[np.intp],
-) -> LabelVectors:
-    """The vectors of some labels, in this order, changed by the ``unseen`` rows, while those of the ``known`` ones hold."""
-    X, learner, threads, settings = trainer.X, trainer.learner, trainer.threads, trainer.settings
-    with trainer.reporter.phase("shift labels", labels.size) as phase:
-        rows = np.flatnonzero(unseen)
-        new = copy_rows(X, rows, threads), take_rows(Y, rows)
-        seen, clusters = take_rows(visits, rows), trainer.label_clusters
-        told = Told.by(weights, new, seen, clusters, settings.update_lesson, threads).numbered(rows)
-        holding = KnownRows(Y, visits, clusters, known, settings, trainer.sample_weight)
-        lessons = holding.lessons(told, labels, threads)
-        job = learner._job(threads, phase, trainer.seed)
-        return shift_labels(learner, X, weights.some(labels), lessons, job, settings.update_tol)

@@ -23,6 +23,7 @@ from scipy import sparse
 from blockxmc._core.matrix import take_rows, without_rows
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import UpdateError
+from blockxmc.learners.dismec import DiSMEC
 from blockxmc.linear.one_vs_all import Lessons
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
@@ -31,15 +32,14 @@ from blockxmc.partition.growth import place_rows, repartitioned
 from blockxmc.routing import Router
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.drift import before_learning
-from blockxmc.training.lessons import KnownRows, Told, newly_met, rows_of, shift_labels
+from blockxmc.training.lessons import KnownRows, Told, newly_met, rows_of
 from blockxmc.training.listings import left_since, lists
 from blockxmc.training.shared.blocks import make_router, router_targets, visits_of
 from blockxmc.training.shared.calibration import UNCALIBRATED
 from blockxmc.training.shared.candidates import log_positives_of
-from blockxmc.training.shared.fit import Training
+from blockxmc.training.shared.fit import Request, Training
 from blockxmc.training.shared.kept import Kept, kept_copy, stacked, widened
 from blockxmc.training.shared.mix import Fitted
-from blockxmc.training.shared.request import Request
 
 I32 = NDArray[np.int32]
 # Rows that go whose labels are looked for together.
@@ -207,7 +207,7 @@ def _shifting(
 
     A change is small beside weights that solve the old rows: where it came upon another, the two would add up their errors.
     """
-    if not request.learner.takes_lessons:
+    if not isinstance(request.learner, DiSMEC):
         return touched[:0]
     settings, kept = request.settings, grown.kept
     n_rows = rows_of(grown.visits, grown.clusters, targets[0].shape[1])
@@ -227,10 +227,13 @@ def _shifted(
 ) -> LabelVectors:
     """The weights with those of these labels changed by their lessons."""
     learner = request.learner
+    assert isinstance(learner, DiSMEC)
+    old = some_of(weights, labels)
     with reporter.phase("shift labels", labels.size) as phase:
         job = learner._job(request.threads, phase, request.seed)
-        new = shift_labels(learner, X, some_of(weights, labels), lessons, job, request.settings.update_tol)
-        return weights.replaced(labels, new, request.threads)
+        given = LinearWeights(sparse.csc_array(old.vectors.T), old.bias)
+        found = learner._shift(X, given, lessons, job, request.settings.update_tol)
+        return weights.replaced(labels, LabelVectors(sparse.csr_array(found.coef.T), found.bias), request.threads)
 
 
 def drop_rows(

@@ -14,13 +14,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import clone
 
 from blockxmc._core.progress import Phase
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.learners.dismec import DiSMEC
-from blockxmc.linear.one_vs_all import Lessons, typical_length, unit_prune
+from blockxmc.linear.one_vs_all import typical_length, unit_prune
 from blockxmc.linear.weights import F32, LinearWeights
 from blockxmc.serving.packed import PackedScorer
 from blockxmc.serving.packing import BITS
@@ -285,11 +284,6 @@ class Remembered(Learner):
         """Whether labels with few positives may learn from the rows most like them: as the base has it."""
         return self.base.takes_nearest
 
-    @property
-    def takes_lessons(self) -> bool:  # type: ignore[override]
-        """Whether new rows may change solved weights: as the base has it."""
-        return self.base.takes_lessons
-
     def _check_params(self) -> None:
         self.base._check_params()
 
@@ -312,12 +306,6 @@ class Remembered(Learner):
         if getattr(base, "unit_rows", False):
             level, feature = unit_prune(level, X), feature * typical_length(X)
         return pruned(weights, level, feature)
-
-    def _shift(self, X: sparse.csr_array, old: LinearWeights, lessons: Lessons, job: Job, tol: float) -> LinearWeights:
-        """As a base that prunes at this level does it: what held-out rows change differs from level to level."""
-        base: Any = self.base if self.prune is None else clone(self.base).set_params(prune=self.prune)
-        shifted: LinearWeights = base._shift(X, old, lessons, job, tol)
-        return shifted
 
 
 def pruned(weights: LinearWeights, level: float, feature: float) -> LinearWeights:

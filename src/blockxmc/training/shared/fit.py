@@ -7,7 +7,7 @@ the labels that missed them most are trained again, and everything is packed onc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from blockxmc._core.matrix import copy_rows, take_rows, without_rows
 from blockxmc._core.progress import Beside, Reporter
 from blockxmc.errors import BlockXMCError
+from blockxmc.learners._learner import Learner
 from blockxmc.linear.one_vs_all import typical_length
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
@@ -28,7 +29,7 @@ from blockxmc.serving.neighbors import Neighbors
 from blockxmc.serving.reranker import Reranker
 from blockxmc.serving.routed import RoutedModel
 from blockxmc.training.forms import router_form
-from blockxmc.training.lessons import learnt_from
+from blockxmc.training.job import Job
 from blockxmc.training.shared.blocks import (
     best_block_first,
     cover_all_labels,
@@ -42,7 +43,8 @@ from blockxmc.training.shared.calibration import UNCALIBRATED
 from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
 from blockxmc.training.shared.centroids import KnownSums, Remembered, label_centroids
 from blockxmc.training.shared.companions import companions_of
-from blockxmc.training.shared.held_out import held_out_rows, labels_that_lost_rows, like_new_rows
+from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows, like_new_rows
+from blockxmc.training.shared.hints import NO_HINTS, Hints
 from blockxmc.training.shared.kept import Kept, Part, kept_copy
 from blockxmc.training.shared.label_features import LabelFeatures, listing_more
 from blockxmc.training.shared.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced
@@ -55,13 +57,31 @@ from blockxmc.training.shared.mix import (
     only_calibrated,
     recall_of,
 )
-from blockxmc.training.shared.request import Request
+from blockxmc.training.shared.settings import SETTINGS, Settings
 from blockxmc.training.shared.within import affordable_top_ps, neighbors_within, within_products
 
 # Labels whose centroids are made and added at a time: all at once would take as much memory as the weights.
 MIXED_AT_A_TIME = 2**18
-# Some labels, and their weights in this order.
-Relearnt = tuple[NDArray[np.intp], SharedWeights]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a shared training.
+
+    ``route`` is a number of blocks to visit, a share of the router's probability to reach, or ``"auto"``; ``n_neighbors``
+    how many training rows like it a row asks, unless held-out rows say that they mislead.
+    """
+
+    learner: Learner
+    route: float | str = "auto"
+    n_neighbors: int | str = "auto"
+    bits: int = 16
+    seed: int = 0
+    threads: int = 1
+    settings: Settings = SETTINGS
+    hints: Hints = NO_HINTS
+    job: Job = field(default_factory=Job)
+    keep_rows: bool = False
 
 
 def fit_shared(
@@ -71,13 +91,13 @@ def fit_shared(
     training = Training(request, X, Y, partition, reporter)
     router = training.train_router()
     if request.job.seeks("labels again"):  # these need no weights of others
-        training.solved_again(training.lost_rows[0])
+        training.solved_again(training.short_of_rows)
     with request.job.beside(request.threads, request.learner.any_batch) as beside:
         weights, check = training.train_labels(beside)
         if not training.held_out.any():
             model = training.uncalibrated(router, weights)
             return model, check() | training.assess_routing(model.route), training.kept(router, weights, Mix())
-        again = training.begin_again(weights, beside)
+        again = training.begin_again(beside)
         # Each step's large things are gone when the next begins: no name holds the trial model, nor weights that served.
         fitted, promised = training.fit_held_out(training.trial(router, weights), weights, beside)
         cost = check()
@@ -123,9 +143,9 @@ class Training:
         return without_rows(self.Y, self.held_out)
 
     @cached_property
-    def lost_rows(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Labels of whose positives too many are held out, which are solved again; and others that have lost some."""
-        return labels_that_lost_rows(self.Y, self.held_out, self.settings)
+    def short_of_rows(self) -> NDArray[np.intp]:
+        """The labels of whose positives too many are held out: they learn once more, from all rows."""
+        return labels_short_of_rows(self.Y, self.held_out, self.settings)
 
     def train_router(self) -> Router:
         """On the rows that are not held out; then all rows are routed, to find their negative blocks."""
@@ -227,29 +247,14 @@ class Training:
         recall = recall_of(model, X, Y, clusters, self.threads)
         return fitted, lambda: {"router_accuracy": accuracy} | expected() | {"candidate_recall": recall}
 
-    def begin_again(self, weights: SharedWeights, beside: Beside) -> list[Callable[[], Relearnt]]:
-        """Have labels learn from the held-out rows: some are solved again, the others that have lost some are shifted.
+    def begin_again(self, beside: Beside) -> Callable[[], SharedWeights]:
+        """Have the labels that are short of rows learn from all of them, which no other label's weights tell anything."""
+        step = partial(self.solved_again, self.short_of_rows, threads=beside.threads)
+        return beside.begin(step) if self.short_of_rows.size else step
 
-        Not where rows are kept: an update would shift such a label once more, and the errors of both would add up.
-        """
-        short, others = self.lost_rows
-        steps: list[Callable[[], Relearnt]] = []
-        shifts = self.request.learner.takes_lessons and not self.request.keep_rows
-        if isinstance(weights, LabelVectors) and shifts and others.size:
-            steps.append(partial(self._shifted, others, weights, beside.threads))
-        if short.size:
-            steps.append(lambda: (short, self.solved_again(short, threads=beside.threads)))
-        return [beside.begin(step) for step in steps]
-
-    def _shifted(self, labels: NDArray[np.intp], weights: LabelVectors, threads: int) -> Relearnt:
-        rows = self._visits(None), self.held_out, self._teaching(~self.held_out)
-        return labels, learnt_from(self._trainer(threads), weights, self.Y, *rows, labels)
-
-    def train_again(self, weights: SharedWeights, again: list[Callable[[], Relearnt]]) -> SharedWeights:
-        """The weights with those of the labels that have learnt from the held-out rows."""
-        for step in again:
-            weights = self._replaced(weights, *step())
-        return weights
+    def train_again(self, weights: SharedWeights, again: Callable[[], SharedWeights]) -> SharedWeights:
+        """The weights with those of the labels that were short of rows."""
+        return self._replaced(weights, self.short_of_rows, again()) if self.short_of_rows.size else weights
 
     def solve_again(
         self, weights: SharedWeights, labels: NDArray[np.intp], new: NDArray[np.bool_] | None = None
@@ -331,7 +336,7 @@ class Training:
         told = np.zeros(weights.n_labels, np.int64)
         unseen = np.flatnonzero(self.held_out).astype(np.int32)
         complete = np.zeros(weights.n_labels, bool)
-        complete[self.lost_rows[0]] = True
+        complete[self.short_of_rows] = True
         since = np.zeros(weights.n_labels, bool), np.zeros((0, 2), np.int32)  # labels that were shifted, or left blocks
         rest = self.asked, told, self.X.shape[0], unseen, complete, *since
         return Kept((part,), weights, blocks, self.negative_blocks, mix, *rest)

@@ -88,16 +88,16 @@ def like_new_rows(held_out: sparse.csr_array, X: sparse.csr_array) -> sparse.csr
     return out
 
 
-def labels_that_lost_rows(
+def labels_short_of_rows(
     Y: sparse.csr_array, held_out: NDArray[np.bool_], settings: Settings = SETTINGS
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Labels of whose positives too many are held out, and those that have lost some: of many, fewer are too many.
+) -> NDArray[np.intp]:
+    """Labels of whose positives too many are held out: of those with many, fewer are too many.
 
     >>> Y = sparse.csr_array(np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]]))
-    >>> [labels.tolist() for labels in labels_that_lost_rows(Y, np.array([True, False, False]))]
-    [[0, 1], []]
+    >>> labels_short_of_rows(Y, np.array([True, False, False])).tolist()
+    [0, 1]
     """
     in_held_out = np.repeat(held_out, np.diff(Y.indptr))
     lost, positives = (np.bincount(labels, minlength=Y.shape[1]) for labels in (Y.indices[in_held_out], Y.indices))
-    short = lost > positives * np.where(positives > settings.many_positives, settings.lost_of_many, settings.lost)
-    return np.flatnonzero(short), np.flatnonzero(~short & (lost > settings.lost_little * positives))
+    most = np.where(positives > settings.many_positives, settings.lost_of_many, settings.lost)
+    return np.flatnonzero(lost > most * positives)
