@@ -269,6 +269,17 @@ def _kept(earlier: list[dict[str, Any]], rows: list[dict[str, Any]], names: Sequ
     ]
 
 
+def _standing_walls(earlier: dict[str, Any], versions: dict[str, list[str]]) -> dict[tuple[str, str], float]:
+    """What the page says of trainings with many threads, by peers whose version is still the same."""
+    return {
+        (row["data"], row["system"]): row["many_wall_s"]
+        for row in earlier["rows"]
+        if row.get("many_wall_s") is not None
+        and not row["system"].startswith("blockxmc")
+        and versions.get(peer := row["system"].split()[0]) == earlier["versions"].get(peer)
+    }
+
+
 def write_report(options: argparse.Namespace) -> None:
     """peers.md, peers.json and figures from the cells of the named data sets."""
     from peer_figure import draw
@@ -284,7 +295,8 @@ def write_report(options: argparse.Namespace) -> None:
     for cell in cells:
         known = versions.setdefault(cell["system"].split()[0], [])
         known += [cell["version"]] if cell["version"] not in known else []
-    walls = many_walls(options.out, names, versions, {cell["data"]: cell["digest"] for cell in cells})
+    walls = _standing_walls(earlier, versions)
+    walls |= many_walls(options.out, names, versions, {cell["data"]: cell["digest"] for cell in cells})
     rows = [row | {"many_wall_s": walls.get((row["data"], row["system"]), row.get("many_wall_s"))} for row in rows]
     about = provenance() | {"versions": versions, "threads": options.threads, "repeats": options.repeats, "many": MANY}
     loads = [cell["load"] for cell in cells if "load" in cell]

@@ -229,6 +229,18 @@ def test_another_machine_adds_trainings_with_many_threads_alone(peers, options, 
     assert list(peers.cells_of(options.out, ["tiny"])) == []
 
 
+def test_trainings_with_many_threads_stand_while_the_version_does(peers):
+    rows = [
+        {"data": "tiny", "system": "pecos xr-linear", "many_wall_s": 2.5},
+        {"data": "tiny", "system": "omikuji parabel-3", "many_wall_s": 4.0},
+        {"data": "tiny", "system": "napkinxc plt", "many_wall_s": None},
+        {"data": "tiny", "system": "blockxmc default", "many_wall_s": 1.0},
+    ]
+    versions = {"pecos": ["1.0"], "omikuji": ["1.0"], "napkinxc": ["1.0"], "blockxmc": ["1.0"]}
+    now = versions | {"omikuji": ["1.0", "2.0"]}
+    assert peers._standing_walls({"rows": rows, "versions": versions}, now) == {("tiny", "pecos xr-linear"): 2.5}
+
+
 def test_other_data_of_the_same_name_is_measured_anew(peers, options, measured, folder):
     calls, _ = measured
     options.repeats = 1
