@@ -2,13 +2,15 @@
 
     python bench/growth.py [--rungs 13000 130000 670000] [--rows 490449] [--out docs/results]
     python bench/growth.py --top [--labels-per-row 4] [--rungs] [--work DIR]
+    python bench/growth.py --rungs 140000 --rows 85000 --words-per-row 50 --labels-per-row 12 --out DIR
 
 The family has the sizes of Amazon-670K but for its number of labels. --top adds a rung with the labels, rows and words per
-row of Amazon-3M; --labels-per-row says how many labels its rows have (Amazon-3M: 36). Each rung is trained in a process of
-its own, and served by another that knows the saved model only. Writes growth.json, growth.md and growth.png; rungs that
-growth.json holds already are not run again, so an interrupted climb goes on where it was (but those that lack a number
-are). With --work the finished stages of a training are kept there: a rung that was interrupted goes on, too,
-and the time of all its runs is added up. That of a run that was killed is lost; Ctrl-C (timeout -s INT) loses nothing.
+row of Amazon-3M; --labels-per-row says how many labels its rows have (Amazon-3M: 36), or without --top those of all rungs.
+Each rung is trained in a process of its own, and served by another that knows the saved model only. Writes growth.json,
+growth.md and growth.png; rungs that growth.json holds already are not run again, so an interrupted climb goes on where it
+was (but those that lack a number are). With --work the finished stages of a training are kept there: a rung that was
+interrupted goes on, too, and the time of all its runs is added up. That of a run that was killed is lost; Ctrl-C (timeout
+-s INT) loses nothing.
 """
 
 from __future__ import annotations
@@ -274,8 +276,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rungs", type=int, nargs="*", default=RUNGS, help="numbers of labels")
     parser.add_argument("--top", action="store_true", help="add the rung like Amazon-3M")
-    parser.add_argument("--labels-per-row", type=float, help="of the top rung; as in the others if not given")
-    parser.add_argument("--words-per-row", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--labels-per-row", type=float, help="of the top rung, or without --top of all")
+    parser.add_argument("--words-per-row", type=float, help="of all rungs but the top one; as usual if not given")
     parser.add_argument("--threads", type=int, help="of the training; as many as there are cores if not given")
     parser.add_argument("--rows", type=int, default=SHAPES[FAMILY].n_train, help="training rows; fewer for a rehearsal")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
@@ -294,10 +296,12 @@ def main():
     cells = json.loads(store.read_text()) if store.exists() else {}
     about = {"blockxmc": blockxmc.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
     usual = ["--threads", str(options.threads)] if options.threads else []
-    rungs = [(f"{options.rows} rows, {n_labels} labels", n_labels, options.rows, usual) for n_labels in options.rungs]
+    positives = ["--labels-per-row", str(options.labels_per_row)] if options.labels_per_row else []
+    own = [*usual, *([] if options.top else positives)]
+    own += ["--words-per-row", str(options.words_per_row)] if options.words_per_row else []
+    rungs = [(f"{options.rows} rows, {n_labels} labels", n_labels, options.rows, own) for n_labels in options.rungs]
     if options.top:
-        more = [*usual, "--words-per-row", str(TOP["words"])]
-        more += ["--labels-per-row", str(options.labels_per_row)] if options.labels_per_row else []
+        more = [*usual, "--words-per-row", str(TOP["words"]), *positives]
         key = f"{TOP['rows']} rows, {TOP['labels']} labels, {options.labels_per_row or 'the usual'} per row"
         rungs.append((key, TOP["labels"], TOP["rows"], more))
     for key, n_labels, n_rows, more in rungs:
