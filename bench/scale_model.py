@@ -211,7 +211,7 @@ def cluster_table(runs):
         own = (
             ("", "", "")
             if "parts" not in seen
-            else (f"{seen['parts']:.0f}", f"{seen['mb']:.1f}", f"{100 * seen['idle']:.0f} %")
+            else (f"{seen['parts']:.0f}", f"{seen['mb']:.1f}", f"{100 * max(seen['idle'], 0):.0f} %")
         )
         times = (seen["labels"], row["labels"], seen["others"], row["others"], seen["cpu"])
         cells = [
