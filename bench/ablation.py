@@ -31,8 +31,8 @@ from blockxmc._core.matrix import take_rows
 from blockxmc.classifier import lean_dismec
 from blockxmc.data import read_data_dir
 from blockxmc.partition import start
-from blockxmc.serving import neighbors
-from blockxmc.training.shared import settings
+from blockxmc.model import neighbors
+from blockxmc.training import settings
 
 NEVER = 10**9
 

@@ -29,7 +29,7 @@ from blockxmc.data import read_data_dir
 from blockxmc.data.corpus import read_corpus
 from blockxmc.data.extra import beside, large_values
 from blockxmc.data.text import from_texts
-from blockxmc.training.shared.extra import best_extra_weight
+from blockxmc.training.extra import best_extra_weight
 
 WIDTH, WEIGHT, SERVED = 384, 0.5, 15
 

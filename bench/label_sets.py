@@ -31,7 +31,7 @@ from blockxmc import BlockwiseClassifier, metrics
 from blockxmc._core.matrix import take_rows
 from blockxmc.data import Dataset, read_data_dir, write_xc
 from blockxmc.metrics.report import suggestions
-from blockxmc.training.shared.calibration import best_cut
+from blockxmc.training.calibration import best_cut
 
 JUDGES = 6000
 # Rows of a label in one-vs-rest logistic regression, at least: it takes a tenth of a second for each label.

@@ -23,7 +23,7 @@ from blockxmc._core.matrix import take_rows
 from blockxmc.data import read_data_dir
 from blockxmc.metrics.ranking import Ranking
 from blockxmc.metrics.sets import LabelSets
-from blockxmc.training.shared.calibration import best_cut
+from blockxmc.training.calibration import best_cut
 
 OWN_FILE = "Writes label_thresholds.md.\n"
 TRAINED, JUDGES, LOOKED_AT = 20_000, 6000, 64

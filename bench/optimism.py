@@ -18,7 +18,7 @@ import numpy as np
 from ablation import split
 
 from blockxmc import BlockwiseClassifier, metrics
-from blockxmc.training.shared import fit as shared_fit
+from blockxmc.training import fit as shared_fit
 
 KS = (1, 3, 5)
 

@@ -16,8 +16,8 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.preprocessing import MultiLabelBinarizer, normalize
 
 from blockxmc.linear.weights import LinearWeights
-from blockxmc.serving.routed_scorer import RoutedScorer
-from blockxmc.serving.scorers import pack_scorer
+from blockxmc.model.routed_scorer import RoutedScorer
+from blockxmc.model.scorers import pack_scorer
 
 
 def read(path, shape=None):

@@ -13,7 +13,7 @@ LINES = [
     ["errors", "_kernels", "_version", "_core"],
     ["data", "metrics"],
     ["linear"],
-    ["serving"],
+    ["model"],
     ["partition"],
     ["routing"],
     ["learners"],

@@ -26,7 +26,7 @@ from blockxmc.data.text import as_rows, as_texts, from_texts
 from blockxmc.data.tfidf import TextOptions, TextVectorizer
 from blockxmc.errors import BlockXMCError, UpdateError
 from blockxmc.training.dataset import fit_dataset
-from blockxmc.training.shared.extra import best_extra_weight
+from blockxmc.training.extra import best_extra_weight
 
 # Parameters that say nothing about words.
 NO_WORDS = ("classifier", "extra")

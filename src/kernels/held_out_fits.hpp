@@ -154,7 +154,7 @@ struct MixWeights {
     float slope, stretch, centroid, neighbors;
 };
 
-// What speaks for some labels of each row (rows x few); see Terms in training/shared/candidates.py.
+// What speaks for some labels of each row (rows x few); see Terms in training/candidates.py.
 struct ScoreTerms {
     const float *margin, *rarity, *centroid, *block, *neighbors;
     const uint8_t *right;

@@ -12,7 +12,7 @@ from helpers import blocky
 
 from blockxmc.cli import main
 from blockxmc.data import make_synthetic, write_xc
-from blockxmc.serving.routed import RoutedModel
+from blockxmc.model.routed import RoutedModel
 
 
 def run(capsys, *args):

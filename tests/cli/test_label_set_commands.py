@@ -142,7 +142,7 @@ def test_what_cannot_be_explained_is_one_line(capsys, folder):
 
 def test_words_are_highlighted_on_a_terminal():
     from blockxmc.cli.explain import _highlighted
-    from blockxmc.serving.explanations import Explanation, Feature
+    from blockxmc.model.explanations import Explanation, Feature
 
     parts = [Feature(0, "cats", 1.0, 0.5), Feature(1, "play well", 1.0, -0.2), Feature(2, "ca", 1.0, 0.1)]
     why = Explanation(0, "cat", "", 1, 1, 0.4, 0.5, 0.0, parts, {}, [], [])

@@ -16,7 +16,7 @@ from helpers import same_bits
 
 from blockxmc import BlockwiseClassifier, load
 from blockxmc.data import Dataset, load_demo, write_npz
-from blockxmc.training.shared import settings
+from blockxmc.training import settings
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.skipif("BLOCKXMC_CLUSTER" not in os.environ, reason="make test-cluster runs this")
@@ -26,7 +26,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "cluster.md"
 SMALL_BATCHES = {"least_pairs": 1, "least_pairs_per_row": 0, "most_batches": 12}
 COMMAND_LINE = f"""
 from blockxmc.cli import main
-from blockxmc.training.shared import settings
+from blockxmc.training import settings
 
 settings.SETTINGS = settings.Settings(**{SMALL_BATCHES})
 main()

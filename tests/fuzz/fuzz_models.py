@@ -51,8 +51,8 @@ from blockxmc import (  # noqa: E402
 from blockxmc.baselines import CBMLC, LPSR, FastXML, LabelFilters  # noqa: E402
 from blockxmc.errors import BlockXMCError, ModelFormatError  # noqa: E402
 from blockxmc.learners.sklearn_adapter import OneVsRest  # noqa: E402
-from blockxmc.serving.companions import Companions  # noqa: E402
-from blockxmc.serving.reranker import Reranker  # noqa: E402
+from blockxmc.model.companions import Companions  # noqa: E402
+from blockxmc.model.reranker import Reranker  # noqa: E402
 from blockxmc.storage import model as storage_model  # noqa: E402
 from blockxmc.storage import splices  # noqa: E402
 

@@ -11,9 +11,9 @@ from scipy import sparse
 from blockxmc import DiSMEC
 from blockxmc._core.progress import Reporter
 from blockxmc.training.job import opened
-from blockxmc.training.shared.batches import Order
-from blockxmc.training.shared.labels import LabelTrainer
-from blockxmc.training.shared.settings import SETTINGS
+from blockxmc.training.batches import Order
+from blockxmc.training.labels import LabelTrainer
+from blockxmc.training.settings import SETTINGS
 
 ROWS, LABELS, BLOCKS = 300, 200, 5
 

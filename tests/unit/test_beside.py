@@ -9,9 +9,9 @@ from blockxmc._core import memory
 from blockxmc._core.matrix import csr_args, without_rows
 from blockxmc.partition import start
 from blockxmc.training.job import Job, opened
-from blockxmc.training.shared import blocks
-from blockxmc.training.shared.centroids import KnownSums
-from blockxmc.training.shared.fit import Training
+from blockxmc.training import blocks
+from blockxmc.training.centroids import KnownSums
+from blockxmc.training.fit import Training
 
 KNOWN_OF = KnownSums.of
 

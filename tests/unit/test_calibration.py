@@ -17,9 +17,9 @@ from storage_models import tamper
 from blockxmc import BlockwiseClassifier, _kernels, load, metrics
 from blockxmc._core import base
 from blockxmc.errors import BlockXMCError
-from blockxmc.serving import weighed
-from blockxmc.serving.calibration import RANK_KNOTS, Calibration
-from blockxmc.training.shared.calibration import MOST_OTHERS, SIZES, UNCALIBRATED, best_cut, fit_calibration
+from blockxmc.model import weighed
+from blockxmc.model.calibration import RANK_KNOTS, Calibration
+from blockxmc.training.calibration import MOST_OTHERS, SIZES, UNCALIBRATED, best_cut, fit_calibration
 
 
 def twin(curve, score, rank, eighth):

@@ -8,10 +8,10 @@ from scipy import sparse
 from blockxmc import BlockwiseClassifier, load
 from blockxmc.data import load_demo
 from blockxmc.errors import BlockXMCError, ModelFormatError
-from blockxmc.serving import compact
-from blockxmc.serving.companions import Companions
-from blockxmc.serving.ensemble import Ensemble
-from blockxmc.serving.packed import PackedScorer
+from blockxmc.model import compact
+from blockxmc.model.companions import Companions
+from blockxmc.model.ensemble import Ensemble
+from blockxmc.model.packed import PackedScorer
 
 
 @pytest.fixture(scope="module")

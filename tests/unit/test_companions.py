@@ -13,10 +13,10 @@ from unit.test_reranker import fitted_once, random_look
 
 from blockxmc import BlockwiseClassifier
 from blockxmc.errors import ModelFormatError
-from blockxmc.serving.companions import LEAD, Companions
-from blockxmc.serving.reranker import Reranker
-from blockxmc.training.shared.companions import companions_of, fit_companions
-from blockxmc.training.shared.settings import SETTINGS
+from blockxmc.model.companions import LEAD, Companions
+from blockxmc.model.reranker import Reranker
+from blockxmc.training.companions import companions_of, fit_companions
+from blockxmc.training.settings import SETTINGS
 
 
 def lifts(Y, n_counted, log_positives, least=2):

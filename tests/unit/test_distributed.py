@@ -19,7 +19,7 @@ from blockxmc import LEML, BlockwiseClassifier, DiSMEC, TextClassifier, load, me
 from blockxmc.data import Dataset, load_demo_texts, write_npz, write_shards, write_xc
 from blockxmc.data.corpus import Corpus, write_jsonl
 from blockxmc.errors import BlockXMCError
-from blockxmc.training.shared import settings
+from blockxmc.training import settings
 
 distributed = pytest.importorskip("distributed")
 from distributed.comm import CommClosedError  # noqa: E402
@@ -287,7 +287,7 @@ DRIVER = """
 import sys
 from blockxmc import BlockwiseClassifier
 from blockxmc.distributed import connected, fit
-from blockxmc.training.shared import settings
+from blockxmc.training import settings
 settings.SETTINGS = settings.Settings(least_pairs=1, least_pairs_per_row=0, most_batches=6)
 with connected(sys.argv[1]) as client:
     fit(BlockwiseClassifier(n_blocks=8), sys.argv[2], client, work=sys.argv[3])

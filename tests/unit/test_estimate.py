@@ -14,8 +14,8 @@ from blockxmc.classifier import lean_dismec
 from blockxmc.data import load_demo, write_xc
 from blockxmc.errors import BlockXMCError
 from blockxmc.training import estimate as room
-from blockxmc.training.shared import batches
-from blockxmc.training.shared.settings import SETTINGS
+from blockxmc.training import batches
+from blockxmc.training.settings import SETTINGS
 
 KEYS = {"train_seconds", "peak_memory_gb", "model_mb", "candidates"}
 

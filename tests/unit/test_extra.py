@@ -19,7 +19,7 @@ from blockxmc.cli import main
 from blockxmc.data.extra import LEAST_VALUE, ExtendedVectorizer, Extra, large_values
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, ModelFormatError
-from blockxmc.training.shared.extra import best_extra_weight
+from blockxmc.training.extra import best_extra_weight
 
 LABELS = ["cat", "dog", "cow", "hen", "pig", "owl"]
 

@@ -4,7 +4,7 @@ import numpy as np
 from scipy import sparse
 
 from blockxmc.data.tfidf import TextVectorizer
-from blockxmc.training.shared.held_out import labels_short_of_rows, like_new_rows
+from blockxmc.training.held_out import labels_short_of_rows, like_new_rows
 
 
 def texts(rng, n=300):

@@ -18,8 +18,8 @@ from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, DataFormatError
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.text import Suggestion, UntrainedSuggestion
-from blockxmc.training.shared.label_features import LabelFeatures
-from blockxmc.training.shared.settings import SETTINGS
+from blockxmc.training.label_features import LabelFeatures
+from blockxmc.training.settings import SETTINGS
 
 ANIMALS = ["cat", "dog", "cow", "hen", "pig", "owl", "fox", "bee", "ant", "eel"]
 

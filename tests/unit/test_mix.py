@@ -11,15 +11,15 @@ from sklearn.preprocessing import normalize
 
 from blockxmc import BlockwiseClassifier, _kernels, metrics
 from blockxmc._core.matrix import pattern_args
-from blockxmc.serving.reranker import Reranker
-from blockxmc.training.shared import mix as mixing
-from blockxmc.training.shared import settings
-from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, Terms, best_first
-from blockxmc.training.shared.fit import Training
-from blockxmc.training.shared.held_out import held_out_rows
-from blockxmc.training.shared.labels import LabelTrainer
-from blockxmc.training.shared.mix import Fitter
-from blockxmc.training.shared.settings import SETTINGS
+from blockxmc.model.reranker import Reranker
+from blockxmc.training import mix as mixing
+from blockxmc.training import settings
+from blockxmc.training.candidates import Candidates, HeldOut, Mix, Terms, best_first
+from blockxmc.training.fit import Training
+from blockxmc.training.held_out import held_out_rows
+from blockxmc.training.labels import LabelTrainer
+from blockxmc.training.mix import Fitter
+from blockxmc.training.settings import SETTINGS
 
 
 def fitter(terms, right, **changed):
@@ -105,8 +105,8 @@ def test_tables_of_candidates_say_what_the_model_answers(route, rows, monkeypatc
 def test_labels_that_are_mixed_a_few_at_a_time_are_the_same(monkeypatch):
     X, Y = blocky(n=600, n_labels=30)
     at_once = BlockwiseClassifier(n_blocks=8).fit(X, Y)
-    monkeypatch.setattr("blockxmc.training.shared.fit.MIXED_AT_A_TIME", 7)
-    monkeypatch.setattr("blockxmc.training.shared.blocks._LABELS_AT_A_TIME", 7)
+    monkeypatch.setattr("blockxmc.training.fit.MIXED_AT_A_TIME", 7)
+    monkeypatch.setattr("blockxmc.training.blocks._LABELS_AT_A_TIME", 7)
     a_few = BlockwiseClassifier(n_blocks=8).fit(X, Y)
     for found, wanted in zip(a_few.predict_topk(X, 5), at_once.predict_topk(X, 5), strict=True):
         assert_array_equal(found, wanted)

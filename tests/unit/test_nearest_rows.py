@@ -6,9 +6,9 @@ from scipy import sparse
 
 from blockxmc._core.progress import Reporter
 from blockxmc.learners.dismec import DiSMEC
-from blockxmc.training.shared.blocks import visits_of
-from blockxmc.training.shared.labels import LabelTrainer, nearest_rows
-from blockxmc.training.shared.settings import Settings
+from blockxmc.training.blocks import visits_of
+from blockxmc.training.labels import LabelTrainer, nearest_rows
+from blockxmc.training.settings import Settings
 
 
 def pattern(rng, n_labels, n_rows, share):

@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 from blockxmc import BlockwiseClassifier, _kernels, load
 from blockxmc._core.matrix import csr_args
 from blockxmc.errors import BlockXMCError, ModelFormatError
-from blockxmc.serving.neighbors import MOST_FEATURES, Neighbors
+from blockxmc.model.neighbors import MOST_FEATURES, Neighbors
 
 
 def asked_by_hand(X, Y, assignment, rows, visited, count):

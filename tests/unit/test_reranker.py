@@ -14,10 +14,10 @@ from scipy.optimize import minimize
 
 from blockxmc import BlockwiseClassifier, load
 from blockxmc.errors import ModelFormatError
-from blockxmc.serving.reranker import N_TERMS, PRODUCTS, Reranker
-from blockxmc.training.shared import reranker
-from blockxmc.training.shared.candidates import log_positives_of
-from blockxmc.training.shared.settings import SETTINGS
+from blockxmc.model.reranker import N_TERMS, PRODUCTS, Reranker
+from blockxmc.training import reranker
+from blockxmc.training.candidates import log_positives_of
+from blockxmc.training.settings import SETTINGS
 
 
 def gain(look, terms):

@@ -29,7 +29,7 @@ from blockxmc import (
 from blockxmc._core.kept import Kept
 from blockxmc.data import write_xc
 from blockxmc.errors import BlockXMCError
-from blockxmc.training.shared import settings
+from blockxmc.training import settings
 
 BENCH = Path(__file__).parents[2] / "bench" / "resume.py"
 

@@ -12,8 +12,8 @@ from scipy import sparse
 
 from blockxmc import BlockwiseClassifier, _kernels
 from blockxmc._core.matrix import csr_args, pattern_args
-from blockxmc.training.shared.blocks import router_targets
-from blockxmc.training.shared.settings import SETTINGS
+from blockxmc.training.blocks import router_targets
+from blockxmc.training.settings import SETTINGS
 
 
 def by_the_definition(Y, assignment, n_blocks, settings):

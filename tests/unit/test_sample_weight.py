@@ -12,8 +12,8 @@ from blockxmc import BlockwiseClassifier, DiSMEC, TextClassifier
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
-from blockxmc.training.shared.hints import Hints
-from blockxmc.training.shared.labels import shared_costs
+from blockxmc.training.hints import Hints
+from blockxmc.training.labels import shared_costs
 
 TIGHT = DiSMEC(tol=1e-8, prune=0.0)
 

@@ -15,7 +15,7 @@ from blockxmc._core.progress import thread_count
 from blockxmc.data import Dataset, write_npz
 from blockxmc.distributed.worker import Training
 from blockxmc.errors import BlockXMCError
-from blockxmc.training.shared import candidates
+from blockxmc.training import candidates
 
 MEBI = 2**20
 

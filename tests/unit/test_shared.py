@@ -29,23 +29,23 @@ from blockxmc.learners.sklearn_adapter import as_learner
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.partition import Partitioner
-from blockxmc.serving import ensemble
-from blockxmc.serving.routed_scorer import RoutedScorer
-from blockxmc.serving.scorers import pack_scorer
-from blockxmc.training.shared import settings
-from blockxmc.training.shared.batches import rows_of_labels
-from blockxmc.training.shared.blocks import (
+from blockxmc.model import ensemble
+from blockxmc.model.routed_scorer import RoutedScorer
+from blockxmc.model.scorers import pack_scorer
+from blockxmc.training import settings
+from blockxmc.training.batches import rows_of_labels
+from blockxmc.training.blocks import (
     cover_all_labels,
     expected_products,
     frequent_labels,
     visits_of,
 )
-from blockxmc.training.shared.candidates import HeldOut, Mix
-from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows
-from blockxmc.training.shared.labels import LabelTrainer, pack_shared, replaced, shared_costs
-from blockxmc.training.shared.mix import Fitter
-from blockxmc.training.shared.settings import SETTINGS
-from blockxmc.training.shared.within import affordable_top_ps, within_products
+from blockxmc.training.candidates import HeldOut, Mix
+from blockxmc.training.held_out import held_out_rows, labels_short_of_rows
+from blockxmc.training.labels import LabelTrainer, pack_shared, replaced, shared_costs
+from blockxmc.training.mix import Fitter
+from blockxmc.training.settings import SETTINGS
+from blockxmc.training.within import affordable_top_ps, within_products
 
 
 def with_settings(monkeypatch, **changed):

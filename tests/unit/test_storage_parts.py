@@ -15,7 +15,7 @@ from storage_models import file_of, fitted, register, saved, tamper
 from blockxmc import LEML, BlockwiseClassifier, NaiveBayes, load, storage
 from blockxmc.baselines import FastXML, LabelFilters
 from blockxmc.errors import BlockXMCError, ModelFormatError
-from blockxmc.serving.reranker import Reranker
+from blockxmc.model.reranker import Reranker
 from blockxmc.storage import model as storage_model
 
 BIG = np.iinfo(np.int64).max

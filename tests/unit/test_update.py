@@ -18,11 +18,11 @@ from blockxmc.linear.one_vs_all import OneVsAll, train_one_vs_all, typical_lengt
 from blockxmc.training import drift
 from blockxmc.training.lessons import Told
 from blockxmc.training.listings import lists
-from blockxmc.training.shared.blocks import cover_all_labels
-from blockxmc.training.shared.held_out import held_out_rows
-from blockxmc.training.shared.kept import Kept
-from blockxmc.training.shared.labels import LabelTrainer, shared_costs
-from blockxmc.training.shared.settings import SETTINGS
+from blockxmc.training.blocks import cover_all_labels
+from blockxmc.training.held_out import held_out_rows
+from blockxmc.training.kept import Kept
+from blockxmc.training.labels import LabelTrainer, shared_costs
+from blockxmc.training.settings import SETTINGS
 from blockxmc.training.update import _changed_blocks
 
 OLD = 500

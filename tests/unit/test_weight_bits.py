@@ -12,7 +12,7 @@ from blockxmc.data import load_demo
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
-from blockxmc.serving.scorers import pack_scorer, pack_shared_scorer, restore_scorer
+from blockxmc.model.scorers import pack_scorer, pack_shared_scorer, restore_scorer
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-# Labels are solved so many at a time (training/shared/batches.py), weights below this are dropped (classifier.py), and rows
+# Labels are solved so many at a time (training/batches.py), weights below this are dropped (classifier.py), and rows
 # that show it are looked at.
 SIDE_BY_SIDE, PRUNE, SHOWN_ROWS = 16, 0.1, 4096
 # Up to how many features a row is short, and what is left of the pruning level where rows are long (``prune_level``).

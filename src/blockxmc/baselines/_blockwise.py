@@ -8,8 +8,8 @@ from scipy import sparse
 
 from blockxmc._core import stored
 from blockxmc.learners._learner import Learner
-from blockxmc.serving.estimator import RoutedEstimator
-from blockxmc.serving.routed import RoutedModel
+from blockxmc.model.estimator import RoutedEstimator
+from blockxmc.model.routed import RoutedModel
 
 
 class KMeansBaseline(RoutedEstimator):

@@ -12,8 +12,8 @@ from blockxmc.baselines._blockwise import KMeansBaseline
 from blockxmc.baselines._centroids import centroid_router, kmeans_blocks
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner
-from blockxmc.serving.routed import RoutedModel
-from blockxmc.serving.scorers import pack_scorer
+from blockxmc.model.routed import RoutedModel
+from blockxmc.model.scorers import pack_scorer
 from blockxmc.training.job import Job
 from blockxmc.training.per_block import offset_terms, train_blocks
 

@@ -15,8 +15,8 @@ from blockxmc.baselines._centroids import centroid_router, kmeans_blocks
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners.naive_bayes import NaiveBayes
 from blockxmc.learners.sklearn_adapter import as_learner
-from blockxmc.serving.routed import RoutedModel
-from blockxmc.serving.scorers import pack_scorer
+from blockxmc.model.routed import RoutedModel
+from blockxmc.model.scorers import pack_scorer
 from blockxmc.training.per_block import offset_terms
 
 Ids = NDArray[np.int64]

@@ -177,7 +177,7 @@ def on_features(model: Any) -> XMCEstimator:
 
 def rank_answers(classifier: XMCEstimator, by: str | None) -> None:
     """Rank the answers of a model by probability or propensity, as it was typed; None: as it was made."""
-    from blockxmc.serving.label_sets import LabelSetEstimator
+    from blockxmc.model.label_sets import LabelSetEstimator
 
     if by is None:
         return

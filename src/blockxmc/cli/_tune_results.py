@@ -70,7 +70,7 @@ def _typed(command: list[str], options: list[str]) -> str:
 
 
 def _knobs_command(result: KnobsResult, command: list[str]) -> str:
-    from blockxmc.serving.neighbors import DEFAULT_NEIGHBORS
+    from blockxmc.model.neighbors import DEFAULT_NEIGHBORS
     from blockxmc.tuning.knobs import USUAL_BITS
 
     chosen = result.chosen

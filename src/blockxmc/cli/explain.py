@@ -16,7 +16,7 @@ from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
     from blockxmc.data.corpus import Fields
-    from blockxmc.serving.explanations import Explanation
+    from blockxmc.model.explanations import Explanation
 
 # Words of a text that are highlighted: those with the largest parts of the score.
 HIGHLIGHTED = 10

@@ -92,7 +92,7 @@ def _learn(model: Any, new: Path, text: TextSettings) -> None:
 
 def _learn_features(model: Any, source: PathLike) -> None:
     """Rows of features; numbers of features and labels may be fewer or more than the model has."""
-    from blockxmc.training.shared.kept import widened
+    from blockxmc.training.kept import widened
 
     dataset = read_rows(source)
     names = None if dataset.label_names is None else list(dataset.label_names)

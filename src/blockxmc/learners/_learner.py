@@ -14,9 +14,9 @@ from blockxmc._core.base import TopK
 from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Phase, Reporter
 from blockxmc.linear.weights import Weights
-from blockxmc.serving.estimator import Explained
-from blockxmc.serving.routed import RoutedModel
-from blockxmc.serving.scorers import pack_scorer, restore_scorer
+from blockxmc.model.estimator import Explained
+from blockxmc.model.routed import RoutedModel
+from blockxmc.model.scorers import pack_scorer, restore_scorer
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Learner(Explained):
     takes_start: ClassVar[bool] = False
     # True where ``_train`` takes ``nearest``: labels of how few positives take how many other rows one by one.
     takes_nearest: ClassVar[bool] = False
-    # True where labels that come in a fixed order (training/shared/batches.py) may be trained in batches of any size.
+    # True where labels that come in a fixed order (training/batches.py) may be trained in batches of any size.
     any_batch: ClassVar[bool] = False
 
     def _train(self, X: sparse.csr_array, Y: sparse.csr_array, job: Job) -> Weights:

@@ -16,7 +16,7 @@ from blockxmc.learners._bilinear import Bilinear, SparseDesign, balance, decoupl
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.learners._tall import gram, one_blas_thread, times, transpose
 from blockxmc.linear.weights import LinearWeights, LowRankWeights, Weights
-from blockxmc.serving.scorers import pack_scorer
+from blockxmc.model.scorers import pack_scorer
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]

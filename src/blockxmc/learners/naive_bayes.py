@@ -18,7 +18,7 @@ from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.linear.weights import LinearWeights
-from blockxmc.serving.routed import RoutedModel
+from blockxmc.model.routed import RoutedModel
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]

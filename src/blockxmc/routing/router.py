@@ -13,8 +13,8 @@ from blockxmc._core.progress import Phase, Reporter, Scaled, Shifted, run_in_thr
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.one_vs_all import Loss, OneVsAll, train_one_vs_all
 from blockxmc.linear.weights import LinearWeights
-from blockxmc.serving.scorer import Scorer
-from blockxmc.serving.scorers import pack_scorer
+from blockxmc.model.scorer import Scorer
+from blockxmc.model.scorers import pack_scorer
 
 I32 = NDArray[np.int32]
 F32 = NDArray[np.float32]

@@ -17,11 +17,11 @@ from blockxmc._core.progress import Reporter, reporter_for
 from blockxmc._core.targets import Targets
 from blockxmc.errors import BlockXMCError, UpdateError
 from blockxmc.partition import Partitioner
-from blockxmc.serving.label_sets import LabelSetEstimator
-from blockxmc.serving.routed import RoutedModel
+from blockxmc.model.label_sets import LabelSetEstimator
+from blockxmc.model.routed import RoutedModel
 from blockxmc.training.drift import advice, first_event, standing
-from blockxmc.training.shared.fit import Request
-from blockxmc.training.shared.kept import Kept
+from blockxmc.training.fit import Request
+from blockxmc.training.kept import Kept
 from blockxmc.training.update import Learned, add_rows, drop_rows
 
 # Rows on which the work per row is measured again.

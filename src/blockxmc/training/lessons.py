@@ -19,10 +19,10 @@ from blockxmc._core.matrix import as_pattern, csr_of, flat_positions, take_rows,
 from blockxmc.linear.one_vs_all import Lessons
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import F32
-from blockxmc.training.shared.batches import rows_of_labels
-from blockxmc.training.shared.blocks import holds
-from blockxmc.training.shared.labels import shared_costs
-from blockxmc.training.shared.settings import Settings
+from blockxmc.training.batches import rows_of_labels
+from blockxmc.training.blocks import holds
+from blockxmc.training.labels import shared_costs
+from blockxmc.training.settings import Settings
 
 # Rows whose margins are looked at together.
 _AT_A_TIME = 4096

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc.partition import Partitioner
-from blockxmc.training.shared.blocks import cover_all_labels
-from blockxmc.training.shared.kept import Kept
+from blockxmc.training.blocks import cover_all_labels
+from blockxmc.training.kept import Kept
 
 I32 = NDArray[np.int32]
 

@@ -30,16 +30,16 @@ from blockxmc.linear.weights import LinearWeights
 from blockxmc.partition import Partitioner
 from blockxmc.partition.growth import place_rows, repartitioned
 from blockxmc.routing import Router
-from blockxmc.serving.routed import RoutedModel
+from blockxmc.model.routed import RoutedModel
 from blockxmc.training.drift import before_learning
 from blockxmc.training.lessons import KnownRows, Told, newly_met, rows_of
 from blockxmc.training.listings import left_since, lists
-from blockxmc.training.shared.blocks import make_router, router_targets, visits_of
-from blockxmc.training.shared.calibration import UNCALIBRATED
-from blockxmc.training.shared.candidates import log_positives_of
-from blockxmc.training.shared.fit import Request, Training
-from blockxmc.training.shared.kept import Kept, kept_copy, stacked, widened
-from blockxmc.training.shared.mix import Fitted
+from blockxmc.training.blocks import make_router, router_targets, visits_of
+from blockxmc.training.calibration import UNCALIBRATED
+from blockxmc.training.candidates import log_positives_of
+from blockxmc.training.fit import Request, Training
+from blockxmc.training.kept import Kept, kept_copy, stacked, widened
+from blockxmc.training.mix import Fitted
 
 I32 = NDArray[np.int32]
 # Rows that go whose labels are looked for together.

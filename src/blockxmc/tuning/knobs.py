@@ -21,11 +21,11 @@ from blockxmc.learners._learner import Job, Learner
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.linear.one_vs_all import typical_length, unit_prune
 from blockxmc.linear.weights import F32, LinearWeights
-from blockxmc.serving.packed import PackedScorer
-from blockxmc.serving.packing import BITS
-from blockxmc.serving.routed import RoutedModel
-from blockxmc.training.shared.blocks import visiting
-from blockxmc.training.shared.settings import SETTINGS
+from blockxmc.model.packed import PackedScorer
+from blockxmc.model.packing import BITS
+from blockxmc.model.routed import RoutedModel
+from blockxmc.training.blocks import visiting
+from blockxmc.training.settings import SETTINGS
 from blockxmc.training.trials.split import Split, measure_model, single_call_us
 from blockxmc.tuning.limits import UNITS, Limits, NoSettingError, excess, in_words
 from blockxmc.tuning.problem import TOLERANCE, Problem, TrialOptions

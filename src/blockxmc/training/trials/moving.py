@@ -23,8 +23,8 @@ from blockxmc._core.progress import Phase, run_in_threads
 from blockxmc.linear.weights import LowRankWeights, Weights
 from blockxmc.partition.walk import Walk
 from blockxmc.routing import Router
-from blockxmc.serving.routed import RoutedModel
-from blockxmc.serving.scorers import pack_scorer
+from blockxmc.model.routed import RoutedModel
+from blockxmc.model.scorers import pack_scorer
 from blockxmc.training.per_block import train_block
 from blockxmc.training.trials.reuse import has_vectors, places, together, vectors
 from blockxmc.training.trials.split import KINDS, Layout, Split, measure_model, prefixes

@@ -29,8 +29,8 @@ from blockxmc.linear.weights import Ids, Weights
 from blockxmc.metrics.timing import _single_calls
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router
-from blockxmc.serving.routed import RoutedModel
-from blockxmc.serving.scorers import pack_scorer
+from blockxmc.model.routed import RoutedModel
+from blockxmc.model.scorers import pack_scorer
 from blockxmc.training.job import Job
 from blockxmc.training.per_block import train_block, train_blocks
 from blockxmc.training.trials.warm import WarmLearner, takes_warm_start

@@ -14,9 +14,9 @@ from blockxmc._core.base import TopK
 from blockxmc._core.matrix import dense_scores, take_rows
 from blockxmc.errors import BlockXMCError
 from blockxmc.metrics import inverse_propensity_from_counts
-from blockxmc.serving.calibration import f1_thresholds
-from blockxmc.serving.estimator import RoutedEstimator
-from blockxmc.serving.weighed import topk_by_weight
+from blockxmc.model.calibration import f1_thresholds
+from blockxmc.model.estimator import RoutedEstimator
+from blockxmc.model.weighed import topk_by_weight
 
 
 class LabelSetEstimator(RoutedEstimator):

@@ -10,10 +10,10 @@ from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc._core.matrix import pattern_args, take_rows
-from blockxmc.serving.companions import Companions
-from blockxmc.serving.reranker import Reranker
-from blockxmc.training.shared.reranker import _order, telling_rows
-from blockxmc.training.shared.settings import Settings
+from blockxmc.model.companions import Companions
+from blockxmc.model.reranker import Reranker
+from blockxmc.training.reranker import _order, telling_rows
+from blockxmc.training.settings import Settings
 
 F32 = NDArray[np.float32]
 
@@ -24,7 +24,7 @@ def companions_of(Y: sparse.csr_array, settings: Settings, n_rows: int | None = 
     Of very many rows, some are counted: every so manieth, without those that carry most labels. Positives of labels are
     those of ``n_rows`` rows with labels (None: of these).
 
-    >>> from blockxmc.training.shared.settings import SETTINGS
+    >>> from blockxmc.training.settings import SETTINGS
     >>> Y = sparse.csr_array(np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], np.float32))
     >>> pairs = companions_of(Y, SETTINGS)
     >>> pairs.indptr.tolist(), pairs.others.tolist()  # labels 0 and 1, in two rows

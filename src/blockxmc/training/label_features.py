@@ -20,8 +20,8 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import Ids
 from blockxmc.routing import Router
-from blockxmc.training.shared.labels import SharedWeights
-from blockxmc.training.shared.settings import Settings
+from blockxmc.training.labels import SharedWeights
+from blockxmc.training.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from blockxmc import metrics
 from blockxmc._core.progress import Phase, Reporter, run_in_threads
 from blockxmc.linear.weights import F32
-from blockxmc.serving.calibration import Calibration
-from blockxmc.serving.reranker import Reranker
-from blockxmc.serving.routed import RoutedModel
+from blockxmc.model.calibration import Calibration
+from blockxmc.model.reranker import Reranker
+from blockxmc.model.routed import RoutedModel
 from blockxmc.training.job import Form, Job
-from blockxmc.training.shared.calibration import F64, best_cut, fit_calibration
-from blockxmc.training.shared.candidates import Candidates, Mix
-from blockxmc.training.shared.companions import fit_companions
-from blockxmc.training.shared.reranker import fit_reranker
-from blockxmc.training.shared.settings import Settings
+from blockxmc.training.calibration import F64, best_cut, fit_calibration
+from blockxmc.training.candidates import Candidates, Mix
+from blockxmc.training.companions import fit_companions
+from blockxmc.training.reranker import fit_reranker
+from blockxmc.training.settings import Settings
 
 # What held-out rows promise is measured by parts: each part is judged by what the others have fitted.
 FOLDS = 5

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from blockxmc import _kernels
 from blockxmc.linear.weights import F32
-from blockxmc.serving.calibration import (
+from blockxmc.model.calibration import (
     N_FALLS,
     N_SLOPES,
     Calibration,
@@ -18,7 +18,7 @@ from blockxmc.serving.calibration import (
     sums_of_first,
     thresholds_of_sums,
 )
-from blockxmc.training.shared.settings import NEWTON_TOLERANCE
+from blockxmc.training.settings import NEWTON_TOLERANCE
 
 Mask = NDArray[np.bool_]
 F64 = NDArray[np.float64]

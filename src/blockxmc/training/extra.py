@@ -12,9 +12,9 @@ from blockxmc.data.extra import beside, large_values
 from blockxmc.linear.one_vs_all import OneVsAll, train_one_vs_all, typical_length
 from blockxmc.linear.weights import F32
 from blockxmc.metrics.ranking import Ranking
-from blockxmc.training.shared.labels import shared_costs
-from blockxmc.training.shared.mix import clearly_better
-from blockxmc.training.shared.settings import SETTINGS, Settings
+from blockxmc.training.labels import shared_costs
+from blockxmc.training.mix import clearly_better
+from blockxmc.training.settings import SETTINGS, Settings
 
 
 def best_extra_weight(

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockxmc import _kernels
-from blockxmc.serving.reranker import N_TERMS, PRODUCTS, Reranker
-from blockxmc.training.shared.settings import NEWTON_TOLERANCE, Settings
+from blockxmc.model.reranker import N_TERMS, PRODUCTS, Reranker
+from blockxmc.training.settings import NEWTON_TOLERANCE, Settings
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]

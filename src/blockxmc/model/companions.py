@@ -2,7 +2,7 @@
 
 Margins, blocks and neighbors judge each label alone. Two labels that hardly ever come together are hardly both right, and
 one that nearly always comes with another is likely where the other is sure. How often pairs of labels come together in the
-training rows says so (training/shared/companions.py counts them).
+training rows says so (training/companions.py counts them).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from blockxmc import _kernels
 from blockxmc._core import stored
 from blockxmc.errors import ModelFormatError
-from blockxmc.serving import compact
+from blockxmc.model import compact
 
 F32 = NDArray[np.float32]
 

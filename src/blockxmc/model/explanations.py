@@ -12,10 +12,10 @@ from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc.errors import BlockXMCError
-from blockxmc.serving.dense import DenseScorer
-from blockxmc.serving.neighbors import Neighbors
-from blockxmc.serving.routed import RoutedModel
-from blockxmc.serving.scorer import I32
+from blockxmc.model.dense import DenseScorer
+from blockxmc.model.neighbors import Neighbors
+from blockxmc.model.routed import RoutedModel
+from blockxmc.model.scorer import I32
 
 # Features that printing shows; the others are added up in one line.
 SHOWN_FEATURES, SHOWN_NEIGHBORS = 10, 5

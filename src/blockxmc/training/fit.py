@@ -25,12 +25,12 @@ from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router, assess_routing, only_block
-from blockxmc.serving.neighbors import Neighbors
-from blockxmc.serving.reranker import Reranker
-from blockxmc.serving.routed import RoutedModel
+from blockxmc.model.neighbors import Neighbors
+from blockxmc.model.reranker import Reranker
+from blockxmc.model.routed import RoutedModel
 from blockxmc.training.forms import router_form
 from blockxmc.training.job import Job
-from blockxmc.training.shared.blocks import (
+from blockxmc.training.blocks import (
     best_block_first,
     cover_all_labels,
     holds,
@@ -39,16 +39,16 @@ from blockxmc.training.shared.blocks import (
     visiting,
     visits_of,
 )
-from blockxmc.training.shared.calibration import UNCALIBRATED
-from blockxmc.training.shared.candidates import Candidates, HeldOut, Mix, rarity_of
-from blockxmc.training.shared.centroids import KnownSums, Remembered, label_centroids
-from blockxmc.training.shared.companions import companions_of
-from blockxmc.training.shared.held_out import held_out_rows, labels_short_of_rows, like_new_rows
-from blockxmc.training.shared.hints import NO_HINTS, Hints
-from blockxmc.training.shared.kept import Kept, Part, kept_copy
-from blockxmc.training.shared.label_features import LabelFeatures, listing_more
-from blockxmc.training.shared.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced
-from blockxmc.training.shared.mix import (
+from blockxmc.training.calibration import UNCALIBRATED
+from blockxmc.training.candidates import Candidates, HeldOut, Mix, rarity_of
+from blockxmc.training.centroids import KnownSums, Remembered, label_centroids
+from blockxmc.training.companions import companions_of
+from blockxmc.training.held_out import held_out_rows, labels_short_of_rows, like_new_rows
+from blockxmc.training.hints import NO_HINTS, Hints
+from blockxmc.training.kept import Kept, Part, kept_copy
+from blockxmc.training.label_features import LabelFeatures, listing_more
+from blockxmc.training.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced
+from blockxmc.training.mix import (
     FITTED,
     Fitted,
     Promise,
@@ -57,8 +57,8 @@ from blockxmc.training.shared.mix import (
     only_calibrated,
     recall_of,
 )
-from blockxmc.training.shared.settings import SETTINGS, Settings
-from blockxmc.training.shared.within import affordable_top_ps, neighbors_within, within_products
+from blockxmc.training.settings import SETTINGS, Settings
+from blockxmc.training.within import affordable_top_ps, neighbors_within, within_products
 
 # Labels whose centroids are made and added at a time: all at once would take as much memory as the weights.
 MIXED_AT_A_TIME = 2**18

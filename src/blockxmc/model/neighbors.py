@@ -19,10 +19,10 @@ from blockxmc import _kernels
 from blockxmc._core import stored
 from blockxmc._core.matrix import csr_args, csr_of
 from blockxmc.errors import ModelFormatError
-from blockxmc.serving import compact
-from blockxmc.serving.packed import PackedScorer
-from blockxmc.serving.packing import pack_linear
-from blockxmc.serving.scorers import restore_scorer
+from blockxmc.model import compact
+from blockxmc.model.packed import PackedScorer
+from blockxmc.model.packing import pack_linear
+from blockxmc.model.scorers import restore_scorer
 
 # Neighbors that are asked where nothing else is said: fewer are a matter of chance, more are less alike.
 DEFAULT_NEIGHBORS = 10

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blockxmc.partition import Partitioner
-from blockxmc.serving.routed import RoutedModel
+from blockxmc.model.routed import RoutedModel
 
 
 def described(model: RoutedModel, bits: int, cost: dict[str, float]) -> str:

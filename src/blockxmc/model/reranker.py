@@ -3,7 +3,7 @@
 A score adds up what speaks for a label, each term at one weight for all labels. That finds the likely labels among
 thousands, but does not order them well: a rare label's margin says less the higher it is, and neighbors say more where the
 router is unsure. So the first few labels of a row are put in order by a curve of the second degree through these terms. It
-is fitted on held-out rows (training/shared/reranker.py). Then they hear of each other (companions.py).
+is fitted on held-out rows (training/reranker.py). Then they hear of each other (companions.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from blockxmc import _kernels
 from blockxmc._core import stored
 from blockxmc.errors import ModelFormatError
-from blockxmc.serving.companions import Companions
+from blockxmc.model.companions import Companions
 
 F32 = NDArray[np.float32]
 

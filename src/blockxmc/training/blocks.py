@@ -23,7 +23,7 @@ from blockxmc.partition.start import Begun, begin_labels
 from blockxmc.routing import Router
 from blockxmc.training.forms import PARTITION
 from blockxmc.training.job import Job
-from blockxmc.training.shared.settings import SETTINGS, Settings
+from blockxmc.training.settings import SETTINGS, Settings
 
 I32 = NDArray[np.int32]
 # Values of vectors of labels that are kept from the start of the partition until their centroids are wanted (64 MiB).

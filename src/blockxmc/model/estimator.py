@@ -12,8 +12,8 @@ from scipy import sparse
 from blockxmc._core.allowed import Mask, allowed_labels, label_ids
 from blockxmc._core.base import TopK, XMCEstimator
 from blockxmc._core.params import check_k
-from blockxmc.serving.calibration import Calibration
-from blockxmc.serving.explanations import Explanation, explain_row
+from blockxmc.model.calibration import Calibration
+from blockxmc.model.explanations import Explanation, explain_row
 
 
 class Served(Protocol):

@@ -13,10 +13,10 @@ from blockxmc._core.stored import mapping, short
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights, Weights
-from blockxmc.serving.dense import DenseScorer
-from blockxmc.serving.packed import PackedScorer
-from blockxmc.serving.packing import by_label, joined, pack_linear
-from blockxmc.serving.scorer import I32, Scorer
+from blockxmc.model.dense import DenseScorer
+from blockxmc.model.packed import PackedScorer
+from blockxmc.model.packing import by_label, joined, pack_linear
+from blockxmc.model.scorer import I32, Scorer
 
 
 def pack_scorer(

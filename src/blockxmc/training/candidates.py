@@ -18,10 +18,10 @@ from blockxmc import _kernels
 from blockxmc._core.matrix import pattern_args, renumbered
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import F32
-from blockxmc.serving.companions import Companions
-from blockxmc.serving.reranker import N_TERMS, Reranker
-from blockxmc.serving.routed import RoutedModel
-from blockxmc.training.shared.settings import Settings
+from blockxmc.model.companions import Companions
+from blockxmc.model.reranker import N_TERMS, Reranker
+from blockxmc.model.routed import RoutedModel
+from blockxmc.training.settings import Settings
 
 # Of rows with many candidates, the tables of at most so many candidates are in memory at a time.
 CANDIDATES_AT_A_TIME = 2**17
@@ -333,7 +333,7 @@ def rarity_of(positives: NDArray[np.integer]) -> F32:
 def log_positives_of(positives: NDArray[np.integer], settings: Settings) -> F32:
     """The logarithm of the number of positives of each label, as the reranker sees it.
 
-    >>> from blockxmc.training.shared.settings import SETTINGS
+    >>> from blockxmc.training.settings import SETTINGS
     >>> np.exp(log_positives_of(np.array([5]), SETTINGS)).round().tolist()
     [5.0]
     """

@@ -13,7 +13,7 @@ from scipy import sparse
 from blockxmc._core import stored
 from blockxmc._core.matrix import as_csr, csr_of, has_usable_values, without_rows
 from blockxmc.linear.vectors import LabelVectors
-from blockxmc.training.shared.candidates import Mix
+from blockxmc.training.candidates import Mix
 
 I32 = NDArray[np.int32]
 # Every update adds a part; beyond so many they are joined, and written anew.

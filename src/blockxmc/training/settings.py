@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blockxmc.serving.neighbors import DEFAULT_NEIGHBORS
+from blockxmc.model.neighbors import DEFAULT_NEIGHBORS
 
 # Newton's steps on held-out rows end where the next one promises less than this of the mean loss: far below what they can
 # tell.

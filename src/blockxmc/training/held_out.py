@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.utils.extmath import row_norms
 
 from blockxmc._core.matrix import csr_of
-from blockxmc.training.shared.settings import SETTINGS, Settings
+from blockxmc.training.settings import SETTINGS, Settings
 
 # Features that are counted at a time.
 _AT_A_TIME = 2**20

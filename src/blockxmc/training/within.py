@@ -13,9 +13,9 @@ from scipy import sparse
 
 from blockxmc._core.progress import Reporter
 from blockxmc.partition import Partitioner
-from blockxmc.serving.routed import RoutedModel
-from blockxmc.training.shared.blocks import expected_products, neighbors_asked
-from blockxmc.training.shared.settings import Settings
+from blockxmc.model.routed import RoutedModel
+from blockxmc.training.blocks import expected_products, neighbors_asked
+from blockxmc.training.settings import Settings
 
 
 def neighbors_within(

@@ -16,8 +16,8 @@ from blockxmc._core import stored
 from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK
 from blockxmc._core.matrix import row_parts
-from blockxmc.serving.calibration import Calibration
-from blockxmc.serving.routed import RoutedModel
+from blockxmc.model.calibration import Calibration
+from blockxmc.model.routed import RoutedModel
 
 # Labels of a row that each member is asked for where few are wanted.
 WIDE = 64

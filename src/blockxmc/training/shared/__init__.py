@@ -1,1 +1,0 @@
-"""The default beyond the paper: one vector per label, shared by all its blocks."""
