@@ -14,13 +14,13 @@ $(VENV)/pip.stamp:
 	$(BIN)/python -m pip install -q --upgrade pip
 	touch $@
 
-$(VENV)/dev.stamp: $(VENV)/pip.stamp pyproject.toml CMakeLists.txt $(wildcard src/kernels/*)
+$(VENV)/dev.stamp: $(VENV)/pip.stamp pyproject.toml CMakeLists.txt $(wildcard src/kernels/* src/kernels/paper/*)
 	$(BIN)/python -m pip install -q -e '.[dev]'
 	touch $@
 
 # The demo takes what developers have, or else installs what the README's commands need, no more.
 DEMO := $(if $(wildcard $(VENV)/dev.stamp),$(VENV)/dev.stamp,$(VENV)/demo.stamp)
-$(VENV)/demo.stamp: $(VENV)/pip.stamp pyproject.toml CMakeLists.txt $(wildcard src/kernels/*)
+$(VENV)/demo.stamp: $(VENV)/pip.stamp pyproject.toml CMakeLists.txt $(wildcard src/kernels/* src/kernels/paper/*)
 	@echo "installing blockxmc with figures and service into $(VENV); compiling takes some minutes"
 	$(BIN)/python -m pip install -q -e '.[plots,serve]'
 	touch $@
@@ -30,7 +30,7 @@ demo: $(DEMO)
 
 # What Python cannot reach exactly: ties, NaN, damaged words, threads that cannot be started.
 CPP_TESTS := $(wildcard tests/cpp/*.cpp)
-CPP_FLAGS := -std=c++20 -O1 -g -Wall -Wextra -ffp-contract=off -pthread -Isrc/kernels
+CPP_FLAGS := -std=c++20 -O1 -g -Wall -Wextra -ffp-contract=off -pthread -Isrc/kernels -Isrc/kernels/paper
 build/cpp/kernel_tests: $(CPP_TESTS) $(wildcard tests/cpp/*.hpp src/kernels/*.hpp)
 	mkdir -p $(@D)
 	$(CXX) $(CPP_FLAGS) $(CPP_TESTS) -o $@
@@ -104,7 +104,7 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/router.py $(DATA)
 	$(BIN)/python bench/dismec.py $(DATA)
 	$(BIN)/python bench/predict.py $(DATA)
-	$(BIN)/python bench/leml.py
+	$(BIN)/python bench/paper/leml.py
 
 # Trainings that are killed 200 times, damaged files, full disks, and what keeping stages costs: prints every bar.
 bench-resume: $(VENV)/dev.stamp
@@ -151,7 +151,7 @@ test-sanitize: $(VENV)/dev.stamp
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONPATH=$(SANITIZE) LD_PRELOAD="$(ASAN) $(STDCXX)" \
 		$(BIN)/python tests/fuzz/fuzz_models.py
 	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZE) LD_PRELOAD="$(ASAN) $(STDCXX)" $(BIN)/python -m pytest -q \
-		-p no:cacheprovider -k "not check_estimator and not in_a_browser" tests/unit tests/properties
+		-p no:cacheprovider -k "not check_estimator and not in_a_browser" tests/unit tests/paper tests/properties
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .coverage

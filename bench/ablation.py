@@ -30,8 +30,8 @@ from blockxmc import BlockwiseClassifier, Partitioner, metrics
 from blockxmc._core.matrix import take_rows
 from blockxmc.classifier import lean_dismec
 from blockxmc.data import read_data_dir
-from blockxmc.partition import start
 from blockxmc.model import neighbors
+from blockxmc.partition import start
 from blockxmc.training import settings
 
 NEVER = 10**9

@@ -42,9 +42,9 @@ from growth import DECOYS, FAMILY, PhaseClock
 from blockxmc import BlockwiseClassifier
 from blockxmc.data import load_demo, make_synthetic, read_data_dir, read_shards, write_shards
 from blockxmc.data.shards import ShardWriter, parts_of
-from blockxmc.data.synthetic import SHAPES
 from blockxmc.distributed import fit, predict_topk
 from blockxmc.distributed.crew import Crew
+from blockxmc.paper.synthetic import SHAPES
 
 LEAST_SPEEDUP = 1.8  # two workers beside one, on the labels
 MOST_OVERHEAD = 10.0  # per cent of CPU time, beside fit on one machine

@@ -31,8 +31,8 @@ import blockxmc
 from blockxmc import BlockwiseClassifier, metrics
 from blockxmc._core.progress import Reporter
 from blockxmc.data import make_synthetic, read_npz, write_npz
-from blockxmc.data.synthetic import SHAPES
 from blockxmc.metrics.timing import prediction_times
+from blockxmc.paper.synthetic import SHAPES
 
 FAMILY = "amazon-670k"
 RUNGS = (13_000, 130_000, 670_000)

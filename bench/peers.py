@@ -31,8 +31,8 @@ import peer_report
 
 from blockxmc import __version__, metrics
 from blockxmc.data import Dataset, read_data_dir, write_xc
-from blockxmc.experiments.cells import unit_rows
-from blockxmc.experiments.settings import provenance
+from blockxmc.paper.experiments.cells import unit_rows
+from blockxmc.paper.experiments.settings import provenance
 
 HERE = Path(__file__).parent
 # Peer -> its package and the models trained of it.

@@ -28,8 +28,8 @@ from blockxmc import BlockwiseClassifier
 from blockxmc.data import load_demo, read_data_dir
 from blockxmc.errors import BlockXMCError
 from blockxmc.storage import save_model
-from blockxmc.training.job import code_digest
 from blockxmc.training import settings
+from blockxmc.training.job import code_digest
 
 # Labels in up to 32 batches, each a stage of its own, however few there are: else one batch would be longer than the time
 # between two kills, and no training would get beyond it.

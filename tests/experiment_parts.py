@@ -9,7 +9,7 @@ from helpers import blocky
 import blockxmc.tuning
 from blockxmc import BlockwiseClassifier
 from blockxmc.data import write_xc
-from blockxmc.experiments import Results, Settings
+from blockxmc.paper.experiments import Results, Settings
 
 
 def write_folder(where, name="tiny", seed=0):

@@ -16,10 +16,10 @@ from pathlib import Path
 import nanobind
 
 ROOT = Path(__file__).parents[1]
-KERNELS = sorted((ROOT / "src" / "kernels").glob("*.cpp"))
+KERNELS = sorted((ROOT / "src" / "kernels").rglob("*.cpp"))
 ALGORITHMS = [
     header
-    for header in sorted((ROOT / "src" / "kernels").glob("*.hpp"))
+    for header in sorted((ROOT / "src" / "kernels").rglob("*.hpp"))
     if not {"<nanobind/nanobind.h>", '"bindings.hpp"'} & set(header.read_text().split())
 ]
 TESTS = sorted((ROOT / "tests" / "cpp").glob("*.cpp"))

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from blockxmc import metrics as metrics
     from blockxmc.classifier import BlockwiseClassifier as BlockwiseClassifier
     from blockxmc.learners.dismec import DiSMEC as DiSMEC
-    from blockxmc.learners.leml import LEML as LEML
-    from blockxmc.learners.naive_bayes import NaiveBayes as NaiveBayes
-    from blockxmc.learners.pd_sparse import PDSparse as PDSparse
-    from blockxmc.learners.ppd_sparse import PPDSparse as PPDSparse
+    from blockxmc.paper.leml import LEML as LEML
+    from blockxmc.paper.naive_bayes import NaiveBayes as NaiveBayes
+    from blockxmc.paper.pd_sparse import PDSparse as PDSparse
+    from blockxmc.paper.ppd_sparse import PPDSparse as PPDSparse
     from blockxmc.partition import Partitioner as Partitioner
     from blockxmc.storage import load as load
     from blockxmc.text import TextClassifier as TextClassifier
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 _HOME = {
     "BlockwiseClassifier": "blockxmc.classifier",
     "DiSMEC": "blockxmc.learners.dismec",
-    "LEML": "blockxmc.learners.leml",
-    "NaiveBayes": "blockxmc.learners.naive_bayes",
-    "PDSparse": "blockxmc.learners.pd_sparse",
-    "PPDSparse": "blockxmc.learners.ppd_sparse",
+    "LEML": "blockxmc.paper.leml",
+    "NaiveBayes": "blockxmc.paper.naive_bayes",
+    "PDSparse": "blockxmc.paper.pd_sparse",
+    "PPDSparse": "blockxmc.paper.ppd_sparse",
     "Partitioner": "blockxmc.partition",
     "TextClassifier": "blockxmc.text",
     "load": "blockxmc.storage",

@@ -21,22 +21,22 @@ from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner
 from blockxmc.linear.one_vs_all import longer_rows
 from blockxmc.linear.weights import Weights
-from blockxmc.partition import Partitioner
-from blockxmc.routing import Router, assess_routing
 from blockxmc.model.ensemble import MOST_MEMBERS, Ensemble
 from blockxmc.model.packing import BITS
 from blockxmc.model.routed import RoutedModel
 from blockxmc.model.scorers import pack_scorer
+from blockxmc.partition import Partitioner
+from blockxmc.routing import Router, assess_routing
+from blockxmc.training import settings
+from blockxmc.training.blocks import partition_for_shared
 from blockxmc.training.estimate import estimate
+from blockxmc.training.fit import Request, fit_shared
 from blockxmc.training.forms import PARTITION, router_form
+from blockxmc.training.held_out import held_out_rows
+from blockxmc.training.hints import NO_HINTS, Hints
 from blockxmc.training.job import Job, opened, parameters
 from blockxmc.training.learning_on import LearningOn
 from blockxmc.training.per_block import offset_terms, train_blocks, train_global
-from blockxmc.training import settings
-from blockxmc.training.blocks import partition_for_shared
-from blockxmc.training.fit import Request, fit_shared
-from blockxmc.training.held_out import held_out_rows
-from blockxmc.training.hints import NO_HINTS, Hints
 from blockxmc.training.summary import described, expectation, uneven_rows
 from blockxmc.training.trials.quick import partition_at_quick_lambda, quick_task
 

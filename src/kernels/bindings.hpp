@@ -112,6 +112,7 @@ void bind_splices(nb::module_ &m);
 void bind_newton(nb::module_ &m);
 void bind_predict(nb::module_ &m);
 void bind_predict_arrays(nb::module_ &m);
+void bind_merge_rows(nb::module_ &m);
 void bind_spmm(nb::module_ &m);
 void bind_frank_wolfe(nb::module_ &m);
 void bind_dual_cd(nb::module_ &m);

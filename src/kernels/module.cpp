@@ -23,6 +23,7 @@ NB_MODULE(_kernels, m) {
     blockxmc::bind_splices(m);
     blockxmc::bind_predict(m);
     blockxmc::bind_predict_arrays(m);
+    blockxmc::bind_merge_rows(m);
     blockxmc::bind_spmm(m);
     blockxmc::bind_frank_wolfe(m);
     blockxmc::bind_dual_cd(m);

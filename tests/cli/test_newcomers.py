@@ -170,7 +170,7 @@ def test_every_name_that_commands_print_is_explained(capsys, folder, tmp_path):
 
 
 def test_what_an_interrupted_experiment_keeps_is_said(capsys, monkeypatch, tmp_path):
-    from blockxmc import experiments
+    from blockxmc.paper import experiments
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -198,7 +198,7 @@ def test_what_an_interrupted_tuning_keeps_is_said(capsys, monkeypatch, folder, t
 
 
 def test_a_report_below_a_file_is_refused_before_anything_is_computed(capsys, monkeypatch, tmp_path):
-    from blockxmc import experiments
+    from blockxmc.paper import experiments
 
     monkeypatch.setattr(experiments, "run", lambda *_, **__: pytest.fail("it has begun"))
     (tmp_path / "file").write_text("")

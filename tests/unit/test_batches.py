@@ -10,8 +10,8 @@ from scipy import sparse
 
 from blockxmc import DiSMEC
 from blockxmc._core.progress import Reporter
-from blockxmc.training.job import opened
 from blockxmc.training.batches import Order
+from blockxmc.training.job import opened
 from blockxmc.training.labels import LabelTrainer
 from blockxmc.training.settings import SETTINGS
 

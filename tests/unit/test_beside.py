@@ -8,10 +8,10 @@ from blockxmc import BlockwiseClassifier
 from blockxmc._core import memory
 from blockxmc._core.matrix import csr_args, without_rows
 from blockxmc.partition import start
-from blockxmc.training.job import Job, opened
 from blockxmc.training import blocks
 from blockxmc.training.centroids import KnownSums
 from blockxmc.training.fit import Training
+from blockxmc.training.job import Job, opened
 
 KNOWN_OF = KnownSums.of
 

@@ -13,8 +13,8 @@ from blockxmc._core.progress import thread_count
 from blockxmc.classifier import lean_dismec
 from blockxmc.data import load_demo, write_xc
 from blockxmc.errors import BlockXMCError
-from blockxmc.training import estimate as room
 from blockxmc.training import batches
+from blockxmc.training import estimate as room
 from blockxmc.training.settings import SETTINGS
 
 KEYS = {"train_seconds", "peak_memory_gb", "model_mb", "candidates"}

@@ -16,12 +16,12 @@ from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError, ModelFormatError, UpdateError
 from blockxmc.linear.one_vs_all import OneVsAll, train_one_vs_all, typical_length
 from blockxmc.training import drift
-from blockxmc.training.lessons import Told
-from blockxmc.training.listings import lists
 from blockxmc.training.blocks import cover_all_labels
 from blockxmc.training.held_out import held_out_rows
 from blockxmc.training.kept import Kept
 from blockxmc.training.labels import LabelTrainer, shared_costs
+from blockxmc.training.lessons import Told
+from blockxmc.training.listings import lists
 from blockxmc.training.settings import SETTINGS
 from blockxmc.training.update import _changed_blocks
 

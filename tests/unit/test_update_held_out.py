@@ -14,10 +14,10 @@ from scipy import sparse
 from blockxmc import BlockwiseClassifier, DiSMEC
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.linear.vectors import LabelVectors
-from blockxmc.training.lessons import KnownRows, Told, newly_met, rows_of
-from blockxmc.training.listings import lists
 from blockxmc.training.blocks import holds, visits_of
 from blockxmc.training.kept import Kept
+from blockxmc.training.lessons import KnownRows, Told, newly_met, rows_of
+from blockxmc.training.listings import lists
 from blockxmc.training.settings import SETTINGS
 
 OLD = 500

@@ -12,7 +12,7 @@ from blockxmc.cli._common import Json, Seed, Threads, check_writable, kept_when_
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
-    from blockxmc.experiments import Settings
+    from blockxmc.paper.experiments import Settings
 
 
 def experiment(
@@ -84,7 +84,7 @@ def experiment(
     json: Json = False,
 ) -> None:
     """Make the paper's tables and figures from data folders: CSV, JSON, Markdown, PNG, SVG and report.html."""
-    from blockxmc.experiments import Settings
+    from blockxmc.paper.experiments import Settings
 
     if check:
         _check(out, json)
@@ -115,7 +115,7 @@ def _named_number(text: str) -> tuple[str, int]:
 
 
 def _check(out: Path, as_json: bool) -> None:
-    from blockxmc.experiments.freshness import check_pages
+    from blockxmc.paper.experiments.freshness import check_pages
 
     pages = check_pages(out)
     stale = {page: cells for page, cells in pages.items() if cells}
@@ -140,8 +140,8 @@ class Running:
 def _run(name: str, data: list[Path], out: Path, settings: Settings, as_json: bool, how: Running) -> None:
     """Make what is asked for, then print its conclusions and what failed."""
     from blockxmc._core.progress import reporter_for
-    from blockxmc.experiments import run
-    from blockxmc.experiments.conclusions import conclude
+    from blockxmc.paper.experiments import run
+    from blockxmc.paper.experiments.conclusions import conclude
 
     check_writable(out)
     draw, reporter = how.draw, reporter_for(1 if how.verbose else verbosity())

@@ -1,5 +1,10 @@
 """Reading, writing and making data sets."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from blockxmc.data._source import read_names, write_names
 from blockxmc.data.bundled import load_demo, load_demo_texts
 from blockxmc.data.dataset import Dataset
@@ -8,10 +13,12 @@ from blockxmc.data.folder import read_data_dir, read_dataset
 from blockxmc.data.npz import read_npz, write_npz
 from blockxmc.data.shards import read_shards, write_shards
 from blockxmc.data.streams import convert_to_shards
-from blockxmc.data.synthetic import make_synthetic
 from blockxmc.data.text import from_texts, read_text
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.data.xc import read_xc, write_xc
+
+if TYPE_CHECKING:
+    from blockxmc.paper.synthetic import make_synthetic as make_synthetic
 
 __all__ = [
     "Dataset",
@@ -34,3 +41,9 @@ __all__ = [
     "write_shards",
     "write_xc",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "make_synthetic":
+        raise AttributeError(f"module 'blockxmc.data' has no attribute {name!r}")
+    return importlib.import_module("blockxmc.paper.synthetic").make_synthetic

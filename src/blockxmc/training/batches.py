@@ -16,8 +16,8 @@ from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc._core.matrix import as_pattern, pattern_args, take_rows
-from blockxmc.training.job import Range
 from blockxmc.training.blocks import home_blocks
+from blockxmc.training.job import Range
 from blockxmc.training.settings import Settings
 
 # Labels that the solver takes at a time, and the share of all rows from which it takes rows as they are (newton.hpp).

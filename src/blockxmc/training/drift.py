@@ -10,8 +10,8 @@ from scipy import sparse
 
 from blockxmc import metrics
 from blockxmc._core.matrix import as_csr, take_rows
-from blockxmc.partition import Partitioner
 from blockxmc.model.routed import RoutedModel
+from blockxmc.partition import Partitioner
 from blockxmc.training.settings import SETTINGS
 
 # The mean of P@1, P@3 and P@5 of new rows, before they are learnt, may fall this far below what held-out rows promised ...

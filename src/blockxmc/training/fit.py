@@ -23,13 +23,11 @@ from blockxmc.learners._learner import Learner
 from blockxmc.linear.one_vs_all import typical_length
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
-from blockxmc.partition import Partitioner
-from blockxmc.routing import Router, assess_routing, only_block
 from blockxmc.model.neighbors import Neighbors
 from blockxmc.model.reranker import Reranker
 from blockxmc.model.routed import RoutedModel
-from blockxmc.training.forms import router_form
-from blockxmc.training.job import Job
+from blockxmc.partition import Partitioner
+from blockxmc.routing import Router, assess_routing, only_block
 from blockxmc.training.blocks import (
     best_block_first,
     cover_all_labels,
@@ -43,8 +41,10 @@ from blockxmc.training.calibration import UNCALIBRATED
 from blockxmc.training.candidates import Candidates, HeldOut, Mix, rarity_of
 from blockxmc.training.centroids import KnownSums, Remembered, label_centroids
 from blockxmc.training.companions import companions_of
+from blockxmc.training.forms import router_form
 from blockxmc.training.held_out import held_out_rows, labels_short_of_rows, like_new_rows
 from blockxmc.training.hints import NO_HINTS, Hints
+from blockxmc.training.job import Job
 from blockxmc.training.kept import Kept, Part, kept_copy
 from blockxmc.training.label_features import LabelFeatures, listing_more
 from blockxmc.training.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced

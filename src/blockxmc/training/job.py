@@ -271,7 +271,7 @@ def code_digest() -> str:
     """A digest of the code of this library: results of other code are not mixed with those of this one."""
     state = hashlib.sha256(_kernels.sources.encode())
     root = Path(__file__).parents[1]
-    for room in ("_core", "linear", "serving", "partition", "routing", "learners", "training", "tuning"):
+    for room in ("_core", "linear", "model", "partition", "routing", "learners", "training", "tuning", "paper"):
         for file in sorted((root / room).rglob("*.py")):
             state.update(file.read_bytes())
     return state.hexdigest()[:16]

@@ -25,10 +25,10 @@ from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import F32, Ids, LinearWeights
 from blockxmc.model.scorer import Scorer
 from blockxmc.model.scorers import pack_scorer, pack_shared_scorer
-from blockxmc.training.forms import WEIGHTS
-from blockxmc.training.job import Form, Job, Range
 from blockxmc.training.batches import Order, in_order, rows_of_labels
 from blockxmc.training.blocks import frequent_labels, holds
+from blockxmc.training.forms import WEIGHTS
+from blockxmc.training.job import Form, Job, Range
 from blockxmc.training.settings import SETTINGS, Settings
 
 # Rows on which it is measured whether training rows were left out that would have taught a label.

@@ -16,9 +16,9 @@ from blockxmc._core.matrix import take_rows
 from blockxmc._core.progress import Reporter, reporter_for
 from blockxmc._core.targets import Targets
 from blockxmc.errors import BlockXMCError, UpdateError
-from blockxmc.partition import Partitioner
 from blockxmc.model.label_sets import LabelSetEstimator
 from blockxmc.model.routed import RoutedModel
+from blockxmc.partition import Partitioner
 from blockxmc.training.drift import advice, first_event, standing
 from blockxmc.training.fit import Request
 from blockxmc.training.kept import Kept

@@ -18,10 +18,10 @@ from blockxmc.linear.weights import F32
 from blockxmc.model.calibration import Calibration
 from blockxmc.model.reranker import Reranker
 from blockxmc.model.routed import RoutedModel
-from blockxmc.training.job import Form, Job
 from blockxmc.training.calibration import F64, best_cut, fit_calibration
 from blockxmc.training.candidates import Candidates, Mix
 from blockxmc.training.companions import fit_companions
+from blockxmc.training.job import Form, Job
 from blockxmc.training.reranker import fit_reranker
 from blockxmc.training.settings import Settings
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from blockxmc.partition import Partitioner
 from blockxmc.model.routed import RoutedModel
+from blockxmc.partition import Partitioner
 
 
 def described(model: RoutedModel, bits: int, cost: dict[str, float]) -> str:

@@ -27,18 +27,18 @@ from blockxmc.learners.dismec import DiSMEC
 from blockxmc.linear.one_vs_all import Lessons
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
+from blockxmc.model.routed import RoutedModel
 from blockxmc.partition import Partitioner
 from blockxmc.partition.growth import place_rows, repartitioned
 from blockxmc.routing import Router
-from blockxmc.model.routed import RoutedModel
-from blockxmc.training.drift import before_learning
-from blockxmc.training.lessons import KnownRows, Told, newly_met, rows_of
-from blockxmc.training.listings import left_since, lists
 from blockxmc.training.blocks import make_router, router_targets, visits_of
 from blockxmc.training.calibration import UNCALIBRATED
 from blockxmc.training.candidates import log_positives_of
+from blockxmc.training.drift import before_learning
 from blockxmc.training.fit import Request, Training
 from blockxmc.training.kept import Kept, kept_copy, stacked, widened
+from blockxmc.training.lessons import KnownRows, Told, newly_met, rows_of
+from blockxmc.training.listings import left_since, lists
 from blockxmc.training.mix import Fitted
 
 I32 = NDArray[np.int32]

@@ -12,8 +12,8 @@ from dataclasses import replace
 from scipy import sparse
 
 from blockxmc._core.progress import Reporter
-from blockxmc.partition import Partitioner
 from blockxmc.model.routed import RoutedModel
+from blockxmc.partition import Partitioner
 from blockxmc.training.blocks import expected_products, neighbors_asked
 from blockxmc.training.settings import Settings
 

@@ -21,14 +21,13 @@ from scipy import sparse
 
 from blockxmc._core.progress import Phase, run_in_threads
 from blockxmc.linear.weights import LowRankWeights, Weights
-from blockxmc.partition.walk import Walk
-from blockxmc.routing import Router
 from blockxmc.model.routed import RoutedModel
 from blockxmc.model.scorers import pack_scorer
+from blockxmc.partition.walk import Walk
+from blockxmc.routing import Router
 from blockxmc.training.per_block import train_block
 from blockxmc.training.trials.reuse import has_vectors, places, together, vectors
 from blockxmc.training.trials.split import KINDS, Layout, Split, measure_model, prefixes
-from blockxmc.training.trials.warm import WarmLearner, takes_warm_start
 
 NOTHING, NOWHERE = np.zeros(0, np.int64), np.zeros(0, np.intp)
 # A block begins from its factors where it had this share of its labels. Not measured: a label that is new starts from zero,
@@ -111,7 +110,7 @@ class MovingBlocks:
         known = self._trained
         if known is not None and self.split.task.learner.one_vs_all:
             weights, reused = self._reusing(layout, rows_of, known)
-        elif known is not None and takes_warm_start(self.split.task.learner):
+        elif known is not None and self.split.task.learner.takes_warm_start:
             weights, reused = self._warm(layout, rows_of, known), 0
         elif known is not None and len(known.by_number) == len(rows_of):
             weights, reused = self._unchanged(layout, rows_of, known)
@@ -192,7 +191,7 @@ class MovingBlocks:
                 at = places(have, want)
                 if previous is not None and (at >= 0).mean() >= ENOUGH_KNOWN:
                     moved = _on_rows(previous, split.X, rows)
-                    learner = WarmLearner(task.learner, moved, at, task.threads)
+                    learner = task.learner._warmed(moved, at, task.threads)
                 job = task.learner._job(task.threads, phase, task.seed + block)
                 trained.append(train_block(learner, split.X, split.Y, rows, want, job))
         return trained

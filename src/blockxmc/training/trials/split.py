@@ -27,13 +27,12 @@ from blockxmc._core.progress import Reporter
 from blockxmc.learners._learner import Learner
 from blockxmc.linear.weights import Ids, Weights
 from blockxmc.metrics.timing import _single_calls
-from blockxmc.partition import Partitioner
-from blockxmc.routing import Router
 from blockxmc.model.routed import RoutedModel
 from blockxmc.model.scorers import pack_scorer
+from blockxmc.partition import Partitioner
+from blockxmc.routing import Router
 from blockxmc.training.job import Job
 from blockxmc.training.per_block import train_block, train_blocks
-from blockxmc.training.trials.warm import WarmLearner, takes_warm_start
 
 Clusters = list[NDArray[np.int64]]
 # Precision is measured at these ranks unless the user asks for others, as in the paper.
@@ -183,7 +182,7 @@ class FixedBlocks:
             at, known, weights = self._trained[kind]
             if how.nested(learner) and layout.intact and known.intact and at <= lam:
                 return prefixes(weights, known.clusters, layout.clusters)
-        if kind == "per-block" and takes_warm_start(learner) and layout.intact and lam >= self.partition.lam_:
+        if kind == "per-block" and learner.takes_warm_start and layout.intact and lam >= self.partition.lam_:
             known, weights = self._start
             return weights if lam == self.partition.lam_ else train_warm(self.split, layout, known, weights)
         return self._keep(kind, lam, layout, how.train(self.split, layout))
@@ -298,7 +297,7 @@ def train_warm(split: Split, layout: Layout, known: Layout, weights: list[Weight
         Reporter().phase("") as silent,
     ):
         for block, (previous, have, want) in enumerate(zip(weights, known.clusters, layout.clusters, strict=True)):
-            learner: Any = WarmLearner(task.learner, previous, np.searchsorted(have, want), task.threads)
+            learner: Any = task.learner._warmed(previous, np.searchsorted(have, want), task.threads)
             rows = np.flatnonzero(layout.assignment == block)
             job = task.learner._job(task.threads, silent, task.seed + block)
             trained.append(train_block(learner, split.X, split.Y, rows, want, job))

@@ -1,0 +1,411 @@
+"""Cells: what there is to compute, and the bench on which each is computed once."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+from blockxmc._core.matrix import as_csr
+from blockxmc.paper.experiments import partitions, systems
+from blockxmc.paper.experiments.code import code_digest
+from blockxmc.paper.experiments.settings import BASE_TITLES, Settings, provenance
+from blockxmc.paper.experiments.stopwatch import Spent
+from blockxmc.paper.experiments.store import Store
+from blockxmc.training.job import code_digest as whole_code_digest
+from blockxmc.tuning import OutOfTimeError
+
+if TYPE_CHECKING:
+    from blockxmc.data import Dataset
+
+Pair = tuple["Dataset", "Dataset"]
+
+TITLES = {
+    "full": "{base}",
+    "bp-accuracy": "BP {base} (accuracy-driven)",
+    "bp-speed": "BP {base} (speed-driven)",
+    "bp-default": "BP (library default)",
+    "bp-quick": "BP {base} (paper, lambda by one split)",
+    "cbmlc": "CBMLC {base}",
+    "cbmlc-default": "CBMLC {base} (8 clusters)",
+    "lpsr": "LPSR-NB",
+    "lpsr-over": "LPSR over {base}",
+    "lf": "Label filters {base}",
+    "fastxml": "FastXML",
+    "published": "{base} as published",
+}
+# Titles of the systems that are run as their authors ran them.
+PUBLISHED = {"leml": "LEML", "pd-sparse": "PD-Sparse", "fastxml": "FastXML", "lpsr": "LPSR-NB"}
+
+
+# What is said of a cell that the settings leave out, and of a cell for which there was no time.
+LEFT_OUT, NOT_COMPUTED = "left out", "not computed"
+# Cells that a cell needs, besides that of the data: their kinds, with the same base or (plan) without one.
+NEEDS = {
+    "tune": ("plan",),
+    "quick": ("plan",),
+    "bp-accuracy": ("tune",),
+    "bp-speed": ("tune", "bp-accuracy"),
+    "cbmlc": ("tune",),
+    "bp-quick": ("quick",),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One thing to compute about one data set.
+
+    >>> Cell("bibtex", "bp-speed", "leml").id, Cell("bibtex", "bp-speed", "leml").title
+    ('bibtex/bp-speed/leml', 'BP LEML (speed-driven)')
+    """
+
+    data: str
+    system: str
+    base: str = ""
+
+    @property
+    def id(self) -> str:
+        """The name under which it is stored and traced."""
+        return "/".join(part for part in (self.data, self.system, self.base) if part)
+
+    @property
+    def needs(self) -> list[Cell]:
+        """The cells that must be finished before this one."""
+        own = [Cell(self.data, kind, "" if kind == "plan" else self.base) for kind in NEEDS.get(self.system, ())]
+        return own if self.system == "data" else [Cell(self.data, "data"), *own]
+
+    @property
+    def title(self) -> str:
+        """The name of the system in tables."""
+        return TITLES[self.system].format(base=(BASE_TITLES | PUBLISHED).get(self.base, self.base))
+
+
+class CellFailedError(Exception):
+    """A cell failed that another cell needs."""
+
+
+class Bench:
+    """Computes cells, or takes them from the store; one data set is in memory at a time."""
+
+    def __init__(
+        self, folders: dict[str, Path], settings: Settings, store: Store, stop_at: float | None = None
+    ) -> None:
+        self.folders, self.settings, self.store = folders, settings, store
+        self.stop_at = stop_at  # in the time of ``time.time``: tuning begins no trial after it
+        self._loaded: tuple[str, Pair, Pair] | None = None
+        self._known: dict[Cell, dict[str, Any]] = {}
+        self.n_test_rows = self.n_train_rows = 0  # of the data set in memory, used or not
+
+    def content(self, cell: Cell) -> dict[str, Any]:
+        """What is stored of a cell: its ``row``, or ``error`` and ``traceback``; computed now where that is needed.
+
+        A cell that failed in an earlier run is tried again, once per run.
+        """
+        if cell not in self._known:
+            if self._is_left_out(cell):
+                return {"cell": cell.id, "error": LEFT_OUT}
+            try:
+                setting = self.setting(cell)
+            except CellFailedError as error:
+                return {"cell": cell.id, "error": str(error)}
+            stored = self.store.get(cell.id, setting)
+            if stored is None or "error" in stored:
+                try:
+                    self.store.put(cell.id, setting, self._computed(cell))
+                except OutOfTimeError:
+                    return not_computed(cell)
+                stored = self.store.get(cell.id, setting)
+                assert stored is not None
+            self._known[cell] = stored
+        return self._known[cell]
+
+    def finished(self, cell: Cell) -> dict[str, Any]:
+        """What there is of a cell without computing it."""
+        return self.content(cell) if self._is_left_out(cell) or self.is_stored(cell) else not_computed(cell)
+
+    def _is_left_out(self, cell: Cell) -> bool:
+        return any(fnmatch(cell.id, pattern) for pattern in self.settings.skip)
+
+    def is_stored(self, cell: Cell) -> bool:
+        """Whether a cell was finished by an earlier run, or by this one."""
+        try:
+            stored = self._known.get(cell) or self.store.get(cell.id, self.setting(cell))
+        except CellFailedError:
+            return False
+        return stored is not None and "error" not in stored
+
+    def row(self, cell: Cell) -> dict[str, Any]:
+        """The raw numbers of a cell that must not have failed."""
+        content = self.content(cell)
+        if content.get("error") == NOT_COMPUTED:
+            raise OutOfTimeError(cell.id)
+        if "error" in content:
+            raise CellFailedError(f"{cell.id} failed: {content['error']}")
+        row: dict[str, Any] = content["row"]
+        return row
+
+    def datasets(self, cell: Cell) -> Pair:
+        """Training rows and the test rows to be scored, of unit length where the settings say so.
+
+        Naive Bayes models counts: its rows stay as the files have them. So do the rows of systems run as published.
+        """
+        if self._loaded is None or self._loaded[0] != cell.data:
+            self._loaded = None  # free the old data first
+            given = self._read(cell.data)
+            scaled = (_scaled(given[0]), _scaled(given[1])) if self.settings.normalise else given
+            self._loaded = (cell.data, given, scaled)
+        _, given, scaled = self._loaded
+        return given if cell.base == "naive-bayes" or cell.system == "published" else scaled
+
+    def _read(self, data: str) -> Pair:
+        from blockxmc.data import read_data_dir
+
+        train, test = read_data_dir(self.folders[data])
+        self.n_test_rows, self.n_train_rows = test.n_rows, train.n_rows
+        limit, most = self.settings.max_test_rows, dict(self.settings.max_train_rows).get(data)
+        if limit is not None and test.n_rows > limit:
+            test = replace(test.rows(self._some(test.n_rows, limit)), unseen_labels=test.unseen_labels)
+        if most is None:
+            return train, test
+        if train.n_rows > most:
+            train = train.rows(self._some(train.n_rows, most))
+        return _with_seen_labels(train, test)
+
+    def _some(self, n_rows: int, count: int) -> Any:
+        return np.sort(np.random.default_rng(self.settings.seed).choice(n_rows, count, replace=False))
+
+    def setting(self, cell: Cell) -> dict[str, Any]:
+        """All that the numbers of a cell depend on. Options without influence are left out, so that runs share cells."""
+        chosen = self.settings
+        common: dict[str, Any] = {"blockxmc": _version(), "code": code_digest(cell.system), "seed": chosen.seed}
+        if cell.system == "data":
+            most = dict(chosen.max_train_rows).get(cell.data)
+            reading = {"max_test_rows": chosen.max_test_rows, "max_train_rows": most, "normalise": chosen.normalise}
+            return common | {"files": _fingerprint(self.folders[cell.data])} | reading
+        known = self.row(Cell(cell.data, "data"))
+        common["train"] = known["train_digest"]
+        if cell.system in ("blocks", "q"):
+            return common
+        if cell.system not in ("tune", "quick", "plan"):
+            common["test"] = known["test_digest"]
+        common["threads"] = chosen.n_threads
+        if cell.base == "leml":
+            common["rank"] = chosen.rank
+        if cell.system in ("tune", "bp-accuracy", "bp-speed", "cbmlc"):
+            common |= {"folds": chosen.folds, "tolerance": chosen.tolerance, "blocks": chosen.blocks}
+        if cell.system == "plan":
+            common["blocks"] = chosen.blocks
+        if cell.system in ("quick", "bp-quick"):
+            common |= {"tolerance": chosen.tolerance, "blocks": chosen.blocks}
+        if cell.system == "fastxml":
+            common["trees"] = chosen.trees
+        return common
+
+    def _computed(self, cell: Cell) -> dict[str, Any]:
+        start = Spent.now()
+        content: dict[str, Any]
+        try:
+            content = {"row": MAKERS[cell.system](self, cell)}
+        except OutOfTimeError:
+            raise
+        except Exception as error:  # a failing system must not end the run: its error is stored and shown
+            line = str(error) if isinstance(error, CellFailedError) else f"{type(error).__name__}: {error}"
+            content = {"error": " ".join(line.split()), "traceback": traceback.format_exc()}
+        spent = Spent.now().since(start)
+        return content | {"seconds": spent.wall, "cpu_seconds": spent.cpu, "made": provenance()}
+
+
+def not_computed(cell: Cell) -> dict[str, Any]:
+    """What there is of a cell for which there was no time."""
+    return {"cell": cell.id, "error": NOT_COMPUTED}
+
+
+def _version() -> str:
+    """Another version of the library makes other cells."""
+    from blockxmc import __version__
+
+    return str(__version__)
+
+
+def _with_seen_labels(train: Dataset, test: Dataset) -> Pair:
+    """Both parts without the labels that no training row of the sample has: they would count as speed-up."""
+    seen = np.flatnonzero(np.bincount(train.Y.indices, minlength=train.n_labels))
+    lost = test.Y.nnz
+    train, test = _with_labels(train, seen), _with_labels(test, seen)
+    return train, replace(test, unseen_labels=test.unseen_labels + lost - test.Y.nnz)
+
+
+def _with_labels(part: Dataset, labels: Any) -> Dataset:
+    names = part.label_names
+    Y = as_csr(part.Y[:, labels])
+    return replace(part, Y=Y, label_names=None if names is None else [names[label] for label in labels])
+
+
+def _scaled(part: Dataset) -> Dataset:
+    return replace(part, X=unit_rows(part.X))
+
+
+def unit_rows(X: sparse.csr_array) -> sparse.csr_array:
+    """Rows divided by their Euclidean length; empty ones stay empty.
+
+    >>> unit_rows(sparse.csr_array([[3.0, 4.0], [0.0, 0.0]])).toarray().tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    lengths = np.sqrt(np.bincount(rows, weights=X.data.astype(np.float64) ** 2, minlength=X.shape[0]))
+    scaled = (X.data / lengths[rows]).astype(X.data.dtype)
+    return sparse.csr_array((scaled, X.indices, X.indptr), shape=X.shape)
+
+
+def _fingerprint(folder: Path) -> list[list[Any]]:
+    files = sorted(file for file in folder.iterdir() if file.is_file())
+    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+
+
+# ---- what each kind of cell computes ----
+def _data(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.data import describe
+
+    train, scored = bench.datasets(cell)
+    rows = {"test_rows": bench.n_test_rows, "scored_rows": scored.n_rows, "all_train_rows": bench.n_train_rows}
+    figures = describe(cell.data, train, scored) | rows
+    return figures | {"train_digest": train.digest, "test_digest": scored.digest}
+
+
+def _full(bench: Bench, cell: Cell) -> dict[str, Any]:
+    return _trained(bench, cell, systems.make_base(cell.base, bench.settings))
+
+
+def _trained(bench: Bench, cell: Cell, model: Any) -> dict[str, Any]:
+    from blockxmc.training.dataset import fit_dataset
+
+    train, test = bench.datasets(cell)
+    model.set_params(n_jobs=bench.settings.n_threads, random_state=bench.settings.seed)
+    return systems.train_and_measure(lambda: fit_dataset(model, train), test, cell.data)
+
+
+def _plan(bench: Bench, cell: Cell) -> dict[str, Any]:
+    return systems.plan(bench.datasets(cell)[0], bench.settings)
+
+
+def _tune(bench: Bench, cell: Cell) -> dict[str, Any]:
+    plan = bench.row(Cell(cell.data, "plan"))  # one plan for all bases
+    train, _ = bench.datasets(cell)
+    # Each setting, and each state of the code, has a folder of its own: a job refuses those of others.
+    work = (
+        bench.store.folder / "tuning" / f"{bench.store.path(cell.id, bench.setting(cell)).stem}--{whole_code_digest()}"
+    )
+    base = systems.make_base(cell.base, bench.settings)
+    return systems.tune(train, base, plan, bench.settings, work, bench.stop_at)
+
+
+def _tuned(bench: Bench, cell: Cell) -> dict[str, Any]:
+    quick = cell.system == "bp-quick"
+    tuning = bench.row(Cell(cell.data, "quick" if quick else "tune", cell.base))
+    twin = Cell(cell.data, "bp-accuracy", cell.base)
+    infeasible = tuning["speed_driven"] is None
+    choice = "accuracy" if quick else cell.system.removeprefix("bp-")
+    if choice == "speed" and infeasible:
+        choice = "least-loss"
+    same = tuning["least_loss" if infeasible else "speed_driven"] == tuning["accuracy_driven"]
+    feasible = {} if quick or cell.system == "bp-accuracy" else {"feasible": not infeasible}
+    if cell.system == "bp-speed" and same:
+        return bench.row(twin) | {"same_as": twin.id} | feasible  # the same pair is the same model: train it once
+    train, test = bench.datasets(cell)
+    base = systems.make_base(cell.base, bench.settings)
+    made = systems.train_and_measure(
+        lambda: systems.fit_tuned(tuning, train, base, choice, bench.settings), test, cell.data
+    )
+    return made | feasible
+
+
+def _default(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc import BlockwiseClassifier
+
+    return _trained(bench, cell, BlockwiseClassifier())
+
+
+def _quick(bench: Bench, cell: Cell) -> dict[str, Any]:
+    plan = bench.row(Cell(cell.data, "plan"))
+    base = systems.make_base(cell.base, bench.settings)
+    return systems.tune_quickly(bench.datasets(cell)[0], base, plan, bench.settings)
+
+
+def _published(bench: Bench, cell: Cell) -> dict[str, Any]:
+    return _trained(bench, cell, systems.as_published(cell.base))
+
+
+def _cbmlc_default(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.baselines import CBMLC
+
+    return _trained(bench, cell, CBMLC(systems.make_base(cell.base, bench.settings)))
+
+
+def _cbmlc(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.baselines import CBMLC
+
+    # CBMLC leaves the number of clusters to the user: it gets as many as BP has blocks.
+    blocks = int(bench.row(Cell(cell.data, "tune", cell.base))["n_blocks"])
+    return _trained(bench, cell, CBMLC(systems.make_base(cell.base, bench.settings), n_blocks=blocks)) | {
+        "blocks": blocks
+    }
+
+
+def _lpsr(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.baselines import LPSR
+
+    return _trained(bench, cell, LPSR())
+
+
+def _lpsr_over(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.baselines import LPSR
+
+    return _trained(bench, cell, LPSR(systems.make_base(cell.base, bench.settings)))
+
+
+def _filters(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.baselines import LabelFilters
+
+    return _trained(bench, cell, LabelFilters(systems.make_base(cell.base, bench.settings)))
+
+
+def _fastxml(bench: Bench, cell: Cell) -> dict[str, Any]:
+    from blockxmc.baselines import FastXML
+
+    return _trained(bench, cell, FastXML(n_trees=bench.settings.trees))
+
+
+def _blocks(bench: Bench, cell: Cell) -> dict[str, Any]:
+    return partitions.picture(bench.datasets(cell)[0], bench.settings.seed, bench.settings.n_threads)
+
+
+def _q(bench: Bench, cell: Cell) -> dict[str, Any]:
+    return partitions.over_q(bench.datasets(cell)[0], bench.settings.seed, bench.settings.n_threads)
+
+
+MAKERS: dict[str, Callable[[Bench, Cell], dict[str, Any]]] = {
+    "data": _data,
+    "full": _full,
+    "plan": _plan,
+    "tune": _tune,
+    "quick": _quick,
+    "bp-accuracy": _tuned,
+    "bp-speed": _tuned,
+    "bp-default": _default,
+    "bp-quick": _tuned,
+    "cbmlc-default": _cbmlc_default,
+    "cbmlc": _cbmlc,
+    "lpsr": _lpsr,
+    "lpsr-over": _lpsr_over,
+    "lf": _filters,
+    "fastxml": _fastxml,
+    "published": _published,
+    "blocks": _blocks,
+    "q": _q,
+}
