@@ -65,7 +65,6 @@ VARIANTS = {
     "no frequent labels": ({}, {"few_blocks": NEVER, "many_blocks": NEVER}),
     "frequent beyond two blocks": ({}, {"few_blocks": 2}),
     "frequent beyond eight blocks": ({}, {"few_blocks": 8}),
-    "two partitions": ({"n_partitions": 2}, {}),
     # router
     "router taught its own block alone": ({}, {"router_targets": 1}),
     "router taught three more blocks": ({}, {"router_targets": 3}),

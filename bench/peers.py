@@ -41,7 +41,7 @@ PEERS = {
     "omikuji": ("omikuji", ("parabel-1", "parabel-3", "bonsai-3")),
     "napkinxc": ("napkinxc", ("plt",)),
     "libmultilabel": ("libmultilabel", ("tree",)),
-    "blockxmc": ("blockxmc", ("default", "pair")),
+    "blockxmc": ("blockxmc", ("default",)),
 }
 # BLAS stays out of the way, and a thread that waits for another does not burn CPU time that would count as training.
 SURROUNDINGS = {"OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}

@@ -1,4 +1,4 @@
-"""blockxmc's default, served as it comes and with fixed numbers of visited blocks, and with two partitions."""
+"""blockxmc's default, served as it comes and with fixed numbers of visited blocks."""
 
 from dataclasses import replace
 
@@ -8,14 +8,12 @@ from worker import TOP, Clock, Setting, main, read, single_rows
 from blockxmc import BlockwiseClassifier, __version__, load
 
 ROUTES = (1, 2, 4, 8)
-PARTITIONS = {"default": 1, "pair": 2}
 
 
 def train(training, rows, model, threads, seed):
     X, Y = map(sparse.csr_array, read(rows, "train"))
     with Clock() as clock:
-        parts = PARTITIONS[training]
-        trained = BlockwiseClassifier(n_partitions=parts, n_jobs=threads, random_state=seed).fit(X, Y)
+        trained = BlockwiseClassifier(n_jobs=threads, random_state=seed).fit(X, Y)
     trained.save(model)
     return clock
 
@@ -27,10 +25,8 @@ def serve(training, model, X):
     default = loaded.model_
     single = [sparse.csr_array(row) for row in single_rows(sparse.csr_matrix(X))]
     arrays = [(row.indices, row.data) for row in single]
-    settings = {"default": default}
-    if training == "default":
-        routes = [b for b in ROUTES if b <= loaded.partition_.n_blocks_]
-        settings |= {f"route {b}": replace(default, route=b, top_p=1.0) for b in routes}
+    routes = [b for b in ROUTES if b <= loaded.partition_.n_blocks_]
+    settings = {"default": default} | {f"route {b}": replace(default, route=b, top_p=1.0) for b in routes}
     for name, blocks in settings.items():
         loaded.model_ = blocks
         calls = {

@@ -21,7 +21,6 @@ from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner
 from blockxmc.linear.one_vs_all import longer_rows
 from blockxmc.linear.weights import Weights
-from blockxmc.model.ensemble import MOST_MEMBERS, Ensemble
 from blockxmc.model.packing import BITS
 from blockxmc.model.routed import RoutedModel
 from blockxmc.model.scorers import pack_scorer
@@ -74,8 +73,6 @@ class BlockwiseClassifier(LearningOn):
     n_neighbors : with shared weights, the number of similar training rows, in the visited blocks, whose labels get a
         higher score (unless this does not help on held-out rows). The model then keeps the 24 largest features of every
         training row. 0: none; the model is smaller and faster. ``"auto"``: 10 if the base is linear.
-    n_partitions : number of partitions, each with shared weights, whose probabilities are averaged. Several are a few
-        tenths of a point more precise, cost as many times as much to train and to store, and are slower to serve.
     weight_bits : 32 keeps weights as floats, 16 as bfloat16, 8 as integers with one scale per label; ``"auto"``: 16
         with shared weights, else 32. With shared weights, ``cost_["lost_to_rounding"]`` is the loss of mean P@k, in
         points on held-out rows, from fewer than 32 bits.
@@ -87,7 +84,7 @@ class BlockwiseClassifier(LearningOn):
         PSP. Rare labels then rank higher: PSP@5 gains up to 5 points, and P@1 loses up to 38 (docs/results/label_sets.md).
         Scores of ``predict_topk`` are then these products; label sets and ``predict_proba`` do not change.
     keep_rows : keep the training rows and the solved weights, in memory and in the model directory, so that ``update``
-        and ``forget`` can change the model; needs shared weights of a linear base and one partition.
+        and ``forget`` can change the model; needs shared weights of a linear base.
     n_jobs : number of threads; None means all cores. Results do not depend on it.
     random_state : seed; or a NumPy RandomState or Generator, or None, from which ``fit`` draws one.
 
@@ -113,7 +110,6 @@ class BlockwiseClassifier(LearningOn):
         weights: Literal["auto", "shared", "per-block", "global"] = "auto",
         route: float | str = "auto",
         n_neighbors: int | str = "auto",
-        n_partitions: int = 1,
         weight_bits: int | str = "auto",
         threshold: float | str = "f1",
         rank_by: Literal["probability", "propensity"] = "probability",
@@ -129,7 +125,6 @@ class BlockwiseClassifier(LearningOn):
         self.weights = weights
         self.route = route
         self.n_neighbors = n_neighbors
-        self.n_partitions = n_partitions
         self.weight_bits = weight_bits
         self.threshold = threshold
         self.rank_by = rank_by
@@ -161,7 +156,7 @@ class BlockwiseClassifier(LearningOn):
         if self._weights_kind(learner) != "shared" or not isinstance(learner, DiSMEC):
             raise BlockXMCError("estimate knows shared weights of DiSMEC, the default, only: others differ too much")
         rows = clone(self)._checked(X, reset=True)
-        return estimate(rows, Targets.encode(Y)[1], threads=self._threads, n_partitions=int(self.n_partitions))
+        return estimate(rows, Targets.encode(Y)[1], threads=self._threads)
 
     # ---- fitting ----
     @property
@@ -254,37 +249,25 @@ class BlockwiseClassifier(LearningOn):
 
     def _fit_shared(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, job: Job, hints: Hints) -> None:
         """One vector per label for all blocks, block probabilities merged in, scores calibrated."""
-        jobs = [job] if self.n_partitions == 1 else [job.within(f"model {i + 1}:") for i in range(self.n_partitions)]
-        wanted = [(number, own) for number, own in enumerate(jobs) if own.leads_on]
-        fitted = [self._fit_partition(learner, X, Y, number, own, hints) for number, own in wanted]
-        partitions, members, costs = zip(*fitted, strict=True)
-        self.partition_ = partitions[0]
-        self.model_ = members[0] if self.n_partitions == 1 else Ensemble(members)
-        self.cost_ = {key: float(np.mean([cost[key] for cost in costs])) for key in costs[0]}
-
-    def _fit_partition(
-        self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, number: int, job: Job, hints: Hints
-    ) -> tuple[Partitioner, RoutedModel, dict[str, float]]:
-        """One partition with its own model."""
         reporter = job.reporter
         options: Any = {
             "threads": self._threads,
-            "seed": self._seed + number,
+            "seed": self._seed,
             "settings": settings.SETTINGS,
             "job": job,
         }
-        partitioner = self._partitioner(number)
+        partitioner = self._partitioner()
         shown = without_rows(Y, held_out_rows(Y, options["seed"], settings.SETTINGS, hints.teaching))
         if self.partitioner is None and self.n_blocks != "paper":
             make: Any = partial(partition_for_shared, X, shown, partitioner, reporter, **options)
         else:
             make = partial(partitioner._fit, X, shown, reporter)
-        partition = job.stage("partition", make, PARTITION)
+        self.partition_ = job.stage("partition", make, PARTITION)
         options |= {"hints": hints, "keep_rows": self.keep_rows}
         request = Request(learner, self.route, self.n_neighbors, self._bits(16), **options)
-        model, cost, self.kept_ = fit_shared(request, X, Y, partition, reporter)
-        reporter.say(expectation(partition, cost, described(model, self._bits(16), cost)))
-        return partition, model, cost
+        self.model_, self.cost_, self.kept_ = fit_shared(request, X, Y, self.partition_, reporter)
+        words = described(self.model_, self._bits(16), self.cost_)
+        reporter.say(expectation(self.partition_, self.cost_, words))
 
     def _fit_apart(self, learner: Learner, X: sparse.csr_array, Y: sparse.csr_array, kind: str, job: Job) -> None:
         """The paper's blocks: a logistic router, and the base's own margins from per-block or global weights."""
@@ -333,12 +316,10 @@ class BlockwiseClassifier(LearningOn):
         kind = ("shared" if learner.one_vs_all else "per-block") if self.weights == "auto" else self.weights
         if kind != "shared" and isinstance(self.route, (float, np.floating)):
             raise BlockXMCError(f"route={self.route} is a share of probability, which needs shared weights")
-        if kind != "shared" and self.n_partitions > 1:
-            raise BlockXMCError(f"n_partitions={self.n_partitions} needs shared weights, whose scores can be averaged")
         if kind != "shared" and self.n_neighbors not in ("auto", 0):
             raise BlockXMCError(f"n_neighbors={self.n_neighbors} needs shared weights")
-        if self.keep_rows and (kind != "shared" or self.n_partitions > 1):
-            raise BlockXMCError("keep_rows needs shared weights and one partition: others cannot be updated")
+        if self.keep_rows and kind != "shared":
+            raise BlockXMCError("keep_rows needs shared weights: others cannot be updated")
         return kind
 
     def _learner(self) -> Learner:
@@ -350,8 +331,6 @@ class BlockwiseClassifier(LearningOn):
             raise BlockXMCError(f'weight_bits must be "auto", 32, 16 or 8, got {self.weight_bits!r}')
         if self.n_neighbors != "auto" and (not isinstance(self.n_neighbors, (int, np.integer)) or self.n_neighbors < 0):
             raise BlockXMCError(f'n_neighbors must be "auto" or a whole number of at least 0, got {self.n_neighbors!r}')
-        if not isinstance(self.n_partitions, (int, np.integer)) or not 1 <= self.n_partitions <= MOST_MEMBERS:
-            raise BlockXMCError(f"n_partitions must be a number from 1 to {MOST_MEMBERS}, got {self.n_partitions!r}")
         learner = as_learner(self.base, DiSMEC if self.weights in ("per-block", "global") else lean_dismec)
         learner._check_params()
         return learner
@@ -366,14 +345,14 @@ class BlockwiseClassifier(LearningOn):
                 f"got {route!r}"
             )
 
-    def _partitioner(self, number: int = 0) -> Partitioner:
+    def _partitioner(self) -> Partitioner:
         partitioner: Partitioner = Partitioner() if self.partitioner is None else clone(self.partitioner)
         # What is said on the classifier wins over what the partitioner carries along.
         for name in ("n_blocks", "lam"):
             if getattr(self, name) != "auto":
                 partitioner.set_params(**{name: getattr(self, name)})
-        if self.partitioner is None or number > 0:
-            partitioner.set_params(random_state=self._seed + number)
+        if self.partitioner is None:
+            partitioner.set_params(random_state=self._seed)
         partitioner.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
         return partitioner
 
@@ -381,7 +360,6 @@ class BlockwiseClassifier(LearningOn):
     def _state(self) -> dict[str, Any]:
         return {
             "blocks": self.model_.state(),
-            "ensemble": isinstance(self.model_, Ensemble),
             "partition": self.partition_.state(),
             "cost": self.cost_,
             **self._cut_state(),
@@ -389,10 +367,8 @@ class BlockwiseClassifier(LearningOn):
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
-        kind = Ensemble if state["ensemble"] is True else RoutedModel
-        model: Ensemble | RoutedModel = kind.from_state(state["blocks"])
-        for member in model.members if isinstance(model, Ensemble) else [model]:
-            self._check_sizes(member.n_labels, member.n_features)
+        model = RoutedModel.from_state(state["blocks"])
+        self._check_sizes(model.n_labels, model.n_features)
         self.model_ = model
         self.partition_ = Partitioner.from_state(state["partition"])
         self.partition_.check_fits(self.n_train_rows_, self.targets_.n_labels)

@@ -121,7 +121,6 @@ def models():
     yield "per-block", lambda: bp(weights="per-block", weight_bits=16)
     yield "global", lambda: bp(weights="global", weight_bits=32, partitioner=Partitioner(objective="cost"))
     yield "8 bits", lambda: bp(weight_bits=8, n_neighbors=0)
-    yield "ensemble", lambda: bp(n_partitions=2, n_blocks=2, n_neighbors=3)
     yield "one block", lambda: bp(n_blocks=1)
     yield "updated", lambda: bp(keep_rows=True).update(X[:30], Y[:30]).forget([5])
     yield "bp leml", lambda: bp(LEML(rank=3), weights="per-block")

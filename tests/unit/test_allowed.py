@@ -120,19 +120,6 @@ def test_many_labels_in_several_chunks(seed, k, threads):
     assert_array_equal(best, expected[1].astype(np.float32))
 
 
-def test_several_partitions_answer_among_allowed_labels():
-    X, Y = blocky(n=300, n_labels=20)
-    clf = BlockwiseClassifier(n_blocks=4, n_partitions=2).fit(X, Y)
-    allowed = np.arange(20) >= 10
-    labels, scores = clf.predict_topk(X, 3, allow=allowed)
-    mean = np.zeros((300, 21))
-    for member in clf.model_.members:
-        found, p = member.topk(X, 20, 1, allowed)
-        np.add.at(mean, (np.arange(300)[:, None], found), np.where(found >= 0, p, 0) / 2)
-    assert (labels[labels >= 0] >= 10).all()
-    assert_allclose(np.where(labels >= 0, scores, 0), -np.sort(-mean[:, :20])[:, :3], atol=1e-6)
-
-
 def test_labels_are_given_by_name_id_or_mask_and_unknown_ones_are_refused():
     X = [[1.0, 0], [0.9, 0.1], [0, 1.0], [0.1, 0.9]]
     clf = DiSMEC().fit(X, [["red", "warm"], ["red"], ["blue"], ["blue", "cold"]])

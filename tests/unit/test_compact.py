@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from helpers import blocky
 from scipy import sparse
 
 from blockxmc import BlockwiseClassifier, load
@@ -10,7 +9,6 @@ from blockxmc.data import load_demo
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.model import compact
 from blockxmc.model.companions import Companions
-from blockxmc.model.ensemble import Ensemble
 from blockxmc.model.packed import PackedScorer
 
 
@@ -113,15 +111,3 @@ def test_features_that_there_are_not_stay_as_they_are():
     for bad in (70_000, -2, 9):
         keys = np.array([3, bad], np.int32)
         assert compact.short_features(keys, 9) is keys
-
-
-def test_an_ensemble_has_few_members():
-    X, Y = blocky(n=200, n_labels=12)
-    state = BlockwiseClassifier(n_blocks=2, n_partitions=2).fit(X, Y).model_.state()
-    member = state["members"]["0"]
-    assert len(Ensemble.from_state({"members": {str(i): member for i in range(16)}}).members) == 16
-    for n in (0, 17):
-        with pytest.raises(BlockXMCError, match="1 to 16 members"):
-            Ensemble.from_state({"members": {str(i): member for i in range(n)}})
-    with pytest.raises(BlockXMCError, match="from 1 to 16"):
-        BlockwiseClassifier(n_partitions=17).fit(X, Y)

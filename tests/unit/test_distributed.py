@@ -61,7 +61,6 @@ def data(tmp_path_factory):
 
 WAYS = {
     "default": lambda: BlockwiseClassifier(n_blocks=8),
-    "two": lambda: BlockwiseClassifier(n_blocks=8, n_partitions=2),
     "paper": lambda: BlockwiseClassifier.paper(DiSMEC(), n_blocks=4, lam=0.1),
     "low rank": lambda: BlockwiseClassifier.paper(LEML(rank=5), n_blocks=3, lam=0.1),
     "global": lambda: BlockwiseClassifier(DiSMEC(), n_blocks=4, lam=0.1, weights="global"),

@@ -47,9 +47,8 @@ def test_the_bundled_set_takes_about_what_was_expected(demo):
 def test_more_of_anything_takes_more(demo):
     less = BlockwiseClassifier().estimate(demo.X[:5000], demo.Y[:5000])
     more = BlockwiseClassifier().estimate(demo.X, demo.Y)
-    both = BlockwiseClassifier(n_partitions=2).estimate(demo.X, demo.Y)
-    assert less["train_seconds"] < more["train_seconds"] < both["train_seconds"]
-    assert less["model_mb"] < more["model_mb"] < both["model_mb"]
+    assert less["train_seconds"] < more["train_seconds"]
+    assert less["model_mb"] < more["model_mb"]
 
 
 def test_few_labels_are_all_candidates():

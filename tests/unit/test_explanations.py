@@ -138,8 +138,6 @@ def test_what_cannot_be_explained_is_refused():
         clf.explain(X[:2])
     with pytest.raises(BlockXMCError, match="does not know"):
         clf.explain(X[[0]], label=14)
-    with pytest.raises(BlockXMCError, match="n_partitions"):
-        BlockwiseClassifier(n_blocks=2, n_partitions=2).fit(X, Y).explain(X[[0]])
     tree = BlockwiseClassifier(DecisionTreeClassifier(max_depth=2, random_state=0), n_blocks=2, lam=0.1).fit(X, Y)
     with pytest.raises(BlockXMCError, match="not linear"):
         tree.explain(X[[0]])

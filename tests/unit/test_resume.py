@@ -65,7 +65,6 @@ def kill_after(monkeypatch, number):
 WAYS = {
     "default": lambda: BlockwiseClassifier(n_blocks=8),
     "open": lambda: BlockwiseClassifier(),
-    "two": lambda: BlockwiseClassifier(n_blocks=8, n_partitions=2),
     "rows kept": lambda: BlockwiseClassifier(n_blocks=8, keep_rows=True),
     "own partition": lambda: BlockwiseClassifier(partitioner=Partitioner(n_blocks=4, lam=0.1)),
     "dual": lambda: BlockwiseClassifier(PPDSparse(), n_blocks=4),

@@ -1,5 +1,4 @@
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from blockxmc import (
     load,
     metrics,
 )
-from blockxmc._core.matrix import row_parts
 from blockxmc._core.progress import Reporter
 from blockxmc.data import make_synthetic
 from blockxmc.errors import BlockXMCError
@@ -28,7 +26,6 @@ from blockxmc.learners._learner import Job
 from blockxmc.learners.sklearn_adapter import as_learner
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
-from blockxmc.model import ensemble
 from blockxmc.model.routed_scorer import RoutedScorer
 from blockxmc.model.scorers import pack_scorer
 from blockxmc.partition import Partitioner
@@ -398,55 +395,6 @@ def short_of_rows(Y, held_out):
     dense = Y.toarray() > 0
     lost, positives = dense[held_out].sum(0), dense.sum(0)
     return [j for j in range(Y.shape[1]) if lost[j] > (0.03 if positives[j] > 300 else 0.1) * positives[j]]
-
-
-def test_several_partitions_answer_by_the_mean_of_their_probabilities(tmp_path):
-    X, Y = blocky(n=400, n_labels=30)
-    three = BlockwiseClassifier(n_blocks=4, n_partitions=3, random_state=5).fit(X, Y)
-    alone = [BlockwiseClassifier(n_blocks=4, random_state=5 + i).fit(X, Y) for i in range(3)]
-    mean = sum(clf.decision_function(X).toarray() for clf in alone) / 3
-    np.testing.assert_allclose(three.decision_function(X).toarray(), mean, atol=1e-6)
-    labels, scores = three.predict_topk(X, 4)
-    np.testing.assert_allclose(scores, -np.sort(-mean, axis=1)[:, :4], atol=1e-6)
-    np.testing.assert_allclose(np.take_along_axis(mean, labels, 1), scores, atol=1e-6)
-    row = X[[7]]
-    assert_array_equal(three.predict_one(row.indices, row.data, 4)[0], labels[7])
-    assert three.cost_["products"] > alone[0].cost_["products"]
-    three.save(tmp_path / "m")
-    assert_array_equal(load(tmp_path / "m").predict_topk(X, 4)[1], scores)
-
-
-def test_partitions_are_asked_for_their_best_labels_only(monkeypatch):
-    X, Y = blocky(n=400, n_labels=30)
-    pair = BlockwiseClassifier(n_blocks=4, n_partitions=2, random_state=5).fit(X, Y)
-    monkeypatch.setattr(ensemble, "WIDE", 6)
-    monkeypatch.setattr(ensemble, "row_parts", partial(row_parts, at_a_time=150))
-    mean = np.zeros(Y.shape)
-    for member in pair.model_.members:
-        labels, scores = member.topk(X, 6, 1)
-        for row, (ids, values) in enumerate(zip(labels, scores, strict=True)):
-            mean[row, ids[ids >= 0]] += values[ids >= 0] / 2
-    labels, scores = pair.predict_topk(X, 5)
-    wanted = np.argsort(-mean.astype(np.float32), axis=1, kind="stable")[:, :5]
-    np.testing.assert_allclose(scores, np.take_along_axis(mean, wanted, 1), atol=1e-6)
-    np.testing.assert_allclose(np.take_along_axis(mean, labels, 1), scores, atol=1e-6)
-    for row in (0, 200, 399):
-        own = slice(*X.indptr[row : row + 2])
-        alone = pair.predict_one(X.indices[own], X.data[own], 5)
-        assert_array_equal(alone[0], labels[row])
-        assert_array_equal(alone[1], scores[row])
-    assert pair.model_.topk(X[:0], 5, 1)[0].shape == (0, 5)
-
-
-@pytest.mark.parametrize("n_partitions", [0, -1, 1.5, "two"])
-def test_a_number_of_partitions_that_makes_no_sense(n_partitions):
-    with pytest.raises(BlockXMCError, match="n_partitions"):
-        BlockwiseClassifier(n_partitions=n_partitions).fit(*blocky(n=30))
-
-
-def test_several_partitions_need_shared_weights():
-    with pytest.raises(BlockXMCError, match="shared"):
-        BlockwiseClassifier(n_partitions=2, weights="per-block").fit(*blocky(n=30))
 
 
 @pytest.mark.parametrize("factor", [8.0, 0.125])

@@ -181,7 +181,6 @@ def set_number(place, value):
         ("default", "f1_threshold", "high"),
         ("default", "f1_labels", -1),
         ("default", "f1_size", -1.0),
-        ("default", "ensemble", True),
         ("default", "partition.lam", None),
         ("default", "partition.n_positives", 0),
         ("default", "partition.choice", {}),

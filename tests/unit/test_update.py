@@ -285,8 +285,6 @@ def test_without_kept_rows_an_update_says_how_to_get_there(data):
         clf.update(X[:2], Y[:2])
     with pytest.raises(UpdateError, match="keep_rows=True"):
         clf.forget([0])
-    with pytest.raises(BlockXMCError, match="one partition"):
-        BlockwiseClassifier(keep_rows=True, n_partitions=2).fit(X, Y)
     with pytest.raises(BlockXMCError, match="shared weights"):
         BlockwiseClassifier(keep_rows=True, weights="per-block").fit(X, Y)
     with pytest.raises(BlockXMCError, match="sample_weight"):

@@ -41,7 +41,6 @@ PARAMETERS = {
     "stop_words": Parameter(None, str.split, "words that are no features, or english"),
     "C": Parameter(0.5, float, "how closely training documents are followed"),
     "n_blocks": Parameter("auto", _or("auto", int), "number of blocks"),
-    "n_partitions": Parameter(1, int, "models that answer together: 2 is a little better and twice as large"),
     "keep_rows": Parameter(None, _boolean, "keep training rows for annif learn; empty: where allow_learn is on"),
     "seed": Parameter(0, int, "start of the random numbers"),
 }
@@ -75,7 +74,6 @@ def classifier_of(values: Mapping[str, Any], jobs: int) -> TextClassifier:
         BlockwiseClassifier(
             lean_dismec().set_params(C=values["C"]),
             n_blocks=values["n_blocks"],
-            n_partitions=values["n_partitions"],
             n_jobs=jobs or None,
             random_state=values["seed"],
             keep_rows=bool(values["keep_rows"]),

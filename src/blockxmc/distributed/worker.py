@@ -110,11 +110,6 @@ class Replay(Job):
         """Whether this is the wanted stage."""
         return self.place(name) == self._wanted
 
-    @property
-    def leads_on(self) -> bool:
-        """Whether the wanted stage is one of these."""
-        return self._wanted.startswith(self._prefix)
-
 
 @dataclass(frozen=True)
 class Reading:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,38 +12,8 @@ from scipy import sparse
 from blockxmc._core.allowed import Mask, allowed_labels, label_ids
 from blockxmc._core.base import TopK, XMCEstimator
 from blockxmc._core.params import check_k
-from blockxmc.model.calibration import Calibration
 from blockxmc.model.explanations import Explanation, explain_row
-
-
-class Served(Protocol):
-    """A fitted model that answers rows: :class:`RoutedModel`, or several of them together."""
-
-    @property
-    def calibration(self) -> Calibration | None:
-        """How scores became probabilities; None: they are margins."""
-
-    @property
-    def slope(self) -> float:
-        """How much block probabilities count."""
-
-    def topk(self, X: sparse.csr_array, k: int, threads: int, allowed: Mask | None = None) -> TopK:
-        """Best k allowed labels of each row."""
-
-    def one(self, indices: ArrayLike, values: ArrayLike, k: int, allowed: Mask | None = None) -> TopK:
-        """Best k allowed labels of one sparse row."""
-
-    def scores(self, X: sparse.csr_array, threads: int) -> sparse.csr_array:
-        """Scores of all candidates of each row."""
-
-    def visited(self, X: sparse.csr_array, threads: int) -> NDArray[np.int32] | None:
-        """The blocks each row is sent to, best first; None: the only one."""
-
-    def cost(self, X: sparse.csr_array, threads: int) -> dict[str, float]:
-        """Mean work per row."""
-
-    def state(self) -> dict[str, Any]:
-        """Nested dict of arrays for the model directory."""
+from blockxmc.model.routed import RoutedModel
 
 
 class Explained(XMCEstimator):
@@ -83,9 +53,9 @@ class Explained(XMCEstimator):
 
 
 class RoutedEstimator(Explained):
-    """Serving and cost of a classifier whose fitted model is one :class:`RoutedModel` or several."""
+    """Serving and cost of a classifier whose fitted model is a :class:`RoutedModel`."""
 
-    model_: Served
+    model_: RoutedModel
 
     def _served(self) -> Any:
         return self.model_

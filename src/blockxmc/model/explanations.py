@@ -260,8 +260,6 @@ def explain_row(
     worth: NDArray[np.float32] | None = None,
 ) -> list[Explanation]:
     """Explanations of these labels, or of the first k, of one row."""
-    if not isinstance(model, RoutedModel):
-        raise BlockXMCError("several partitions answer together: explain needs n_partitions=1")
     if row.shape[0] != 1:
         raise BlockXMCError(f"explain takes one row at a time, got {row.shape[0]}")
     explainer = Explainer(model, row, worth)

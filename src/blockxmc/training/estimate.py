@@ -36,7 +36,7 @@ CALIBRATION_ROWS = 3000
 CALIBRATION_PATIENCE = 1.5
 
 
-def estimate(X: sparse.csr_array, Y: sparse.csr_array, *, threads: int, n_partitions: int = 1) -> dict[str, float]:
+def estimate(X: sparse.csr_array, Y: sparse.csr_array, *, threads: int) -> dict[str, float]:
     """Expected seconds, memory of the process, size of the model and candidates of a default training."""
     n_rows, n_labels, sizes = X.shape[0], Y.shape[1], sizes_of(X, Y, threads)
     per_row = Y.nnz / max(1, n_rows)
@@ -48,12 +48,12 @@ def estimate(X: sparse.csr_array, Y: sparse.csr_array, *, threads: int, n_partit
         candidates = min(CANDIDATES * spread + frequent_labels(Y), n_labels)
         seconds = SECONDS_PER_VALUE * X.nnz + SECONDS_PER_ROW * n_rows**1.5 + SECONDS_PER_LABEL * per_row * n_labels
         size = MODEL_BYTES_PER_WEIGHT * sizes.weights + MODEL_BYTES_PER_ROW * n_rows
-    needed = expected_bytes(sizes) + (n_partitions - 1) * size
+    needed = expected_bytes(sizes)
     return {
-        "train_seconds": n_partitions * seconds * calibration(threads) / CALIBRATION_SECONDS,
+        "train_seconds": seconds * calibration(threads) / CALIBRATION_SECONDS,
         "peak_memory_gb": (used_memory() + needed) / 1e9,
-        "model_mb": n_partitions * size / 1e6,
-        "candidates": n_partitions * candidates,
+        "model_mb": size / 1e6,
+        "candidates": candidates,
     }
 
 

@@ -151,11 +151,6 @@ class Job:
         """Whether this job was opened for the parts of one stage alone, and this is the stage."""
         return False
 
-    @property
-    def leads_on(self) -> bool:
-        """Whether stages of this job are wanted: not where it was opened for one that is ``within`` another."""
-        return True
-
     def within(self, prefix: str) -> Self:
         """The same job, for stages that there are several times: their names begin with this."""
         inner = copy.copy(self)

@@ -17,7 +17,6 @@ from blockxmc._core.progress import Reporter, reporter_for
 from blockxmc._core.targets import Targets
 from blockxmc.errors import BlockXMCError, UpdateError
 from blockxmc.model.label_sets import LabelSetEstimator
-from blockxmc.model.routed import RoutedModel
 from blockxmc.partition import Partitioner
 from blockxmc.training.drift import advice, first_event, standing
 from blockxmc.training.fit import Request
@@ -109,7 +108,6 @@ class LearningOn(LabelSetEstimator):
         if self.kept_ is not None:
             self.kept_.check_fits(self.n_train_rows_, self.targets_.n_labels, self.n_features_in_)
             stored.require(self.kept_.blocks.n_labels == self.partition_.n_blocks_, "kept blocks are not the model's")
-            stored.require(isinstance(self.model_, RoutedModel), "an ensemble keeps no rows")
 
     def _check_all(self) -> None:
         if self.kept_ is not None:
@@ -122,7 +120,6 @@ class LearningOn(LabelSetEstimator):
             raise UpdateError(
                 "the model does not keep its rows, and cannot be updated: fit it with keep_rows=True (train --keep-rows)"
             )
-        assert isinstance(self.model_, RoutedModel)  # of one partition
         return Learned(self.partition_, self.model_, self.kept_)
 
     def _new_rows(self, X: Any) -> sparse.csr_array:
