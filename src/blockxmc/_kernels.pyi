@@ -170,7 +170,6 @@ def shift_one_vs_all(
     threads: int,
     progress: I64,
 ) -> tuple[I64, I32, F32, F32]: ...
-def find_pieces(old: NDArray[Any], made: NDArray[Any], *, most_pieces: int, most_own: int) -> tuple[I64, I64]: ...
 def rows_of_labels(
     block_indptr: I64,
     block_rows: I32,

@@ -108,7 +108,6 @@ Numpy1<T> to_numpy(std::vector<T, Allocator> &&values) {
 void bind_parse(nb::module_ &m);
 void bind_partition(nb::module_ &m);
 void bind_shift(nb::module_ &m);
-void bind_splices(nb::module_ &m);
 void bind_newton(nb::module_ &m);
 void bind_predict(nb::module_ &m);
 void bind_predict_arrays(nb::module_ &m);

@@ -20,7 +20,6 @@ NB_MODULE(_kernels, m) {
     blockxmc::bind_partition(m);
     blockxmc::bind_newton(m);
     blockxmc::bind_shift(m);
-    blockxmc::bind_splices(m);
     blockxmc::bind_predict(m);
     blockxmc::bind_predict_arrays(m);
     blockxmc::bind_merge_rows(m);

@@ -125,14 +125,6 @@ def test_the_fit_finds_a_planted_curve():
     assert fit_calibration(scores, np.zeros_like(right), threads=1) == UNCALIBRATED
 
 
-def test_a_calibration_of_version_0_2_says_what_it_said():
-    old = [-1.0, 3.0, 1.0, 2.0, 0.5, 1.0, 0.2, 0.7, 0.4]
-    curve = Calibration.from_state(old)
-    assert (curve.shift, curve.slopes[3:], curve.falls, curve.others) == (-1.0, (0.5, 0.5), (1.0, 0.2, 0.7, 0.4), 0.0)
-    assert Calibration.from_state(curve.state()) == curve
-    assert curve.least_asked(5, 100) == 5
-
-
 def test_few_answers_are_the_first_of_many():
     X, Y = blocky(n=600, n_labels=20)
     clf = BlockwiseClassifier(n_blocks=3).fit(X, Y)
@@ -238,14 +230,14 @@ def test_predict_cuts_where_the_mean_f1_is_best(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("dense", [False, True])
-def test_models_of_version_0_2_keep_the_first_label_of_rows_below_the_threshold(tmp_path, dense):
+def test_with_one_threshold_for_all_rows_the_first_label_of_rows_below_it_stays(tmp_path, dense):
     X, Y = blocky(n=600, n_labels=20)
     clf = BlockwiseClassifier(n_blocks=3).fit(X, Y.toarray().astype(int) if dense else Y)
     clf.model_ = replace(clf.model_, calibration=UNCALIBRATED)  # what is fitted is sure of every row
     scores = np.asarray(clf.predict_proba(X) if dense else clf.predict_proba(X).toarray())
     clf.f1_threshold_ = float(np.median(scores.max(axis=1)))
     clf.save(tmp_path / "old")
-    tamper(tmp_path / "old", lambda manifest: manifest["state"].pop("f1_size"))  # as version 0.2 wrote it
+    tamper(tmp_path / "old", lambda manifest: manifest["state"].update(f1_size=0.0))
     old = load(tmp_path / "old")
     above = scores > clf.f1_threshold_
     below = np.flatnonzero(~above.any(axis=1) & scores.any(axis=1))

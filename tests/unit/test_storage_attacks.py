@@ -191,10 +191,10 @@ def test_a_manifest_that_is_none(tmp_path, content):
 
 def test_other_versions_and_missing_sections(tmp_path):
     path = saved(tmp_path)
-    assert storage.FORMAT_VERSION == 3
-    for version in (4, 5, 0, -1, 1.0, "1", None, True, [1], {"$tuple": []}, 1e300, 10**30):
+    assert storage.FORMAT_VERSION == 4
+    for version in (3, 5, 0, -1, 1.0, "1", None, True, [1], {"$tuple": []}, 1e300, 10**30):
         tamper(path, lambda manifest, version=version: manifest.update(format_version=version))
-        assert_refused(path, f"(blockxmc {blockxmc.__version__} reads 1, 2, 3); upgrade blockxmc")
+        assert_refused(path, f"(blockxmc {blockxmc.__version__} reads 4); upgrade blockxmc")
     tamper(path, lambda manifest: manifest.update(format_version=storage.FORMAT_VERSION))
     for section in ("class", "params", "fitted", "targets", "state", "preprocessing", "provenance", "files"):
         kept = storage.read_manifest(path)[section]
@@ -206,10 +206,10 @@ def test_other_versions_and_missing_sections(tmp_path):
 
 def test_a_model_of_a_newer_version_says_which(tmp_path):
     path = saved(tmp_path)
-    tamper(path, lambda manifest: manifest.update(format_version=4, provenance={"blockxmc": "0.4.0"}))
-    assert_refused(path, "format version 4 of blockxmc 0.4.0 cannot be read (blockxmc")
-    tamper(path, lambda manifest: manifest.update(provenance=[["0.4.0"]], state={"$newer": 1}))
-    assert_refused(path, "format version 4 cannot be read (blockxmc")
+    tamper(path, lambda manifest: manifest.update(format_version=5, provenance={"blockxmc": "0.5.0"}))
+    assert_refused(path, "format version 5 of blockxmc 0.5.0 cannot be read (blockxmc")
+    tamper(path, lambda manifest: manifest.update(provenance=[["0.5.0"]], state={"$newer": 1}))
+    assert_refused(path, "format version 5 cannot be read (blockxmc")
 
 
 def test_a_manifest_edited_without_its_checksum(tmp_path):

@@ -21,7 +21,8 @@ import pytest
 from scipy import sparse
 from storage_models import NAMES, Averager, fitted, register, saved, tamper
 
-from blockxmc import storage
+from blockxmc import BlockwiseClassifier, load, storage
+from blockxmc.data import make_synthetic
 from blockxmc.errors import BlockXMCError
 from blockxmc.storage import folder as storage_folder
 
@@ -224,7 +225,8 @@ def test_two_hundred_models_at_once_keep_no_file_open(tmp_path):
 import os, resource, sys
 sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
 import storage_models
-from blockxmc import storage
+from blockxmc import BlockwiseClassifier, load, storage
+from blockxmc.data import make_synthetic
 storage.CLASSES["Averager"] = "storage_models:Averager"
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 before = len(os.listdir("/dev/fd"))
@@ -308,3 +310,29 @@ def test_killed_after_every_single_step(tmp_path):
     assert step > 20
     assert met == sorted(met)  # old until one step, new from then on
     assert set(met) == {0, 1}
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["forgotten", "trained without it"])
+def test_an_update_shares_files_and_nothing_stays_of_a_row_that_is_gone(tmp_path, anew):
+    train, _ = make_synthetic(scale=0.1, seed=0)
+    X, Y, row, path = train.X.copy(), sparse.csr_array(train.Y), 100, tmp_path / "model"
+    secret = np.linspace(0.1234, 0.1235, X.indptr[row + 1] - X.indptr[row], dtype=np.float32)
+    X.data[X.indptr[row] : X.indptr[row + 1]] = secret
+    clf = BlockwiseClassifier(n_blocks=8, keep_rows=True, n_jobs=1).fit(X[:-2], Y[:-2])
+    clf.save(path)
+    before = {file.name for file in path.iterdir()}
+
+    def files_with_it():
+        return [file.name for file in path.iterdir() if secret.tobytes() in file.read_bytes()]
+
+    load(path).update(X[-2:], Y[-2:]).save(path)
+    assert files_with_it()
+    assert before & {file.name for file in path.iterdir() if file.suffix == ".npy"}
+    if anew:
+        others = np.delete(np.arange(X.shape[0]), row)
+        clf = BlockwiseClassifier(n_blocks=8, keep_rows=True, n_jobs=1).fit(X[others], Y[others])
+    else:
+        clf = load(path).forget(rows=[row])
+    clf.save(path)
+    assert files_with_it() == []
+    assert storage.verify(path) == []

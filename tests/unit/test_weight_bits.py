@@ -1,4 +1,4 @@
-"""Models whose weights have 8 bits: on disk, damaged, from older versions, and what they lose."""
+"""Models whose weights have 8 bits: on disk, damaged, and what they lose."""
 
 import numpy as np
 import pytest

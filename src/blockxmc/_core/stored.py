@@ -104,7 +104,7 @@ def narrowed(values: NDArray[np.int32]) -> NDArray[Any]:
 
 
 def widened(value: Any, what: str, shape: tuple[int | None, ...]) -> NDArray[np.int32]:
-    """What ``narrowed`` gave, or int32 as models of version 0.2.0 have it."""
+    """What ``narrowed`` gave, or the wider form where numbers are larger."""
     narrow = getattr(value, "dtype", None) == np.uint16
     return array(value, what, np.uint16 if narrow else np.int32, shape).astype(np.int32, copy=False)
 

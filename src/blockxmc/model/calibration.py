@@ -95,14 +95,8 @@ class Calibration:
     def from_state(cls, state: Any) -> Self:
         """Take back what ``state`` gave."""
         size = 1 + N_SLOPES + N_FALLS + 1
-        before = size - 2  # models of version 0.2 and before had one knot less, and nothing of the row
-        stored.require(
-            isinstance(state, list) and len(state) in (before, size), f"the calibration must have {size} numbers"
-        )
-        numbers = [stored.real(value, "calibration") for value in state]
-        if len(numbers) == before:
-            numbers = [*numbers[:N_SLOPES], numbers[N_SLOPES - 1], *numbers[N_SLOPES:], 0.0]
-        shift, *rest, others = numbers
+        stored.require(isinstance(state, list) and len(state) == size, f"the calibration must have {size} numbers")
+        shift, *rest, others = (stored.real(value, "calibration") for value in state)
         stored.require(min(rest) >= 0, "the calibration must rise with the score and fall with the rank")
         return cls(shift, tuple(rest[:N_SLOPES]), tuple(rest[N_SLOPES:]), others)
 

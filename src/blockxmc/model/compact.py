@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from blockxmc._core import stored
 from blockxmc._core.stored import INT32_MAX
 
-# Bytes, in memory, above which an array is written as it is, and stays mapped: as with splices.
+# Bytes, in memory, above which an array is written as it is, and stays mapped.
 MOST_BYTES = 1 << 26
 # A feature number of two bytes that means none: -1 in memory.
 _NO_FEATURE = np.iinfo(np.uint16).max
@@ -109,7 +109,7 @@ def short_pointers(indptr: NDArray[np.int64]) -> NDArray[Any]:
 
 
 def long_pointers(value: Any, what: str, n_rows: int) -> NDArray[np.int64]:
-    """What ``short_pointers`` was given; int64 as models of version 0.2.0 have it stays as it is.
+    """What ``short_pointers`` was given; int64 stays as it is.
 
     >>> long_pointers(np.array([0, 3, 2], np.uint8), "indptr", 2).tolist()
     [0, 3, 5]

@@ -153,8 +153,7 @@ class LabelSetEstimator(RoutedEstimator):
     def _restore_cut(self, state: dict[str, Any]) -> None:
         self.f1_threshold_ = stored.real(state["f1_threshold"], "f1_threshold")
         self.f1_labels_ = stored.whole(state["f1_labels"], "f1_labels")
-        # Models of version 0.2 and before have one threshold for all rows.
-        self.f1_size_ = stored.real(state.get("f1_size", 0.0), "f1_size")
+        self.f1_size_ = stored.real(state["f1_size"], "f1_size")
         stored.require(self.f1_size_ >= 0, "f1_size must not be negative")
         self._check_threshold()
         stored.require(self.rank_by in ("probability", "propensity"), "labels are ranked in an unknown way")

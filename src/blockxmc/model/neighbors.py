@@ -131,8 +131,8 @@ class Neighbors:
 
 
 def _with_bias(state: Any) -> Any:
-    """The state of packed rows with their biases, 0, which models of later versions leave out."""
+    """The state of packed rows with their biases, 0, which the model directory leaves out."""
     labels = state.get("labels") if isinstance(state, dict) else None
-    if not isinstance(labels, np.ndarray) or "bias" in state:
+    if not isinstance(labels, np.ndarray):
         return state
     return state | {"bias": np.zeros(labels.size, np.float32)}

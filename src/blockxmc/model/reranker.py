@@ -73,7 +73,7 @@ class Reranker:
         try:
             curve = stored.array(state["curve"], "curve of the reranker", np.float32, (3 * N_TERMS + PRODUCTS[0].size,))
             log_positives = stored.array(state["log_positives"], "log_positives", np.float32, (None,))
-            first, pairs = stored.whole(state["first"], "first of the reranker", 1), state.get("companions")
+            first, pairs = stored.whole(state["first"], "first of the reranker", 1), state["companions"]
             companions = None if pairs is None else Companions.from_state(pairs, log_positives.size)
             return cls(curve, log_positives, first, companions)
         except (KeyError, TypeError) as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,6 @@ from blockxmc._core.mapping import mapped
 from blockxmc._core.stored import short
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.storage.folder import FILE_NAME, Folder
-from blockxmc.storage.splices import may_splice, put_together, spliced
 
 Entry = dict[str, Any]
 
@@ -45,13 +43,10 @@ class Writer:
     """Writes the files of one version of a model and notes size, checksum and shape of each in ``entries``.
 
     ``before`` are the entries of the version that is there: a file that would be the same is listed again, not written.
-    ``splices``: whether of an array that differs only the change may be written, so that its old file stays.
     """
 
-    def __init__(
-        self, folder: Path, version: str, before: dict[str, Entry] | None = None, *, splices: bool = True
-    ) -> None:
-        self.folder, self.version, self._splices = folder, version, splices
+    def __init__(self, folder: Path, version: str, before: dict[str, Entry] | None = None) -> None:
+        self.folder, self.version = folder, version
         self.entries: dict[str, Entry] = {}
         self._taken: set[str] = set()
         self._written: list[Path] = []
@@ -60,39 +55,13 @@ class Writer:
 
     def array(self, hint: str, array: NDArray[Any]) -> str:
         """Write an array of numbers; return the name of its file."""
-        return str(self.changed_array(hint, array, whole=True)["$array"])
-
-    def changed_array(self, hint: str, array: NDArray[Any], *, whole: bool = False) -> dict[str, Any]:
-        """Write an array of numbers, unless ``whole`` only what the version that is there lacks; return its JSON value."""
         plain = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
         if plain.dtype.str not in _DTYPES:
             raise BlockXMCError(f"{hint} cannot be saved: an array of {array.dtype} is neither numbers nor Booleans")
-        name = self._name(hint, "npy")
-        old = self._there.get(_without_version(name))
         write = partial(np.lib.format.write_array, array=plain, version=(1, 0), allow_pickle=False)
-        whole = whole or not self._splices
-        found = None if whole or old is None or self._is_same(old, write) else self._splice(old, plain)
-        if old is not None and found is not None:
-            self.entries[old] = dict(self._before[old])
-            parts = {part: self.array(f"{hint}.{part}", found[part]) for part in found}
-            return {"$spliced": {"base": old, **parts, "shape": list(plain.shape)}}
-        name = self._put(name, write)
+        name = self._put(self._name(hint, "npy"), write)
         self.entries[name] |= {"dtype": plain.dtype.str, "shape": list(plain.shape)}
-        return {"$array": name}
-
-    def _splice(self, old: str, array: NDArray[Any]) -> dict[str, NDArray[Any]] | None:
-        """What an array has that a file of the version there lacks, where that is little."""
-        entry = self._before[old]
-        if entry.get("dtype") != array.dtype.str or not may_splice(
-            math.prod(entry["shape"]) * array.itemsize, array.nbytes
-        ):
-            return None
-        with suppress(ModelFormatError), Folder(self.folder) as folder:
-            reader = Reader(folder, {old: entry})
-            found = spliced(reader.array(old).reshape(-1), array.reshape(-1))
-            # A file that was damaged is written anew, whatever of it is still right.
-            return found if found is None or reader.sha256(old) == entry["sha256"] else None
-        return None
+        return name
 
     def strings(self, hint: str, strings: Sequence[str]) -> str:
         """Write strings, one JSON string per line, so that any character survives; return the name of the file."""
@@ -191,7 +160,6 @@ class Reader:
                 raise ModelFormatError(f"{self.path}: the manifest has a malformed entry for the file {name[:200]!r}")
         self.entries: dict[str, Entry] = entries
         self._arrays: dict[str, NDArray[Any]] = {}
-        self._splices: dict[str, tuple[str, ...]] = {}
 
     def array(self, name: Any) -> NDArray[Any]:
         """An array, read-only; of a large one only the header is read, the rest is mapped."""
@@ -209,18 +177,6 @@ class Reader:
         found.flags.writeable = False
         self._arrays[name] = found
         return found
-
-    def spliced(self, base: Any, more: Any, pieces: Any) -> NDArray[Any]:
-        """An array that stands in several files, put together in memory; read-only and flat."""
-        parts = [self.array(name) for name in (base, more, pieces)]
-        # Each file in one splice only, or a small model could fill the memory with copies.
-        key = f"{base}, spliced"
-        for name in (base, more, pieces):
-            if self._splices.setdefault(name, (base, more, pieces)) != (base, more, pieces):
-                raise self._damaged(name, "is a part of two arrays")
-        if key not in self._arrays:
-            self._arrays[key] = put_together(parts[0].reshape(-1), parts[1], parts[2])
-        return self._arrays[key]
 
     def _check_header(self, name: str, entry: Entry, opening: bytes, file: IO[bytes]) -> int:
         """Compare the header of an array with the manifest; return where its numbers start."""

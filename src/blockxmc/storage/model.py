@@ -26,14 +26,12 @@ from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.storage.files import Reader, Strings, Writer, is_size
 from blockxmc.storage.folder import MANIFEST, Folder, check_empty, updating
 from blockxmc.storage.registry import class_named, name_of
-from blockxmc.storage.splices import goes_on
 from blockxmc.storage.tree import decode, encode
 from blockxmc.text import TextClassifier
 
 FORMAT = "blockxmc-model"
-FORMAT_VERSION = 3
-# 1 is that of blockxmc 0.2; 2 had spliced arrays, before 0.3 was released.
-READABLE_VERSIONS = (1, 2, FORMAT_VERSION)
+# The only one that is read.
+FORMAT_VERSION = 4
 # What a manifest may be at most; a model with ten thousand blocks of low-rank weights stays below a tenth of it.
 MOST_MANIFEST_BYTES = 1 << 26
 MOST_NESTING = 40
@@ -55,8 +53,7 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     check_target(target)
     with updating(target, lambda path: set(_there(path)["files"])) as update:
         before = _there(target)
-        history = getattr(getattr(estimator, "classifier_", estimator), "history_", [])
-        writer = Writer(target, update.version, before["files"], splices=goes_on(before, history))
+        writer = Writer(target, update.version, before["files"])
         manifest = _written(estimator, writer)
         writer.flush()
         update.publish(manifest)
@@ -190,12 +187,11 @@ def _parsed(content: bytes, path: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ModelFormatError(f"{where} does not describe a blockxmc model")
     version = manifest.get("format_version")
-    if type(version) is not int or version not in READABLE_VERSIONS:
+    if type(version) is not int or version != FORMAT_VERSION:
         made = manifest.get("provenance")
         of = f" of blockxmc {short(made.get('blockxmc'))}" if isinstance(made, dict) else ""
-        known = ", ".join(map(str, READABLE_VERSIONS))
         raise ModelFormatError(
-            f"{where}: format version {short(version)}{of} cannot be read (blockxmc {__version__} reads {known}); "
+            f"{where}: format version {short(version)}{of} cannot be read (blockxmc {__version__} reads {FORMAT_VERSION}); "
             "upgrade blockxmc or train the model again"
         )
     missing = [section for section in _SECTIONS if section not in manifest]

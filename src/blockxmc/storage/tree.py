@@ -1,6 +1,6 @@
 """Values of a model as JSON: plain values stay, everything else becomes a marked reference to a file or a class.
 
-A mark is a key that starts with ``$``: ``$array``, ``$csr``, ``$estimator``, ``$float``, ``$spliced``, ``$strings`` and
+A mark is a key that starts with ``$``: ``$array``, ``$csr``, ``$estimator``, ``$float``, ``$strings`` and
 ``$tuple``.
 """
 
@@ -79,7 +79,7 @@ def _encode_array(value: np.ndarray[Any, Any], writer: Writer, where: str) -> An
         strings = value.tolist()
         kind = "array" if value.dtype.kind == "U" and fits_one_width(strings) else "object"
         return {"$strings": writer.strings(where, strings), "as": kind}
-    return writer.changed_array(where, value)
+    return {"$array": writer.array(where, value)}
 
 
 def _encode_csr(value: sparse.csr_array, writer: Writer, where: str) -> Any:
@@ -99,13 +99,6 @@ def _decode_csr(node: dict[str, Any], reader: Reader) -> sparse.csr_array:
     # Set one by one: the usual constructor may copy the arrays.
     matrix.indptr, matrix.indices, matrix.data = indptr, indices, data
     return matrix
-
-
-def _decode_spliced(node: dict[str, Any], reader: Reader) -> Any:
-    spec = node["$spliced"]
-    if not all(is_size(extent) for extent in spec["shape"]):
-        raise ModelFormatError(f"{reader.path}: a spliced array has an impossible shape")
-    return reader.spliced(spec["base"], spec["more"], spec["pieces"]).reshape(spec["shape"])
 
 
 def _decode_strings(node: dict[str, Any], reader: Reader) -> Any:
@@ -133,7 +126,6 @@ _DECODERS: dict[str, Callable[[dict[str, Any], Reader], Any]] = {
     "$csr": _decode_csr,
     "$estimator": _decode_estimator,
     "$float": _decode_float,
-    "$spliced": _decode_spliced,
     "$strings": _decode_strings,
     "$tuple": _decode_tuple,
 }

@@ -141,8 +141,7 @@ class Kept:
         history = state["history"]
         stored.require(isinstance(history, list), "the history is no list")
         events = tuple(_event(event) for event in history)
-        # Before there was this, blocks learnt of these rows with the first update.
-        placed = state.get("placed", len(events) > 1)
+        placed = state["placed"]
         stored.require(isinstance(placed, bool), "whether held-out rows have blocks is neither yes nor no")
         return cls(
             parts,
@@ -153,15 +152,10 @@ class Kept:
             stored.whole(state["asked"], "neighbors asked"),
             stored.array(state["told"], "rows that labels were told", np.int64, bias.shape),
             stored.whole(state["router_rows"], "rows of the router", 0, n_rows),
-            # Models that were saved before there were these have learnt from all rows, for all that is known.
-            stored.array(state.get("unseen", np.zeros(0, np.int32)), "rows that were held out", np.int32, (None,)),
-            stored.array(
-                state.get("complete", np.ones(bias.size, bool)), "labels that know them", np.bool_, bias.shape
-            ),
-            stored.array(
-                state.get("shifted", np.zeros(bias.size, bool)), "labels that were shifted", np.bool_, bias.shape
-            ),
-            stored.array(state.get("left", np.zeros((0, 2), np.int32)), "labels that left blocks", np.int32, (None, 2)),
+            stored.array(state["unseen"], "rows that were held out", np.int32, (None,)),
+            stored.array(state["complete"], "labels that know them", np.bool_, bias.shape),
+            stored.array(state["shifted"], "labels that were shifted", np.bool_, bias.shape),
+            stored.array(state["left"], "labels that left blocks", np.int32, (None, 2)),
             placed,
             events,
         )
