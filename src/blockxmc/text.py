@@ -16,8 +16,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from blockxmc._core import saving
 from blockxmc._core.base import TopK, XMCEstimator
-from blockxmc._core.params import as_seed, check_k
-from blockxmc._core.progress import thread_count
+from blockxmc._core.params import check_k
 from blockxmc.classifier import BlockwiseClassifier
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.extra import ExtendedVectorizer, Extra, beside, large_values, words_only
@@ -26,7 +25,6 @@ from blockxmc.data.text import as_rows, as_texts, from_texts
 from blockxmc.data.tfidf import TextOptions, TextVectorizer
 from blockxmc.errors import BlockXMCError, UpdateError
 from blockxmc.training.dataset import fit_dataset
-from blockxmc.training.extra import best_extra_weight
 
 # Parameters that say nothing about words.
 NO_WORDS = ("classifier", "extra")
@@ -71,8 +69,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
     lowercase : whether to ignore upper and lower case.
     stop_words : words that are not features: None, ``"english"`` or a list.
     extra : a function from a list of texts to an array with one row per text (sentence embeddings, metadata), or a
-        scikit-learn transformer of texts. Its columns become features, too. Their weight is chosen on held-out rows
-        (``extra_weight_``; 0: the model does not use them). A function is not saved: ``load(path, extra=function)``.
+        scikit-learn transformer of texts. Its columns become features beside the words, which have rows of unit length:
+        scale them to what they should count. A function is not saved: ``load(path, extra=function)``.
 
     Examples
     --------
@@ -155,10 +153,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         dataset = _dataset(texts, labels, vectorizer, label_names, classifier)
         if label_texts is not None:
             dataset = with_labels(dataset, label_texts)
-        if hasattr(self, "extra_weight_"):
-            del self.extra_weight_  # of another fit
         if self.extra is not None:
-            dataset = self._with_extra(texts, dataset, classifier)
+            dataset = self._with_extra(texts, dataset)
             vectorizer = dataset.vectorizer or vectorizer
         if label_texts is not None:
             own = [label_texts.get(name, "") for name in dataset.label_names or ()]
@@ -167,16 +163,12 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         self.vectorizer_ = vectorizer
         return self
 
-    def _with_extra(self, texts: list[str], dataset: Dataset, classifier: XMCEstimator) -> Dataset:
-        """The data set with the extra columns, as far as they count."""
+    def _with_extra(self, texts: list[str], dataset: Dataset) -> Dataset:
+        """The data set with the extra columns."""
         extra, columns = Extra.fitted(self.extra, texts)
-        how: Any = {"seed": as_seed(classifier.random_state), "threads": thread_count(classifier.n_jobs)}
-        self.extra_weight_ = best_extra_weight(dataset.X, columns, dataset.Y, **how)
-        if not self.extra_weight_:
-            return dataset
         assert dataset.vectorizer is not None
-        vectorizer = ExtendedVectorizer.of(dataset.vectorizer, extra.weighted(self.extra_weight_))
-        X = beside(dataset.X, large_values(columns * np.float32(self.extra_weight_)))
+        vectorizer = ExtendedVectorizer.of(dataset.vectorizer, extra)
+        X = beside(dataset.X, large_values(columns))
         return replace(dataset, X=X, feature_names=vectorizer.feature_names, vectorizer=vectorizer)
 
     def estimate(self, texts: Any, labels: Any, *, label_names: Any = None) -> dict[str, float]:

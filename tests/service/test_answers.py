@@ -158,7 +158,6 @@ def test_extra_columns_are_made_beside_other_requests(demo, tmp_path, monkeypatc
         return [[3.0 * (name in known.get(text, [])) for name in ("perl", "python3", "libc6")] for text in some]
 
     model = TextClassifier(BlockwiseClassifier(n_jobs=1), extra=first_labels).fit(texts, labels)
-    assert model.extra_weight_ > 0
     model.save(tmp_path / "packages")
     monkeypatch.setattr("blockxmc.service.app.named_function", lambda name: first_labels)
     with running(tmp_path / "packages", access_log=False, extra="a:b") as client:

@@ -3,12 +3,10 @@
 import json
 import pickle
 import sys
-import zlib
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -19,7 +17,6 @@ from blockxmc.cli import main
 from blockxmc.data.extra import LEAST_VALUE, ExtendedVectorizer, Extra, large_values
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, ModelFormatError
-from blockxmc.training.extra import best_extra_weight
 
 LABELS = ["cat", "dog", "cow", "hen", "pig", "owl"]
 
@@ -43,10 +40,6 @@ def codes(texts):
     return out
 
 
-def noise(texts):
-    return np.stack([np.random.default_rng(zlib.crc32(text.encode())).normal(size=80) for text in texts])
-
-
 TEXTS, Y = corpus()
 NEW_TEXTS, NEW_Y = corpus(300, seed=1)
 
@@ -56,33 +49,16 @@ def model():
     return TextClassifier(BlockwiseClassifier(n_jobs=1), extra=codes).fit(TEXTS, Y)
 
 
-def test_columns_that_say_something_count_and_noise_does_not(model):
-    assert model.extra_weight_ > 0
+def test_columns_that_say_something_count(model):
     plain = TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(TEXTS, Y)
     assert model.score(NEW_TEXTS, NEW_Y) > 0.95 > 0.8 > plain.score(NEW_TEXTS, NEW_Y)
-    deaf = TextClassifier(BlockwiseClassifier(n_jobs=1), extra=noise).fit(TEXTS, Y)
-    assert deaf.extra_weight_ == 0
-    assert not isinstance(deaf.vectorizer_, ExtendedVectorizer)
-    for mine, theirs in zip(deaf.predict_topk(NEW_TEXTS), plain.predict_topk(NEW_TEXTS), strict=True):
-        assert_array_equal(mine, theirs)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_noise_never_counts(seed):
-    words = TextVectorizer().fit_transform(TEXTS)
-    targets = sparse.csr_array(np.array([[name in row for name in LABELS] for row in Y], dtype=np.float32))
-    rng = np.random.default_rng(seed)
-    columns = rng.normal(size=(len(TEXTS), 100)).astype(np.float32) / 10
-    assert best_extra_weight(words, columns, targets, seed=seed) == 0
-    told = columns + 0.5 * np.pad(targets.toarray(), ((0, 0), (0, 94)))
-    assert best_extra_weight(words, told.astype(np.float32), targets, seed=seed) > 0
 
 
 def test_features_are_words_and_columns(model):
     found = model.vectorizer_.transform(NEW_TEXTS)
     words = TextVectorizer().fit(TEXTS).transform(NEW_TEXTS).toarray()
     assert_array_equal(found.toarray()[:, :-6], words)
-    np.testing.assert_allclose(found.toarray()[:, -6:], codes(NEW_TEXTS) / 3 * model.extra_weight_, rtol=1e-6)
+    np.testing.assert_allclose(found.toarray()[:, -6:], codes(NEW_TEXTS), rtol=1e-6)
     assert len(model.vectorizer_.feature_names) == found.shape[1] == model.vectorizer_.n_features
     [why] = model.explain("text1 #25", k=1)
     assert (why.name, why.features[0].name) == ("cow", "codes 2")
@@ -108,7 +84,7 @@ def test_a_stored_model_asks_for_its_function(model, tmp_path, capsys):
         main(["explain", str(tmp_path / "m"), "text1"])
     assert (ended.value.code, len(capsys.readouterr().err.splitlines())) == (2, 1)
     state = model.vectorizer_.state()
-    for wrong in ({"width": 0}, {"width": "six"}, {"name": 3}, {"scale": "much"}, {"least": None}):
+    for wrong in ({"width": 0}, {"width": "six"}, {"name": 3}):
         with pytest.raises(ModelFormatError):
             ExtendedVectorizer.from_state(state | {"extra": state["extra"] | wrong})
 
@@ -117,17 +93,13 @@ def test_a_stored_model_leaves_out_what_it_was_trained_without():
     columns = np.random.default_rng(0).normal(size=(2, 384)).astype(np.float32)
     model = ExtendedVectorizer.of(TextVectorizer().fit(["red apple"]), Extra("f", 384))
     state = model.state()
-    former = state | {"extra": {name: value for name, value in state["extra"].items() if name != "least"}}
-    for given, least in ((state, LEAST_VALUE), (former, 0.7)):
-        again = ExtendedVectorizer.from_state(given).with_source(lambda texts: columns)
-        found = again.transform(["apple", "red"])[:, 2:]
-        assert (found != large_values(columns, least)).nnz == 0
+    again = ExtendedVectorizer.from_state(state).with_source(lambda texts: columns)
+    assert (again.transform(["apple", "red"])[:, 2:] != large_values(columns)).nnz == 0
 
 
 def test_a_transformer_is_fitted_on_the_training_texts():
     source = make_pipeline(TfidfVectorizer(token_pattern=r"#\d", min_df=1), TruncatedSVD(5, random_state=0))
     model = TextClassifier(BlockwiseClassifier(n_jobs=1), extra=source).fit(TEXTS, Y)
-    assert model.extra_weight_ > 0
     assert model.vectorizer_.extra.width == 5
     assert not hasattr(source[1], "components_")
     assert model.score(NEW_TEXTS, NEW_Y) > 0.95
@@ -138,11 +110,6 @@ def test_a_transformer_is_fitted_on_the_training_texts():
 def test_labels_known_by_their_texts_go_with_columns():
     model = TextClassifier(BlockwiseClassifier(n_jobs=1), extra=codes).fit(TEXTS, Y, label_texts={"yak": "yaks graze"})
     assert model.suggest("yaks graze", k=1)[0].label == "yak"
-
-
-def test_few_rows_take_the_smallest_weight():
-    model = TextClassifier(BlockwiseClassifier(n_jobs=1), extra=codes).fit(TEXTS[:50], Y[:50])
-    assert model.extra_weight_ == 0.5
 
 
 def test_small_values_of_many_columns_are_left_out():
@@ -168,11 +135,6 @@ def test_small_values_of_many_columns_are_left_out():
 def test_what_makes_no_columns_is_refused(source, message):
     with pytest.raises(BlockXMCError, match=message):
         TextClassifier(extra=source).fit(TEXTS, Y)
-
-
-def test_a_source_without_a_length_is_harmless():
-    extra, columns = Extra.fitted(lambda texts: np.zeros((len(texts), 2)), ["a", "b"])
-    assert (extra.scale, columns.any()) == (1.0, False)
 
 
 CODES = """

@@ -90,8 +90,7 @@ def test_texts_are_read_once():
     )
     assert other.suggest(TEXTS) == plain.suggest(TEXTS)
     lengths = TextClassifier(BlockwiseClassifier(n_jobs=1), extra=lambda texts: [[len(text)] for text in texts])
-    assert hasattr(lengths.fit(iter(TEXTS), iter(LABELS)), "extra_weight_")
-    assert not hasattr(lengths.set_params(extra=None).fit(TEXTS, LABELS), "extra_weight_")
+    assert lengths.fit(iter(TEXTS), iter(LABELS)).suggest(TEXTS) == lengths.fit(TEXTS, LABELS).suggest(TEXTS)
 
 
 def test_a_threshold_leaves_out_what_scores_lower(model):

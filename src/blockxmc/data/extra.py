@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -24,51 +24,39 @@ F32 = NDArray[np.float32]
 # as long as without columns, those of at least 0.7 times 1.8, with the same precision; 0.8 saves 6 % of that, and mean
 # P@1/3/5 on random rows of two seeds are 87.72 / 70.32 / 55.17 instead of 87.65 / 70.22 / 55.22.
 MANY_COLUMNS, LEAST_VALUE = 64, 0.8
-# ... and in models that were stored before it was stored with them.
-FORMER_LEAST_VALUE = 0.7
 
 
 @dataclass(frozen=True)
 class Extra:
-    """The columns of texts that a ``source`` makes: what it is called, how many, and what multiplies them.
-
-    Values below ``least`` times those of a row are left out where columns are many.
+    """The columns of texts that a ``source`` makes: what it is called, and how many.
 
     A source cannot be stored; a stored model is given one again.
     """
 
     name: str
     width: int
-    scale: float = 1.0
     source: Any = None
-    least: float = LEAST_VALUE
 
     @classmethod
     def fitted(cls, source: Any, texts: Sequence[str]) -> tuple[Self, F32]:
-        """A source that has seen training texts, and their columns, of unit length where rows are typical.
+        """A source that has seen training texts, and their columns.
 
         >>> extra, columns = Extra.fitted(lambda texts: [[2.0 * len(text), 0.0] for text in texts], ["ab", "cd"])
         >>> extra.width, columns.tolist()
-        (2, [[1.0, 0.0], [1.0, 0.0]])
+        (2, [[4.0, 0.0], [4.0, 0.0]])
         """
         name = getattr(source, "__name__", type(source).__name__)
         _require_source(source)
         if hasattr(source, "transform"):
             source = clone(source).fit(texts)
         columns = _columns(source, name, texts)
-        lengths = np.linalg.norm(columns, axis=1)
-        length = float(np.median(lengths[lengths > 0])) if lengths.any() else 1.0
-        return cls(name, columns.shape[1], 1 / length, source), columns / np.float32(length)
+        return cls(name, columns.shape[1], source), columns
 
     @property
     def missing(self) -> str:
         """What to say where there is no source."""
         ways = "load(path, extra=function), or --extra MODULE:FUNCTION on the command line"
         return f"the model needs the {self.width} extra columns of {self.name!r}: open it with {ways}"
-
-    def weighted(self, weight: float) -> Self:
-        """These columns, to count so much beside words."""
-        return replace(self, scale=self.scale * weight)
 
     def features(self, texts: Sequence[str]) -> sparse.csr_array:
         """The columns of texts as features."""
@@ -77,10 +65,10 @@ class Extra:
         columns = _columns(self.source, self.name, texts)
         if columns.shape[1] != self.width:
             raise BlockXMCError(f"extra made {columns.shape[1]} columns, but the model was trained on {self.width}")
-        return large_values(columns * np.float32(self.scale), self.least)
+        return large_values(columns)
 
 
-def large_values(columns: F32, least: float = LEAST_VALUE) -> sparse.csr_array:
+def large_values(columns: F32) -> sparse.csr_array:
     """The columns without their small values, where there are many.
 
     >>> large_values(np.array([[0.1, 0.9]], np.float32)).toarray().round(1).tolist()
@@ -89,7 +77,7 @@ def large_values(columns: F32, least: float = LEAST_VALUE) -> sparse.csr_array:
     if columns.shape[1] < MANY_COLUMNS:
         return as_csr(columns)
     usual = np.linalg.norm(columns, axis=1, keepdims=True) / np.sqrt(columns.shape[1])
-    return as_csr(np.where(abs(columns) >= least * usual, columns, 0))
+    return as_csr(np.where(abs(columns) >= LEAST_VALUE * usual, columns, 0))
 
 
 def _require_source(source: Any) -> None:
@@ -155,8 +143,7 @@ class ExtendedVectorizer(TextVectorizer):
 
     def state(self) -> dict[str, Any]:
         """Everything learnt, but not what makes the columns."""
-        extra = asdict(replace(self.extra, source=None))
-        return super().state() | {"extra": {name: extra[name] for name in ("name", "width", "scale", "least")}}
+        return super().state() | {"extra": {"name": self.extra.name, "width": self.extra.width}}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
@@ -164,8 +151,7 @@ class ExtendedVectorizer(TextVectorizer):
         given = stored.mapping(state["extra"], "extra")
         stored.require(isinstance(given.get("name"), str), "the extra columns have no name")
         width = stored.whole(given["width"], "width", 1, 2**24)
-        least = stored.real(given.get("least", FORMER_LEAST_VALUE), "least")
-        extra = Extra(str(given["name"]), width, stored.real(given["scale"], "scale"), least=least)
+        extra = Extra(str(given["name"]), width)
         words = TextVectorizer.from_state({name: value for name, value in state.items() if name != "extra"})
         return cls.of(words, extra)
 

@@ -112,16 +112,6 @@ class Settings:
     # A label with at most so many training rows is also listed by the block to which the router sends its features.
     label_feature_few: int = 3
 
-    # ---- extra columns ----
-    # Weights of columns beside words that are tried (bench/extra.py) ...
-    extra_weights: tuple[float, ...] = (0.5, 1.0)
-    # ... on so many rows, or one row in so many of a larger set. Few rows say that columns count more than they do: on
-    # elife-keywords a weight of 1 gained 1.8 points of mean P@k with 2,000 rows to learn from, and 0.1 with 7,000.
-    extra_rows: int = 8000
-    extra_one_in: int = 4
-    # ... of so many labels, the most frequent.
-    extra_labels: int = 32
-
     # ---- held-out rows ----
     # With fewer rows nothing is held out: a tenth of them could not tell two settings apart.
     least_rows: int = 200
