@@ -42,3 +42,33 @@ def test_import_is_light():
     code = "import sys, blockxmc; print('sklearn' in sys.modules or 'scipy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+USER_SCRIPT = """
+from typing import assert_type
+
+from blockxmc import BlockwiseClassifier, TextClassifier, load
+from blockxmc.model.explanations import Explanation
+from blockxmc.text import Suggestion
+
+texts, labels = ["cats purr", "dogs bark"], [["cat"], ["dog"]]
+clf = TextClassifier(BlockwiseClassifier(n_blocks=1)).fit(texts, labels)
+assert_type(clf, TextClassifier)
+assert_type(clf.suggest("cats"), list[Suggestion])
+assert_type(clf.suggest(texts), list[list[Suggestion]])
+assert_type(clf.explain("cats"), list[Explanation])
+model = load("model/")
+if isinstance(model, TextClassifier):
+    assert_type(model.suggest("cats", k=1)[0].score, float)
+else:
+    ids, scores = model.predict_topk([[1.0]], k=1)
+"""
+
+
+@pytest.mark.parametrize(
+    "checker", [["mypy", "--strict", "--config-file="], ["pyright", "--pythonpath", sys.executable]]
+)
+def test_a_users_script_has_types(tmp_path, checker):
+    (tmp_path / "user.py").write_text(USER_SCRIPT)
+    done = subprocess.run([sys.executable, "-m", *checker, "user.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -85,7 +86,7 @@ class BlockwiseClassifier(LearningOn):
         Scores of ``predict_topk`` are then these products; label sets and ``predict_proba`` do not change.
     keep_rows : keep the training rows and the solved weights, in memory and in the model directory, so that ``update``
         and ``forget`` can change the model; needs shared weights of a linear base.
-    n_jobs : number of threads; None means all cores. Results do not depend on it.
+    n_jobs : number of threads; None means all cores (in scikit-learn: one). Results do not depend on it.
     random_state : seed; or a NumPy RandomState or Generator, or None, from which ``fit`` draws one.
 
     Examples
@@ -167,14 +168,14 @@ class BlockwiseClassifier(LearningOn):
     def fit(
         self,
         X: Any,
-        Y: Any,
+        y: Any,
         sample_weight: Any = None,
         *,
         label_features: Any = None,
         max_memory_gb: float | None = None,
         work: Any = None,
     ) -> Self:
-        """Learn from X (n x d, sparse or dense) and Y: a 0-1 matrix, lists of labels, or one class per row.
+        """Learn from X (n x d, sparse or dense) and y: a 0-1 matrix, lists of labels, or one class per row.
 
         A sparse matrix, a 2-d array or a DataFrame is a 0-1 matrix. A list (or Series) of lists or sets holds the labels
         of each row, as text or whole numbers. A list, Series or 1-d array of text or numbers holds one class per row.
@@ -197,7 +198,7 @@ class BlockwiseClassifier(LearningOn):
         >>> BlockwiseClassifier().fit(X, Y, sample_weight=[1, 1, 9]).predict_topk([[1.0]], k=1)[0].tolist()
         [[0]]
         """
-        X, Y = self._training_data(X, Y, max_memory_gb)
+        X, Y = self._training_data(X, y, max_memory_gb)
         hints = Hints.checked(X, Y, sample_weight, label_features)
         Y = hints.taught(Y)
         self.label_counts_ = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
@@ -232,7 +233,7 @@ class BlockwiseClassifier(LearningOn):
     ) -> None:
         self._seed = as_seed(self.random_state)
         if (times := longer_rows(X)) > UNEVEN:
-            job.reporter.say(uneven_rows(times))
+            job.reporter.say(uneven_rows(times), logging.WARNING)
         if kind == "shared":
             self._fit_shared(learner, X, Y, job, hints)
         else:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import Tags
+from sklearn.utils import ClassifierTags, Tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from blockxmc._core import saving
 from blockxmc._core.base import TopK, XMCEstimator
 from blockxmc._core.params import check_k
+from blockxmc._core.targets import form_of_matrix
 from blockxmc.classifier import BlockwiseClassifier
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.extra import ExtendedVectorizer, Extra, beside, large_values, words_only
@@ -24,6 +25,7 @@ from blockxmc.data.label_texts import clean_label_texts, with_labels
 from blockxmc.data.text import as_rows, as_texts, from_texts
 from blockxmc.data.tfidf import TextOptions, TextVectorizer
 from blockxmc.errors import BlockXMCError, UpdateError
+from blockxmc.model.explanations import Explanation
 from blockxmc.training.dataset import fit_dataset
 
 # Parameters that say nothing about words.
@@ -117,9 +119,10 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
     def fit(
         self,
         texts: Any,
-        labels: Any,
+        labels: Any = None,
         sample_weight: Any = None,
         *,
+        y: Any = None,
         label_names: Any = None,
         label_texts: Any = None,
         **fit_options: Any,
@@ -127,8 +130,9 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         """Learn from texts and their labels: a list of names per text, or a 0-1 matrix with a column per label.
 
         Spaces around names are removed, and empty names left out, as in files. ``label_names`` names the columns of a
-        matrix; without it, the columns of a DataFrame name them, or they are numbered. ``sample_weight`` sets how much
-        each text counts. Further options are passed to the classifier's ``fit``.
+        matrix; without it, the columns of a DataFrame name them, or they are numbered. A model that learned from a matrix
+        answers ``predict`` with a matrix. ``y`` is scikit-learn's name for ``labels``. ``sample_weight`` sets how much each
+        text counts. Further options are passed to the classifier's ``fit``.
 
         ``label_texts`` describes labels: a dict from names to texts, or a list of meaningful names. It helps labels with
         few texts. A label without any text can be suggested, too, and is marked as an :class:`UntrainedSuggestion`.
@@ -144,7 +148,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             _require_option(classifier, "sample_weight")
             fit_options["sample_weight"] = sample_weight
-        texts, labels = as_rows(texts, labels)
+        texts, labels = as_rows(texts, y if labels is None else labels)
         vectorizer = self._new_vectorizer()
         if label_texts is not None:
             _require_option(classifier, "label_features", "label_texts")
@@ -160,6 +164,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
             own = [label_texts.get(name, "") for name in dataset.label_names or ()]
             fit_options["label_features"] = words_only(vectorizer, own, classifier.n_jobs)
         self.classifier_ = fit_dataset(classifier, dataset, **fit_options)
+        if (form := form_of_matrix(labels)) is not None:
+            self.classifier_.targets_ = replace(self.classifier_.targets_, kind=form)
         self.vectorizer_ = vectorizer
         return self
 
@@ -221,8 +227,20 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return self.classifier_
 
     # ---- answers ----
+    @overload
+    def suggest(
+        self, texts: str, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None
+    ) -> list[Suggestion]: ...
+
+    @overload
+    def suggest(
+        self, texts: Any, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None
+    ) -> list[list[Suggestion]]: ...
+
     def suggest(self, texts: Any, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None) -> Any:
         """At most k labels of each text, best first, with their scores; for one text, its list.
+
+        A text of which the model knows no word gets no suggestion: an empty list.
 
         With a ``threshold``, only labels with a higher score are suggested: a number, or ``"f1"`` for the labels that
         raise the text's expected F1, as in ``predict``. ``allow`` and ``deny`` limit which labels may be suggested.
@@ -230,8 +248,10 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         least = least_score(self.classifier_, threshold)
         listed, one = as_texts(texts)
-        ids, scores = self.predict_topk(listed, k, allow=allow, deny=deny)
-        ids = np.where(scores > least(scores), ids, -1)
+        check_k(k)
+        X, _ = self._features(listed)
+        ids, scores = self._topk(X, k, allow, deny)
+        ids = np.where((scores > least(scores)) & (np.diff(X.indptr) > 0)[:, None], ids, -1)
         names, counts = self.classes_, self.classifier_.label_counts_
         rows = [
             [
@@ -244,20 +264,31 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return rows[0] if one else rows
 
     def predict(self, texts: Any) -> Any:
-        """The label set of each text, as a list of names; for one text, its list."""
+        """The label set of each text, as a list of names (for one text, its list), or a matrix if labels were one.
+
+        A text of which the model knows no word gets no label.
+        """
         X, one = self._features(texts)
-        rows = self.classifier_.predict(X) if X.shape[0] else []
+        rows: Any = self.classifier_.predict(X) if X.shape[0] else []
+        known = (np.diff(X.indptr) > 0)[:, None]
+        if isinstance(rows, list):
+            rows = [row if has else [] for row, has in zip(rows, known, strict=True)]
+        else:
+            rows = rows * known if isinstance(rows, np.ndarray) else type(rows)(rows.multiply(known))
         return rows[0] if one else rows
 
     def predict_topk(self, texts: Any, k: int = 5, allow: Any = None, deny: Any = None) -> TopK:
         """Label ids (int64, n x k) and scores (float32): best first, padded with -1 / -inf; for one text, 1-d arrays."""
         check_k(k)
         X, one = self._features(texts)
+        ids, scores = self._topk(X, k, allow, deny)
+        return (ids[0], scores[0]) if one else (ids, scores)
+
+    def _topk(self, X: sparse.csr_array, k: int, allow: Any, deny: Any) -> TopK:
         if not X.shape[0]:
             return np.empty((0, k), np.int64), np.empty((0, k), np.float32)
         limits = {name: value for name, value in (("allow", allow), ("deny", deny)) if value is not None}
-        ids, scores = self.classifier_.predict_topk(X, k, **limits)
-        return (ids[0], scores[0]) if one else (ids, scores)
+        return self.classifier_.predict_topk(X, k, **limits)
 
     def predict_proba(self, texts: Any) -> Any:
         """Probabilities of the candidates of each text (CSR, a column per label)."""
@@ -267,11 +298,12 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         """Scores of the candidates of each text (CSR, a column per label)."""
         return self._by_label("decision_function", texts)
 
-    def explain(self, text: str, label: Any = None, k: int = 5) -> Any:
+    def explain(self, text: str, label: Any = None, k: int = 5) -> list[Explanation]:
         """Explain why labels are suggested for a text, by its words: see the classifier's ``explain``."""
         row, _ = self._features(text)
         names = self.vectorizer_.feature_names
-        return self.classifier_.explain(row, label=label, k=k, feature_names=names)
+        found: list[Explanation] = self.classifier_.explain(row, label=label, k=k, feature_names=names)
+        return found
 
     def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:
         """Precision at 1."""
@@ -290,6 +322,11 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         """Names of the labels by id, as scikit-learn calls them."""
         check_is_fitted(self)
         return self.classifier_.classes_
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """The words (and extra columns) of the features by number, as scikit-learn's vectorizers give them."""
+        check_is_fitted(self)
+        return np.array(self.vectorizer_.feature_names, dtype=object)
 
     # ---- the rest ----
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -316,6 +353,9 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.string = True
         tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
         tags.target_tags.required = tags.target_tags.multi_output = True
+        # Splitters see an unfitted model, and refuse lists of names of a classifier; scorers see a fitted one.
+        if "classifier_" in vars(self) and self.classifier_.targets_.kind != "names":
+            tags = replace(tags, estimator_type="classifier", classifier_tags=ClassifierTags(multi_label=True))
         return tags
 
 

@@ -1,15 +1,18 @@
 """What people trip over who use the commands for the first time."""
 
+import gzip
 import json
 import re
 import shlex
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 from cli_parts import run
 
-from blockxmc.data import make_synthetic, write_xc
+from blockxmc.data import make_synthetic, read_text, write_xc
+from blockxmc.data.corpus import read_corpus
 
 ROWS = [("apple pear plum", "fruit"), ("ship wave sail", "sea"), ("pear harbour", "fruit;sea"), ("stone", "")]
 
@@ -36,13 +39,14 @@ def test_train_says_which_columns_it_took_and_how_many_rows_have_no_labels(capsy
     assert err.splitlines() == [
         "note: text is title + abstract; labels are subjects, cut at ';'; id is id",
         "note: 5 of 20 rows have no labels: they only teach what labels are not",
+        "note: 16 of 20 rows stand there before, with the same text and labels",
     ]
     (tmp_path / "plain.csv").write_text("text,labels\napple pear,b\n ,c\n")
     _, _, err = run(capsys, "train", tmp_path / "plain.csv", "--model", tmp_path / "m")
     assert err == "note: 1 of 2 texts are empty\n"  # the documented columns need no word
     named = ["--text-field", "title", "--label-field", "subjects"]
     _, _, err = run(capsys, "train", folder / "books.csv", "--model", tmp_path / "m", *named)
-    assert err.splitlines() == ["note: 5 of 20 rows have no labels: they only teach what labels are not"]
+    assert err.startswith("note: 5 of 20 rows have no labels: they only teach what labels are not\n")
 
 
 def test_rows_of_features_without_labels_are_told(capsys, tmp_path):
@@ -160,7 +164,7 @@ def test_an_empty_text_and_one_without_a_known_word(capsys, folder):
 def test_every_name_that_commands_print_is_explained(capsys, folder, tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
     _, out, _ = run(capsys, "train", folder / "rows.txt", "--model", tmp_path / "m", "--json")
-    sizes = {"model", "system", "estimator", "features", "blocks", "lam", "remark", "model_mb"}
+    sizes = {"model", "system", "estimator", "features", "blocks", "lam", "remark", "model_mb", "takes_text"}
     names = {name for name in json.loads(out) if name not in sizes and not name.endswith("_seconds")}
     _, out, _ = run(capsys, "evaluate", folder / "books", folder / "books.csv", "--json")
     names |= set(json.loads(out))
@@ -205,3 +209,131 @@ def test_a_report_below_a_file_is_refused_before_anything_is_computed(capsys, mo
     code, _, err = run(capsys, "experiment", "table-data", tmp_path, "--out", tmp_path / "file" / "report")
     assert (code, err.count("\n")) == (2, 1)
     assert "nothing can be written there" in err
+
+
+MESSY = """id,text,labels
+r1,Cats &amp; dogs purr,Cats;dogs
+r2,"cats, loudly",cats
+r2,"cats, loudly",cats
+r3,dogs bark,Dogs ; dogs
+r4,stone,R&amp;D
+"""
+
+
+def test_what_people_type_is_told_of_and_folded(capsys, tmp_path):
+    (tmp_path / "mess.csv").write_text(MESSY)
+    alike = '4 of 6 label names differ from another only in case or spaces, like "Cats" and "cats"; "Dogs" and "dogs"'
+    html = [
+        "note: 1 of 5 rows stand there before, with the same text and labels",
+        "note: 1 of 5 texts hold HTML like &amp;: html.unescape in Python makes them characters",
+        'note: 1 of {} label names hold HTML, like "R&amp": html.unescape in Python makes them characters',
+    ]
+    _, _, err = run(capsys, "train", tmp_path / "mess.csv", "--model", tmp_path / "m")
+    assert err.splitlines() == [f"note: {alike}; --fold-labels makes them one", *html[:2], html[2].format(6)]
+    code, out, err = run(capsys, "train", tmp_path / "mess.csv", "--model", tmp_path / "m", "--fold-labels", "--json")
+    assert (code, json.loads(out)["labels"]) == (0, 4)
+    assert f"note: {alike}: each group is taken for one" in err
+    _, out, err = run(capsys, "stats", tmp_path / "mess.csv", "--json")
+    assert json.loads(out)["labels"] == 6
+    assert sorted(err.splitlines()) == sorted([f"note: {alike}", *html[:2], html[2].format(6)])
+
+
+def test_labels_of_nearly_this_name_are_offered(capsys, folder):
+    code, _, err = run(capsys, "explain", folder / "books", "apple", "--label", "Fruits")
+    assert code == 2
+    assert err.endswith("which the model does not know; did you mean 'fruit'?\n")
+    assert "labels are spelled as in training" in run(capsys, "explain", folder / "books", "apple", "--label", "xyz")[2]
+
+
+def test_a_spreadsheet_is_read_like_the_csv_of_it(capsys, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [["id", "text", "labels"], [7, "apple pear", "fruit"], [None] * 3, [8.0, "ship; sea", "sea;fruit"]]:
+        book.active.append(row)
+    book.save(tmp_path / "books.xlsx")
+    corpus = read_corpus(tmp_path / "books.xlsx")
+    assert (corpus.texts, corpus.labels) == (["apple pear", "ship; sea"], [["fruit"], ["sea", "fruit"]])
+    assert corpus.ids == ["7", "8"]
+    (tmp_path / "renamed.csv").write_bytes((tmp_path / "books.xlsx").read_bytes())
+    assert read_corpus(tmp_path / "renamed.csv") == corpus
+    assert run(capsys, "train", tmp_path / "books.xlsx", "--model", tmp_path / "m")[0] == 0
+    code, out, _ = run(capsys, "predict", tmp_path / "m", tmp_path / "books.xlsx")
+    assert (code, [json.loads(line)["id"] for line in out.splitlines()]) == (0, ["7", "8"])
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\xd0\xcf\x11\xe0 old", "old kind (.xls); save the sheet as CSV UTF-8"),
+        (b"PK\x03\x04 cut", "the archive is damaged"),
+        ("notes.ods", "is a zip archive, not text; unpack it, or, if it is a spreadsheet, save the sheet as CSV UTF-8"),
+        ("xl/workbook.xml", "the spreadsheet cannot be read"),
+    ],
+)
+def test_other_spreadsheets_are_refused_in_one_line(capsys, tmp_path, content, said):
+    file = tmp_path / "books.csv"
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    else:
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr(content, "no workbook")
+    code, _, err = run(capsys, "train", file, "--model", tmp_path / "m")
+    assert (code, err.count("\n")) == (2, 1)
+    assert said in err
+
+
+def test_without_openpyxl_the_extra_is_named(capsys, tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "books.xlsx", "w") as archive:
+        archive.writestr("xl/workbook.xml", "")
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    code, _, err = run(capsys, "stats", tmp_path / "books.xlsx")
+    assert (code, "pip install 'blockxmc[excel]'" in err) == (2, True)
+
+
+@pytest.mark.parametrize("names", [("fruit", "sea"), ("fruit; fresh", "[2020]")])
+def test_predictions_as_csv_go_back_into_training(capsys, tmp_path, names):
+    fruit, sea = names
+    rows = [("apple, pear\nplum", [fruit]), ("ship wave", [sea]), ('pear "harbour"', [fruit, sea])] * 8
+    lines = [{"id": f"b{i}", "text": text, "labels": labels} for i, (text, labels) in enumerate(rows)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*lines, {"text": "", "labels": []}]))
+    assert run(capsys, "train", tmp_path / "a.jsonl", "--model", tmp_path / "m")[0] == 0
+    code, _, err = run(
+        capsys,
+        "predict",
+        tmp_path / "m",
+        tmp_path / "a.jsonl",
+        "--out",
+        tmp_path / "s.csv",
+        "--bom",
+        "--threshold",
+        "f1",
+    )
+    assert (code, err) == (0, "note: the model knows no word of 1 texts; they get no labels\n")
+    assert (tmp_path / "s.csv").read_bytes().startswith(b"\xef\xbb\xbfid,text,labels\n")
+    again = read_corpus(tmp_path / "s.csv")
+    assert again.texts == [*(text for text, _ in rows), ""]
+    assert [sorted(row) for row in again.labels] == [*(labels for _, labels in map(sort_labels, rows)), []]
+    assert run(capsys, "train", tmp_path / "s.csv", "--model", tmp_path / "m2")[0] == 0
+    assert sorted(read_text(tmp_path / "s.csv").label_names) == sorted(names)
+
+
+def sort_labels(row):
+    return row[0], sorted(row[1])
+
+
+def test_the_ending_of_the_file_chooses_the_format(capsys, folder, tmp_path):
+    for ending, first in (("tsv", "0\t1\t"), ("csv.gz", "id,text"), ("jsonl", '{"id"'), ("txt", '{"id"')):
+        out = tmp_path / f"out.{ending}"
+        assert run(capsys, "predict", folder / "books", folder / "books.csv", "--out", out)[0] == 0
+        content = gzip.decompress(out.read_bytes()) if ending.endswith("gz") else out.read_bytes()
+        assert content.decode().startswith(first)
+
+
+def test_train_ends_in_plain_words_and_with_what_to_try(capsys, folder, tmp_path):
+    _, out, _ = run(capsys, "train", folder / "books.csv", "--model", tmp_path / "m")
+    assert "labels it can suggest" in out
+    assert not {"blocks", "candidates", "features"} & set(out.split())
+    assert out.endswith(f"blockxmc serve {tmp_path / 'm'} for a page in the browser\n")
+    _, out, err = run(capsys, "train", folder / "books.csv", "--model", tmp_path / "m", "--verbose")
+    assert "candidate recall" in out
+    assert "on held-out rows" in err

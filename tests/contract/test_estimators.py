@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import check_estimator
 
-from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, PDSparse, PPDSparse, load
+from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, PDSparse, PPDSparse, TextClassifier, load
 from blockxmc.baselines import CBMLC, LPSR, FastXML, LabelFilters
 from blockxmc.learners import OneVsRest
 
@@ -45,6 +45,17 @@ def test_scikit_learns_checks(estimator):
         results = check_estimator(clone(estimator), on_fail=None, on_skip=None, expected_failed_checks=EXPECTED)
     failed = {r["check_name"]: str(r["exception"])[:300] for r in results if r["status"] == "failed"}
     assert not failed
+
+
+def test_scikit_learns_checks_of_a_plain_estimator_fail_for_the_named_reason_only():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(BlockwiseClassifier(), on_fail=None, on_skip=None)
+    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
+    assert failed.keys() == EXPECTED.keys()
+    assert all(isinstance(error, AssertionError) for error in failed.values())  # answers differ; nothing is refused
+    with pytest.warns(Warning, match="requires input"):  # scikit-learn has no checks of estimators of texts
+        assert {r["status"] for r in check_estimator(TextClassifier())} == {"passed"}
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=NAMES)

@@ -172,10 +172,10 @@ class TestEstimator:
         np.testing.assert_array_equal(p.path().captured, q.path().captured)
         json.dumps(p.choice_)
 
-    def test_verbose_says_what_was_chosen(self, capsys):
+    def test_verbose_says_what_was_chosen(self, caplog):
         X, Y = random_problem(3)
         Partitioner(n_blocks=2, lam=0.1, verbose=1).fit(X, Y)
-        assert "2 blocks" in capsys.readouterr().err
+        assert "2 blocks" in caplog.text
 
 
 class TestChoice:

@@ -9,6 +9,7 @@ from helpers import blocky
 from tiny_learner import TinyRidge
 
 from blockxmc._core import progress
+from blockxmc._core.log import LOG
 from blockxmc._core.progress import (
     Beside,
     Reporter,
@@ -154,12 +155,26 @@ def test_reporters():
         outer.update(1)
 
 
-def test_nested_phases_share_one_display(capsys):
+def test_one_bar_shows_the_stage_that_began_last(capsys):
     reporter = RichReporter()
-    with reporter.phase("outer"), reporter.phase("inner", 3) as inner:
+    [task] = reporter._display.tasks
+    with reporter.phase("outer", 5) as outer, reporter.phase("inner", 3) as inner:
+        outer.update(4)
         inner.update(2)
-    reporter.say("found [brackets]")
-    assert "found [brackets]" in capsys.readouterr().err
+        assert (task.description, task.total, task.completed) == ("inner", 3, 2)
+    with reporter.phase("reading"):  # nobody knows how much: no "0/?"
+        assert (task.description, task.total) == ("reading", None)
+    assert reporter._display.tasks == [task]
+
+
+def test_findings_go_to_the_log(caplog, monkeypatch, capsys):
+    reporter_for(1).say("found [brackets]")
+    assert [(r.name, r.levelname, r.getMessage()) for r in caplog.records] == [("blockxmc", "INFO", "found [brackets]")]
+    monkeypatch.setattr(LOG, "propagate", False)  # a program without handlers of its own
+    monkeypatch.setattr(LOG, "handlers", [])
+    reporter_for(1).say("seen [too]")
+    reporter_for(1).say("once")
+    assert capsys.readouterr().err == "seen [too]\nonce\n"
 
 
 def test_thread_count():
@@ -270,7 +285,7 @@ def test_phases_of_several_threads_share_one_display():
         assert inside.wait(10)
     with reporter.phase("second") as phase:  # the display of the first is still live
         phase.update(1)
-    assert reporter._active is not None
+    assert reporter._open
     done.set()
     worker.join()
-    assert reporter._active is None
+    assert not reporter._open

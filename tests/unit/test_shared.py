@@ -183,7 +183,7 @@ def test_batches_of_labels_change_nothing(monkeypatch):
     np.testing.assert_allclose(BlockwiseClassifier(base, n_blocks=4).fit(X, Y).predict_topk(X)[1], once, atol=2e-3)
 
 
-def test_blocks_that_do_not_pay_give_way_to_the_full_classifier(capsys):
+def test_blocks_that_do_not_pay_give_way_to_the_full_classifier(caplog):
     X, Y = blocky(n=2500, n_labels=12)
     clf = BlockwiseClassifier(verbose=1).fit(X, Y)  # any blocks would take more than six products
     assert clf.partition_.n_blocks_ == 1
@@ -462,7 +462,7 @@ def test_a_share_of_probability_needs_shared_and_linear_weights():
         BlockwiseClassifier(DecisionTreeClassifier(), n_blocks=3, route=0.5).fit(*blocky(n=60))
 
 
-def test_weights_of_fewer_bits_are_smaller_and_nearly_the_same(capsys, monkeypatch):
+def test_weights_of_fewer_bits_are_smaller_and_nearly_the_same(caplog, monkeypatch):
     with_slope(monkeypatch, 0.2)  # rounded scores fit a slope that is a little different
     X, Y = blocky(n=400, n_labels=40)
     full, half, byte = (
@@ -475,7 +475,7 @@ def test_weights_of_fewer_bits_are_smaller_and_nearly_the_same(capsys, monkeypat
         np.testing.assert_allclose(scores, exact, atol=0.1)
         assert abs(model.cost_["lost_to_rounding"]) < 2
     assert "lost_to_rounding" not in full.cost_
-    said = " ".join(capsys.readouterr().err.split())
+    said = caplog.text
     assert "weights of 16 bits cost" in said
     assert "weights of 8 bits cost" in said
     for wrong in (12, "16", None, [8]):
@@ -544,10 +544,11 @@ def test_the_default_alternates_for_few_rounds_and_the_paper_until_nothing_moves
     assert len(paper.objective_trace_) > 1 + 2 * settings.SETTINGS.rounds
 
 
-def test_rows_of_very_different_length_are_told_of(capsys):
+def test_rows_of_very_different_length_are_told_of(caplog):
     X, Y = blocky()
     lengths = np.exp(2 * np.random.default_rng(0).standard_normal(X.shape[0])).astype(np.float32)
     BlockwiseClassifier(n_blocks=3, verbose=1).fit(sparse.csr_array(X.multiply(lengths[:, None])), Y)
-    assert "Rows differ much in length: one in a hundred is " in capsys.readouterr().err
+    assert "Rows differ much in length: one in a hundred is " in caplog.text
+    caplog.clear()
     BlockwiseClassifier(n_blocks=3, verbose=1).fit(X, Y)
-    assert "Rows differ" not in capsys.readouterr().err
+    assert "Rows differ" not in caplog.text

@@ -11,10 +11,13 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
 
 from blockxmc import BlockwiseClassifier, DiSMEC, TextClassifier, load
+from blockxmc._core.base import NOT_SCORED
 from blockxmc.data import from_texts
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, UpdateError
@@ -45,7 +48,7 @@ def model():
 def test_label_names_go_out(model):
     assert model.label_names_.tolist() == ["cat", "cow", "dog"]
     assert model.predict(["cats purr", "dogs bark and cows moo"]) == [["cat"], ["cow", "dog"]]
-    suggested = model.suggest(["cats purr", ""], k=2)
+    suggested = model.suggest(["cats purr", "dogs"], k=2)
     assert [len(row) for row in suggested] == [2, 2]
     assert suggested[0][0] == Suggestion("cat", suggested[0][0].score)
     assert suggested[0][0].score >= suggested[0][1].score
@@ -74,6 +77,47 @@ def test_one_text_is_answered_like_one_of_a_list(model):
     for ask in (lambda: model.suggest([], k=-1), lambda: model.explain(text, k=0)):
         with pytest.raises(BlockXMCError, match="k must be a whole number"):
             ask()
+
+
+def test_a_text_without_a_known_word_gets_no_label(model):
+    assert model.suggest(["zebras", "", "cats purr"], k=1)[:2] == model.predict(["zebras", ""]) == [[], []]
+    assert model.suggest("zebras") == []
+    assert model.predict_topk("zebras", 1)[0].tolist() != [-1]  # what is most frequent, for those who want it
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, sparse.csr_matrix])
+def test_a_model_of_a_matrix_answers_in_matrices_of_its_kind(form):
+    names = sorted(ANIMALS)
+    Y = form([[int(name in row) for name in names] for row in LABELS])
+    clf = TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(TEXTS, y=Y, label_names=names)
+    found = clf.predict([*TEXTS[:9], "zebras"])
+    assert type(found) is type(Y)
+    dense = found if isinstance(found, np.ndarray) else found.toarray()
+    of_lists = TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(TEXTS, LABELS).predict(TEXTS[:9])
+    assert [[name for name, has in zip(names, row, strict=True) if has] for row in dense] == [*of_lists, []]
+    assert clf.suggest("cats purr", k=1)[0].label == "cat"
+
+
+@pytest.mark.parametrize("scoring", ["average_precision", "roc_auc", "f1_samples", "accuracy"])
+def test_scikit_learns_scorers(scoring):
+    Y = np.array([[int(name in row) for name in sorted(ANIMALS)] for row in LABELS])
+    classifier = BlockwiseClassifier(n_jobs=1, n_blocks=2)
+    for model in (TextClassifier(classifier), make_pipeline(TfidfVectorizer(), classifier)):
+        scores = cross_val_score(model, TEXTS, Y, scoring=scoring, cv=2, error_score="raise")
+        assert (scores > 0.9).all()
+
+
+def test_labels_that_are_no_candidates_have_finite_scores():
+    X, Y = np.eye(8, dtype=np.float32).repeat(8, axis=0), np.eye(8, dtype=int).repeat(8, axis=0)
+    clf = BlockwiseClassifier.paper(DiSMEC(), n_blocks=4, lam=0.1, n_jobs=1).fit(X, Y)
+    scores = clf.decision_function(X)
+    assert (scores == NOT_SCORED).any()
+    assert np.isfinite(scores).all()
+    assert_array_equal(scores > 0, clf.predict(X) > 0)
+
+
+def test_names_of_features(model):
+    assert model.get_feature_names_out().tolist() == model.vectorizer_.feature_names
 
 
 def test_labels_of_a_score_go_with_its_texts(model):
@@ -168,13 +212,15 @@ def test_a_matrix_has_named_columns(model):
     for form, matrix in matrices.items():
         given = None if form == "frame" else names
         other = TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(TEXTS, matrix, label_names=given)
-        assert other.predict(TEXTS) == model.predict(TEXTS)
+        found = other.suggest(TEXTS, threshold="f1")
+        assert [sorted(s.label for s in row) for row in found] == model.predict(TEXTS)
         assert other.score(TEXTS, matrix) == model.score(TEXTS, LABELS)
     numbered = TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(TEXTS, Y)
-    assert numbered.predict("cats purr") == [0]
+    assert numbered.predict("cats purr").toarray().tolist() == [1, 0, 0]
     assert type(numbered.suggest("cats purr", k=1)[0].label) is int
     mixed = pd.DataFrame(Y.toarray(), columns=names).astype({"cat": bool, "cow": int})
-    assert TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(TEXTS, mixed).predict(TEXTS) == model.predict(TEXTS)
+    of_mixed = TextClassifier(BlockwiseClassifier(n_jobs=1)).fit(TEXTS, mixed)
+    assert of_mixed.suggest(TEXTS) == model.suggest(TEXTS)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blockxmc._core.spelling import near_names
 from blockxmc._core.targets import Targets
 from blockxmc.errors import BlockXMCError
 
@@ -67,6 +68,8 @@ def _id_of(targets: Targets, label: Any, what: str) -> int:
     if is_number and numbered and 0 <= label < targets.n_labels:
         return int(label)
     hint = f"ids lie in 0..{targets.n_labels - 1}" if is_number and numbered else "labels are spelled as in training"
+    if isinstance(label, str) and targets.names is not None and (near := near_names(label, map(str, targets.names))):
+        hint = f"did you mean {' or '.join(map(repr, near))}?"
     raise BlockXMCError(f"{what} names the label {str(label)[:60]!r}, which the model does not know; {hint}")
 
 

@@ -31,6 +31,9 @@ from blockxmc.errors import BlockXMCError
 # Labels that are looked at first where rows are cut at a threshold; many times as many where all of them exceed it.
 FEW_LABELS = 32
 
+# The dense score of a label that is no candidate: finite, because scikit-learn's scorers refuse infinite scores.
+NOT_SCORED = np.float32(-1e30)
+
 TopK = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
@@ -88,15 +91,15 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
 
     # ---- what users call ----
-    def fit(self, X: Any, Y: Any, *, max_memory_gb: float | None = None) -> Self:
-        """Learn from X (n x d, sparse or dense) and Y: a 0-1 matrix, lists of labels, or one class per row.
+    def fit(self, X: Any, y: Any, *, max_memory_gb: float | None = None) -> Self:
+        """Learn from X (n x d, sparse or dense) and y: a 0-1 matrix, lists of labels, or one class per row.
 
         A sparse matrix, a 2-d array or a DataFrame is a 0-1 matrix; a list (or Series) of lists or sets holds the labels
         of each row, as text or whole numbers; a list, Series or 1-d array of text or numbers holds one class per row.
         A plain list of equally long lists of 0 and 1 is refused where it may be either of the first two. A training that
         would take more memory than ``max_memory_gb`` is refused before it begins.
         """
-        X, Y = self._training_data(X, Y, max_memory_gb)
+        X, Y = self._training_data(X, y, max_memory_gb)
         self._fit(X, Y, reporter_for(self.verbose))
         return self
 
@@ -179,8 +182,8 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> Any:
         """Scores of the candidates: those of ``predict_topk`` as CSR when Y was sparse or names (absent: not scored).
 
-        When Y was dense or one class per row: dense with -inf, and positive where ``predict`` says yes, as scikit-learn
-        wants it.
+        When Y was dense or one class per row: dense, positive where ``predict`` says yes, and ``NOT_SCORED`` (-1e30) for
+        labels that are no candidates, as scikit-learn's ranking scorers want it.
         """
         scores = self._scores(self._validated(X))
         if self.targets_.kind not in ("dense", "classes"):
@@ -188,14 +191,15 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dense = dense_scores(scores, absent=-np.inf)
         # Of classes the best is predicted: they need no threshold of the row, whose rounding could make two of them equal.
         least = self._least(dense, ranked=False) if self.targets_.kind == "dense" else np.float32(self._threshold)
-        dense = np.asarray(dense - least, np.float32)
-        if self.targets_.kind == "classes" and dense.shape[1] == 2:
-            with np.errstate(invalid="ignore"):
-                return np.nan_to_num(dense[:, 1] - dense[:, 0])
-        return dense
+        dense = np.maximum(dense - least, NOT_SCORED, dtype=np.float32)
+        return dense[:, 1] - dense[:, 0] if self.targets_.kind == "classes" and dense.shape[1] == 2 else dense
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Precision at 1 (for one class per row: accuracy)."""
+        """Precision at 1 (for one class per row: accuracy).
+
+        scikit-learn's own score of several labels is the share of rows whose whole label set is right; with thousands of
+        labels it is near 0 for every model. ``scoring="accuracy"`` gives it.
+        """
         best = self.predict_topk(X, 1)[0][:, 0]
         Y01, _ = self.targets_.encode_more(y)
         if Y01.shape[0] != best.size:

@@ -1,10 +1,11 @@
 """Progress of long work: phases with a bar and the remaining time on stderr; Ctrl-C inside kernels; thread counts.
 
-Estimators take ``verbose``: 0 is silent, 1 shows progress bars and says what was chosen and why.
+Estimators take ``verbose``: 0 is silent, 1 shows a progress bar and logs what was chosen and why (``logging``, "blockxmc").
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -17,6 +18,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from blockxmc._core.log import LOG, console_for_progress, show_log
 from blockxmc.errors import BlockXMCError
 
 T = TypeVar("T")
@@ -55,15 +57,15 @@ class Scaled:
 
 
 class Reporter:
-    """A silent reporter, and the base of the one that prints."""
+    """A silent reporter, and the base of the one that shows something."""
 
     @contextmanager
     def phase(self, title: str, total: int | None = None) -> Iterator[Phase]:
         """Show ``title`` with a bar up to ``total`` while the block runs."""
         yield _SilentPhase()
 
-    def say(self, text: str) -> None:
-        """Tell the user one finding."""
+    def say(self, text: str, level: int = logging.INFO) -> None:
+        """Tell the user one finding; what is wrong with the data is a warning."""
 
 
 class _SilentPhase:
@@ -71,75 +73,75 @@ class _SilentPhase:
 
 
 class RichReporter(Reporter):
-    """Progress bars on stderr (drawn only on a terminal) and plain lines for findings."""
+    """One bar on stderr that shows the present stage (drawn only on a terminal); findings go to the log."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-
-        self._console = Console(stderr=True, highlight=False)
-        self._lock = threading.Lock()
-        self._active: Any = None  # only one display can be live: nested phases, and those side by side, share it
-        self._open = 0
-        self._nested = threading.local()
-
-    @contextmanager
-    def phase(self, title: str, total: int | None = None) -> Iterator[Phase]:
-        """Show ``title`` with a bar up to ``total`` while the block runs."""
         from rich.progress import (
             BarColumn,
-            MofNCompleteColumn,
             Progress,
+            TaskProgressColumn,
             TextColumn,
             TimeElapsedColumn,
             TimeRemainingColumn,
         )
 
-        depth = getattr(self._nested, "depth", 0)
+        console = console_for_progress()
+        text = TextColumn("{task.description:<28}", markup=False)
+        bar = BarColumn(bar_width=28), TaskProgressColumn()
+        times = TimeElapsedColumn(), TimeRemainingColumn()
+        live = console.is_terminal
+        self._display = Progress(text, *bar, *times, console=console, disable=not live, transient=True)
+        self._task = self._display.add_task("")
+        self._lock = threading.Lock()
+        self._open: list[_Stage] = []
+
+    @contextmanager
+    def phase(self, title: str, total: int | None = None) -> Iterator[Phase]:
+        """Show ``title`` with a bar up to ``total`` while the block runs, unless a stage that began later is shown."""
+        stage = _Stage(self, title, total)
         with self._lock:
-            active = self._active or Progress(
-                TextColumn("{task.description:<28}"),
-                BarColumn(bar_width=28),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-                console=self._console,
-                disable=not self._console.is_terminal,
-            )
-            task = active.add_task(title, total=total)
-            active.start()  # nothing where it is live already
-            self._active, self._open, self._nested.depth = active, self._open + 1, depth + 1
+            self._open.append(stage)
+            self._display.start()  # nothing where it is live already
+            self.show()
         try:
-            yield _RichPhase(active, task)
-            if total is not None:
-                active.update(task, completed=total)
+            yield stage
         finally:
-            self._nested.depth = depth
-            if depth:  # an inner bar disappears when it is done: there may be hundreds of blocks
-                active.remove_task(task)
             with self._lock:
-                self._open -= 1
+                self._open = [other for other in self._open if other is not stage]
+                self.show()
                 if not self._open:
-                    active.stop()
-                    self._active = None
+                    self._display.stop()
 
-    def say(self, text: str) -> None:
+    def show(self) -> None:
+        """Draw the stage that began last."""
+        for stage in self._open[-1:]:
+            self._display.tasks[0].total = stage.total  # update would take None for "as before"
+            self._display.update(self._task, description=stage.title, completed=stage.done)
+
+    def say(self, text: str, level: int = logging.INFO) -> None:
         """Tell the user one finding."""
-        self._console.print(text, markup=False, soft_wrap=True)
+        LOG.log(level, "%s", text)
 
 
-class _RichPhase:
-    def __init__(self, progress: Any, task: Any) -> None:
-        self._progress, self._task = progress, task
+class _Stage:
+    """A phase that is open."""
+
+    def __init__(self, reporter: RichReporter, title: str, total: int | None) -> None:
+        self.title, self.total, self.done, self._reporter = title, total, 0, reporter
 
     def update(self, done: int) -> None:
-        self._progress.update(self._task, completed=done)
+        self.done = done
+        self._reporter.show()
 
 
 def reporter_for(verbose: int) -> Reporter:
-    """The reporter an estimator with this ``verbose`` uses."""
+    """The reporter an estimator with this ``verbose`` uses; without handlers of the program, the log goes to stderr."""
     if not isinstance(verbose, int | np.integer):  # a bool is one
         raise BlockXMCError(f"verbose must be 0 or 1, got {verbose!r:.60}")
-    return RichReporter() if verbose > 0 else Reporter()
+    if verbose <= 0:
+        return Reporter()
+    show_log(unless_handled=True)
+    return RichReporter()
 
 
 class StopGroup:

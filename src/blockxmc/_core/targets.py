@@ -56,9 +56,8 @@ class Targets:
         if Y is None:
             raise ValueError("This estimator requires y to be passed, but the target y is None.")
         if sparse.issparse(Y):
-            kind: Kind = "csr_matrix" if sparse.isspmatrix(Y) else "csr_array"
             indicator = as_indicator(Y)
-            return cls(kind, indicator.shape[1]), indicator
+            return cls(form_of_matrix(Y) or "csr_array", indicator.shape[1]), indicator
         rows = _label_lists(Y)
         if rows is None:
             return cls._of_array(_one_per_row(Y))
@@ -183,6 +182,17 @@ class Targets:
             return Y.toarray().astype(np.int64)
         whole = Y.astype(np.int64)
         return sparse.csr_matrix(whole) if self.kind == "csr_matrix" else whole
+
+
+def form_of_matrix(Y: Any) -> Kind | None:
+    """The kind of a 0-1 matrix; None where Y is none.
+
+    >>> form_of_matrix(np.eye(2)), form_of_matrix([["a"]])
+    ('dense', None)
+    """
+    if sparse.issparse(Y):
+        return "csr_matrix" if sparse.isspmatrix(Y) else "csr_array"
+    return "dense" if getattr(Y, "ndim", 1) == 2 else None
 
 
 def as_names(given: Iterable[Any]) -> NDArray[Any]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import takewhile
 from typing import Annotated, Any, NoReturn
 
 import typer
+
+from blockxmc._core.log import show_log
 
 # Command -> module under blockxmc.cli that defines a function of the module's own name.
 COMMANDS: dict[str, str] = {
@@ -28,6 +32,18 @@ COMMANDS: dict[str, str] = {
     "convert": "convert",
     "experiment": "experiment",
     "serve": "serve",
+}
+# Command -> what may come next; {0} and {1} are the first words behind the command.
+NEXT: dict[str, str] = {
+    "stats": "blockxmc train {0} --model model/",
+    "estimate": "blockxmc train {0} --model model/",
+    "partition": "blockxmc train {0} --model model/",
+    "convert": "blockxmc train {1} --model model/",
+    "predict": 'blockxmc explain {0} "a text or a file"',
+    "evaluate": 'blockxmc explain {0} "a text or a file"',
+    "explain": "blockxmc serve {0}",
+    "inspect": "blockxmc serve {0}",
+    "update": "blockxmc evaluate {0} TEST",
 }
 BAD_INPUT, DEFECT, INTERRUPTED = 2, 1, 130
 TRACEBACK = "BLOCKXMC_TRACEBACK"
@@ -68,6 +84,7 @@ def main(args: list[str] | None = None) -> Any:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it stays open as long as the program runs
     if sys.stdout is None:
         _end(BAD_INPUT, "error: standard output is closed; redirect it to a file or to /dev/null")
+    show_log()
     try:
         with _signals_as_interrupts():
             _run(args)
@@ -89,8 +106,20 @@ def _run(args: list[str] | None) -> None:
     except SystemExit as end:
         if end.code == INTERRUPTED:  # typer's own answer to an interrupt
             raise KeyboardInterrupt from None
+        if end.code in (0, None):
+            _say_what_comes_next(sys.argv[1:] if args is None else args)
         sys.stdout.flush()  # here, where a full disk is still an error of the command
         raise
+
+
+def _say_what_comes_next(args: list[str]) -> None:
+    """To people at a terminal, not to scripts."""
+    words = list(takewhile(lambda word: not word.startswith("-"), args))
+    following = NEXT.get(words[0]) if words else None
+    if following is None or len(words) < (3 if "{1}" in following else 2):
+        return
+    if sys.stderr.isatty() and sys.stdout.isatty():
+        print(f"next: {following.format(*map(shlex.quote, words[1:]))}", file=sys.stderr)
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,8 @@ import typer
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
-    from blockxmc.data.corpus import Fields
+    from blockxmc.data._source import PathLike
+    from blockxmc.data.corpus import Corpus, Fields
 
 MOST_NGRAM = 100  # as in data/tfidf.py, which is not imported for --help
 
@@ -25,6 +27,9 @@ LabelField = Annotated[
 ]
 LabelSeparator = Annotated[
     str | None, typer.Option("--label-separator", help="Separator between labels in one string, such as ; or |.")
+]
+FoldLabels = Annotated[
+    bool, typer.Option("--fold-labels", help="Take names of labels that differ only in case or spaces for one.")
 ]
 LabelTexts = Annotated[
     Path | None,
@@ -86,6 +91,7 @@ class TextSettings:
     label_separator: str | None = None
     label_texts: Path | None = None
     extra: str | None = None
+    fold_labels: bool | None = None
 
     def fields(self) -> Fields:
         """Where texts and labels stand in a file."""
@@ -123,6 +129,29 @@ class TextSettings:
             raise BlockXMCError(f"--extra {self.extra}: must be a function from a list of texts to an array")
         return found
 
+    def corpus(self, source: PathLike, kind: str, verbose: int) -> Corpus:
+        """The texts of a file, read; what people should know of them is told."""
+        from blockxmc._core.spelling import fold_labels, remarks, spelled_alike
+        from blockxmc.data.corpus import columns_taken, read_corpus
+
+        corpus = read_corpus(source, verbose=verbose, kind=kind, fields=self.fields())
+        names = {name for row in corpus.labels for name in row}
+        alike = spelled_alike(names)
+        if self.fold_labels:
+            corpus = replace(corpus, labels=fold_labels(corpus.labels))
+        if alike is not None:
+            alike += ": each group is taken for one" if self.fold_labels else "; --fold-labels makes them one"
+        bare, empty = sum(not row for row in corpus.labels), sum(not text.strip() for text in corpus.texts)
+        tell(
+            columns_taken(source, self.fields()),
+            note_on_uncut(corpus.labels),
+            note_on_bare(bare, len(corpus.labels)),
+            f"{empty:,} of {len(corpus.texts):,} texts are empty" if empty else None,
+            alike,
+            *remarks(corpus.texts, corpus.labels),
+        )
+        return corpus
+
     def of_labels(self) -> dict[str, Any]:
         """What is said about labels, for ``TextClassifier.fit``."""
         from blockxmc.data.label_texts import read_label_texts
@@ -132,9 +161,15 @@ class TextSettings:
     def refuse_for(self, source: object) -> None:
         """Refuse options of texts where there are none."""
         for field in fields(self):
-            if getattr(self, field.name) not in (None, ()):
+            if getattr(self, field.name) not in (None, (), False):
                 option = "--" + field.name.replace("_", "-")
                 raise BlockXMCError(f"{option} is for texts; {source} holds features")
+
+
+def tell(*notes: str | None) -> None:
+    """Say what there is to be said about the data, a line each."""
+    for note in filter(None, notes):
+        print(f"note: {note}", file=sys.stderr)
 
 
 def note_on_uncut(labels: Sequence[Sequence[str]]) -> str | None:

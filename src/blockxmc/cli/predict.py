@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json as jsonlib
 import os
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -35,10 +37,10 @@ if TYPE_CHECKING:
 
     from blockxmc._core.base import TopK, XMCEstimator
     from blockxmc.data._source import PathLike
-    from blockxmc.data.corpus import Fields
+    from blockxmc.data.corpus import Fields, Row
     from blockxmc.data.lines import Lines
 
-FORMATS = ("xc", "jsonl", "tsv")
+FORMATS = ("xc", "jsonl", "tsv", "csv")
 # Rows that are predicted and written before the next are begun: the bar moves, and memory stays small.
 ROWS_AT_ONCE = 1 << 14
 
@@ -53,8 +55,15 @@ def predict(
         Path | None, typer.Option("--out", help="File to write (.gz, .xz: compressed); default: standard output.")
     ] = None,
     format: Annotated[
-        str | None, typer.Option("--format", help="xc, jsonl or tsv; default: jsonl if labels have names, else xc.")
+        str | None,
+        typer.Option(
+            "--format",
+            help="xc, jsonl, tsv or csv; default: by the ending of --out, else jsonl if labels have names, or xc.",
+        ),
     ] = None,
+    bom: Annotated[
+        bool, typer.Option("--bom", help="Begin with a byte-order mark, by which Excel knows UTF-8.")
+    ] = False,
     threshold: Annotated[
         str | None,
         typer.Option(
@@ -82,8 +91,7 @@ def predict(
     """Predict the best labels of each row of TEST. With - as TEST, each line is answered as soon as it arrives."""
     from blockxmc.data.corpus import Fields
 
-    if format is not None and format not in FORMATS:
-        raise BlockXMCError(f"--format must be one of {', '.join(FORMATS)}, got {format!r}")
+    form = _form(format, out)
     if out is not None and data != "-" and out.is_file() and out.samefile(data):
         raise BlockXMCError(f"--out {out} is the file to predict for: choose another name")
     estimator = open_model(model, threads, extra)
@@ -93,27 +101,42 @@ def predict(
             work, rank_by=rank_by, allow=allow, deny=deny, text_field=text_field, id_field=id_field, extra=extra
         )
         answers = _of_cluster(classifier, (model, data), scheduler, folder, top_k, threshold)
-        _write_all(classifier, answers, out, format)
+        _write_all(classifier, answers, out, form, bom)
         return
     if work is not None:
         raise BlockXMCError("--work is the folder of a cluster's answers: it needs --scheduler")
     rank_answers(classifier, rank_by)
     ask = _question(classifier, top_k, threshold, allow, deny)
     source = _Source(estimator, data, Fields(tuple(text_field or ()), id=id_field), batch)
-    _write_all(classifier, ((ask(rows.X), rows.ids) for rows in source.batches()), out, format)
+    _write_all(classifier, ((ask(rows), rows) for rows in source.batches()), out, form, bom)
+    if source.unknown:
+        print(f"note: the model knows no word of {source.unknown:,} texts; they get no labels", file=sys.stderr)
+
+
+def _form(format: str | None, out: Path | None) -> str | None:
+    """The format that was asked for, by name or by the ending of the file."""
+    if format is not None and format not in FORMATS:
+        raise BlockXMCError(f"--format must be one of {', '.join(FORMATS)}, got {format!r}")
+    endings = [] if out is None else [suffix[1:].lower() for suffix in out.suffixes[-2:]]
+    return format or next((ending for ending in reversed(endings) if ending in FORMATS), None)
 
 
 def _write_all(
-    classifier: XMCEstimator, answers: Iterable[tuple[TopK, list[Any] | None]], out: Path | None, format: str | None
+    classifier: XMCEstimator,
+    answers: Iterable[tuple[TopK, _Rows | None]],
+    out: Path | None,
+    form: str | None,
+    bom: bool,
 ) -> None:
-    """Answers, with the ids of their rows, as they come."""
+    """Answers, with what is known of their rows, as they come."""
     import numpy as np
 
-    form = format or ("xc" if classifier.label_names_ is None else "jsonl")
+    form = form or ("xc" if classifier.label_names_ is None else "jsonl")
     write = _Writer(classifier.label_names_, form, set(np.flatnonzero(classifier.label_counts_ == 0).tolist()))
     with _destination(out) as stream:
-        for answer, ids in answers:
-            stream.writelines(write.lines(answer, ids))
+        stream.write("\ufeff" * bom + write.header)
+        for answer, rows in answers:
+            stream.writelines(write.lines(answer, rows))
             if out is None:
                 stream.flush()
 
@@ -141,15 +164,15 @@ def _of_cluster(
 
 
 class _Rows(NamedTuple):
-    """Features of some rows, and their ids where they have any."""
+    """Features of some rows, and the rows of a file of texts."""
 
     X: Any
-    ids: list[Any] | None = None
+    rows: list[Row] | None = None
 
 
 def _question(
     classifier: XMCEstimator, top_k: int, threshold: str | None, allow: Path | None, deny: Path | None
-) -> Callable[[Any], TopK]:
+) -> Callable[[_Rows], TopK]:
     """What is asked about rows: their best labels within the limits."""
     from blockxmc.text import least_score
 
@@ -158,9 +181,11 @@ def _question(
     limits = {name: _mask(classifier, path, f"--{name}") for name, path in lists.items() if path is not None}
     k = max(1, min(top_k, classifier.targets_.n_labels))  # rows would be padded to more
 
-    def best(X: Any) -> TopK:
-        labels, scores = classifier.predict_topk(X, k, **limits)
+    def best(rows: _Rows) -> TopK:
+        labels, scores = classifier.predict_topk(rows.X, k, **limits)
         labels[scores <= least(scores)] = -1
+        if rows.rows is not None:
+            labels[rows.X.indptr[1:] == rows.X.indptr[:-1]] = -1
         return labels, scores
 
     return best
@@ -190,7 +215,7 @@ def _mask(classifier: XMCEstimator, path: Path, option: str) -> NDArray[np.bool_
     return mask
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Source:
     """The rows that are asked about."""
 
@@ -198,6 +223,7 @@ class _Source:
     path: str
     fields: Fields
     at_once: int
+    unknown: int = 0  # texts without a word that the model knows
 
     @property
     def _is_text(self) -> bool:
@@ -233,7 +259,8 @@ class _Source:
         if self._is_text:
             for batch in together(rows_of(lines, lines.name, kind, False, self.fields), lines, self.at_once):
                 X = self.model.vectorizer_.transform([row.text for row in batch], classifier.n_jobs)
-                yield _Rows(X, [row.id for row in batch])
+                self.unknown += int((X.indptr[1:] == X.indptr[:-1]).sum())
+                yield _Rows(X, batch)
             return
         if lines.live and kind == "xc":
             sizes = {"n_features": classifier.n_features_in_, "n_labels": classifier.targets_.n_labels}
@@ -260,20 +287,33 @@ class _Writer:
         """``untrained`` are labels that no training row has, known by their texts alone: JSON marks them."""
         self._names, self._form, self._untrained, self._row = names, form, untrained, 0
         self._written: dict[int, str] = {}  # names as they are written
+        self.header = "id,text,labels\n" if form == "csv" else ""
+        # Names that hold the separator, or look like lists, would be read as several: then all cells are lists.
+        known = names if form == "csv" and names is not None else ()
+        self._lists = any(";" in name or name.startswith("[") for name in map(str, known))
 
-    def lines(self, answer: TopK, ids: list[Any] | None) -> Iterator[str]:
+    def lines(self, answer: TopK, of: _Rows | None) -> Iterator[str]:
         """A line per row, or per label, with its end."""
         labels, scores = (part.tolist() for part in answer)
-        line = {"xc": self._xc, "jsonl": self._jsonl, "tsv": self._tsv}[self._form]
-        for row, (js, found) in enumerate(zip(labels, scores, strict=True)):
-            pairs = [(j, f"{s:.6g}") for j, s in zip(js, found, strict=True) if j >= 0]
-            yield line(pairs, None if ids is None else ids[row])
+        line = {"xc": self._xc, "jsonl": self._jsonl, "tsv": self._tsv, "csv": self._csv}[self._form]
+        rows = repeat(None) if of is None or of.rows is None else of.rows
+        for row, js, found in zip(rows, labels, scores, strict=False):
+            yield line([(j, f"{s:.6g}") for j, s in zip(js, found, strict=True) if j >= 0], row)
             self._row += 1
 
-    def _xc(self, pairs: list[tuple[int, str]], name: Any) -> str:
+    def _csv(self, pairs: list[tuple[int, str]], row: Row | None) -> str:
+        names = [str(j if self._names is None else self._names[j]) for j, _ in pairs]
+        labels = jsonlib.dumps(names, ensure_ascii=False) if self._lists else ";".join(names)
+        line = io.StringIO(newline="")
+        name, text = ("", "") if row is None else (row.id, row.text)
+        csv.writer(line, lineterminator="\n").writerow([name, text, labels])
+        return line.getvalue()
+
+    def _xc(self, pairs: list[tuple[int, str]], row: Row | None) -> str:
         return " ".join(f"{j}:{score}" for j, score in pairs) + "\n"
 
-    def _jsonl(self, pairs: list[tuple[int, str]], name: Any) -> str:
+    def _jsonl(self, pairs: list[tuple[int, str]], of: Row | None) -> str:
+        name = None if of is None else of.id
         labels = ", ".join([self._name(j) for j, _ in pairs])
         scores = ", ".join([score if "." in score or "e" in score else f"{score}.0" for _, score in pairs])
         start = "" if name is None else f'"id": {jsonlib.dumps(name, ensure_ascii=False)}, '
@@ -281,8 +321,8 @@ class _Writer:
         end = f', "untrained": [{", ".join(marked)}]' if marked else ""
         return f'{{{start}"labels": [{labels}], "scores": [{scores}]{end}}}\n'
 
-    def _tsv(self, pairs: list[tuple[int, str]], name: Any) -> str:
-        row = self._row if name is None else _flat(name)
+    def _tsv(self, pairs: list[tuple[int, str]], of: Row | None) -> str:
+        row = self._row if of is None or of.id is None else _flat(of.id)
         return "".join(f"{row}\t{rank}\t{self._name(j)}\t{score}\n" for rank, (j, score) in enumerate(pairs, 1))
 
     def _name(self, label: int) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from blockxmc.cli._common import read_rows, refuse_fields_of_features
-from blockxmc.cli._text_options import LabelField, LabelSeparator, TextField, TextSettings
+from blockxmc.cli._text_options import LabelField, LabelSeparator, TextField, TextSettings, tell
 
 
 def stats(
@@ -19,7 +19,11 @@ def stats(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print the sizes of a data set and how unevenly its labels are distributed."""
+    from blockxmc._core.spelling import remarks, spelled_alike
     from blockxmc.data import describe, read_data_dir
+    from blockxmc.data._source import once
+    from blockxmc.data.corpus import TEXT_FORMATS, read_corpus
+    from blockxmc.data.folder import data_format
     from blockxmc.data.shards import is_shards
 
     texts = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)
@@ -28,7 +32,13 @@ def stats(
         train, test = read_data_dir(data, fields=texts.fields(), verbose=1)
         figures = describe(data.resolve().name, train, test)
     else:
-        figures = describe(data.name, read_rows(data, texts), None)
+        source = once(data)
+        train = read_rows(source, texts)
+        figures = describe(data.name, train, None)
+        if data_format(source) in TEXT_FORMATS:
+            corpus = read_corpus(source, fields=texts.fields())
+            tell(*remarks(corpus.texts, corpus.labels))
+    tell(spelled_alike(train.label_names or ()))
     if as_json:
         import json
 

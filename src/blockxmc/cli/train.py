@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+import logging
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from blockxmc._core.log import show_log
 from blockxmc.cli._common import (
     Json,
     Scheduler,
@@ -30,6 +32,7 @@ from blockxmc.cli._common import (
 from blockxmc.cli._text_options import (
     Analyzer,
     ExtraColumns,
+    FoldLabels,
     LabelField,
     LabelSeparator,
     LabelTexts,
@@ -40,7 +43,7 @@ from blockxmc.cli._text_options import (
     TextField,
     TextSettings,
     note_on_bare,
-    note_on_uncut,
+    tell,
 )
 from blockxmc.cli.systems import SystemOptions, make_system
 from blockxmc.errors import BlockXMCError
@@ -99,6 +102,7 @@ def train(
     text_field: TextField = None,
     label_field: LabelField = None,
     label_separator: LabelSeparator = None,
+    fold_labels: FoldLabels = False,
     extra: ExtraColumns = None,
     keep_rows: Annotated[
         bool, typer.Option("--keep-rows", help="Keep the training rows in the model, so that it can be updated.")
@@ -116,14 +120,17 @@ def train(
     scheduler: Scheduler = None,
     threads: Threads = None,
     seed: Seed = 0,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Print all measurements.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Say what was chosen and why, and print all measurements.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Train a model on TRAIN and save it to a directory."""
+    show_log(logging.INFO if verbose else logging.WARNING)
     options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()), assign_at, keep_rows)
     fields = tuple(text_field or ()), label_field, label_separator
-    text = TextSettings(ngrams, min_df, max_features, analyzer, stop_words, *fields, label_texts, extra)
-    plan = _Plan(data, model, label_names, options, text, max_memory, work, scheduler, threads, seed)
+    text = TextSettings(ngrams, min_df, max_features, analyzer, stop_words, *fields, label_texts, extra, fold_labels)
+    plan = _Plan(data, model, label_names, options, text, max_memory, work, scheduler, threads, seed, verbose)
     result = plan.carry_out()
     if json:
         print_json(result)
@@ -147,6 +154,7 @@ class _Plan:
     scheduler: str | None
     threads: int | None
     seed: int
+    verbose: bool
 
     def carry_out(self) -> dict[str, Any]:
         """Read, train, save; returns everything that was measured."""
@@ -154,7 +162,9 @@ class _Plan:
         from blockxmc.data.corpus import TEXT_FORMATS
         from blockxmc.storage import check_target
 
-        estimator: Any = make_system(self.options, n_jobs=self.threads, random_state=self.seed, verbose=verbosity())
+        estimator: Any = make_system(
+            self.options, n_jobs=self.threads, random_state=self.seed, verbose=verbosity() or self.verbose
+        )
         if self.work is not None and self.options.system != "bp":
             raise BlockXMCError(
                 f"--work has no meaning for --system {self.options.system}: only bp is trained in stages"
@@ -173,7 +183,7 @@ class _Plan:
             model = fit()
         times = {"train_seconds": time.perf_counter() - wall, "train_cpu_seconds": time.process_time() - cpu}
         model.save(self.model)
-        return self._result(on_features(model)) | times | _size(self.model)
+        return self._result(on_features(model), on_features(model) is not model) | times | _size(self.model)
 
     def _kind(self, source: PathLike) -> str:
         """The format of the data. A pipe has no suffix: names of fields say that words in its first line are a header."""
@@ -194,18 +204,12 @@ class _Plan:
     def _fit_texts(self, source: PathLike, kind: str, classifier: Any) -> Callable[[], Any]:
         """How to make a TextClassifier, its texts read already."""
         from blockxmc import TextClassifier
-        from blockxmc.data.corpus import columns_taken, read_corpus
 
         if self.label_names is not None:
             raise BlockXMCError(f"--label-names is for numbered labels; {source} names its own")
         model = TextClassifier(classifier, **self.text.parameters())
         more = self.text.of_labels()
-        fields = self.text.fields()
-        corpus = read_corpus(source, verbose=verbosity(), kind=kind, fields=fields)
-        bare = sum(not labels for labels in corpus.labels)
-        _note(columns_taken(source, fields), note_on_uncut(corpus.labels), note_on_bare(bare, len(corpus.labels)))
-        if empty := sum(not text.strip() for text in corpus.texts):
-            _note(f"{empty:,} of {len(corpus.texts):,} texts are empty")
+        corpus = self.text.corpus(source, kind, verbosity())
         return partial(model.fit, corpus.texts, corpus.labels, **self._fit_options(), **more)
 
     def _fit_features(self, source: PathLike, classifier: Any) -> Callable[[], Any]:
@@ -217,7 +221,7 @@ class _Plan:
         self.text.refuse_for(source)
         names = None if self.label_names is None else read_names(self.label_names)
         dataset = read_rows(source, label_names=names)
-        _note(note_on_bare(int((dataset.Y.indptr[1:] == dataset.Y.indptr[:-1]).sum()), dataset.n_rows))
+        tell(note_on_bare(int((dataset.Y.indptr[1:] == dataset.Y.indptr[:-1]).sum()), dataset.n_rows))
 
         def train() -> Any:
             fitted = fit_dataset(classifier, dataset, **self._fit_options())
@@ -241,8 +245,10 @@ class _Plan:
         names = None if self.label_names is None else read_names(self.label_names)
         more: Any = {"label_names": names, "max_memory_gb": self.max_memory}
         if data_format(source) in TEXT_FORMATS:
-            if self.text.label_texts is not None or names is not None:
-                raise BlockXMCError("--label-texts and --label-names have no meaning for texts with --scheduler")
+            if self.text.label_texts is not None or names is not None or self.text.fold_labels:
+                raise BlockXMCError(
+                    "--label-texts, --label-names and --fold-labels have no meaning for texts with --scheduler"
+                )
             classifier, more["fields"] = TextClassifier(classifier, **self.text.parameters()), self.text.fields()
         else:
             self.text.refuse_for(source)
@@ -259,7 +265,7 @@ class _Plan:
         options: dict[str, Any] = {"max_memory_gb": self.max_memory}
         return options if self.work is None else options | {"work": self.work}
 
-    def _result(self, estimator: Any) -> dict[str, Any]:
+    def _result(self, estimator: Any, takes_text: bool) -> dict[str, Any]:
         result: dict[str, Any] = {
             **getattr(estimator, "cost_", {}),
             "model": str(self.model),
@@ -268,6 +274,7 @@ class _Plan:
             "rows": estimator.n_train_rows_,
             "features": estimator.n_features_in_,
             "labels": estimator.targets_.n_labels,
+            "takes_text": takes_text,
         }
         if hasattr(estimator, "partition_"):
             part = estimator.partition_
@@ -276,12 +283,6 @@ class _Plan:
             result["went_on_from"] = estimator.went_on_from_
         remark = _remark(result)
         return result | ({"remark": remark} if remark else {})
-
-
-def _note(*notes: str | None) -> None:
-    """Say what there is to be said about the data, a line each."""
-    for note in filter(None, notes):
-        print(f"note: {note}", file=sys.stderr)
 
 
 def _size(model: Path) -> dict[str, float]:
@@ -300,27 +301,18 @@ def _remark(result: dict[str, Any]) -> str | None:
 
 
 def _show(result: dict[str, Any]) -> None:
-    """What a newcomer wants to know; --verbose has the rest."""
-    rows: list[list[Any]] = [
-        ["training rows", result["rows"]],
-        ["labels", result["labels"]],
-        ["features", result["features"]],
-    ]
-    if "blocks" in result:
-        rows.append(["blocks", result["blocks"]])
-        rows.append(["rows in the largest block", f"{100 * result['largest_block']:.1f} %"])
-    if "rows_per_label" in result:
-        rows.append(["rows a label learns from", f"{result['rows_per_label']:,.0f} on average"])
-    expected = [100 * result[key] for k in (1, 3, 5) if (key := f"expected_P@{k}") in result]
-    if len(expected) == 3:
-        rows.append(["expected P@1 / 3 / 5", " / ".join(f"{value:.1f}" for value in expected) + " %"])
-    if "candidates" in result:
-        rows.append(["labels scored per row", f"{result['candidates']:,.0f} of {result['labels']:,}"])
-    if "candidate_recall" in result:
-        rows.append(["right labels among them", f"{100 * result['candidate_recall']:.1f} %"])
+    """What a new user wants to know; --verbose has the rest."""
+    rows: list[list[Any]] = [["rows it learned from", result["rows"]], ["labels it can suggest", result["labels"]]]
+    if "expected_P@1" in result:
+        rows.append(["first suggestion is right", f"{100 * result['expected_P@1']:.0f} % of the time, expected"])
+    if "expected_P@5" in result:
+        rows.append(["right among five suggestions", f"{5 * result['expected_P@5']:.1f} on average, expected"])
     rows += [["model size", f"{result['model_mb']:,.1f} MB"], ["training time", f"{result['train_seconds']:,.1f} s"]]
     print_table("", [f"trained: {result['model']}", ""], rows)
     if result.get("went_on_from"):
         print(f"went on from: {result['went_on_from']}")
     if "remark" in result:
         print(f"note: {result['remark']}")
+    model = shlex.quote(result["model"])
+    asked = 'blockxmc explain {} "a text"' if result["takes_text"] else "blockxmc predict {} FILE"
+    print(f"next: {asked.format(model)}, or blockxmc serve {model} for a page in the browser")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from blockxmc._core.spelling import fold_labels
 from blockxmc.data._source import read_names, write_names
 from blockxmc.data.bundled import load_demo, load_demo_texts
 from blockxmc.data.dataset import Dataset
@@ -25,6 +26,7 @@ __all__ = [
     "TextVectorizer",
     "convert_to_shards",
     "describe",
+    "fold_labels",
     "from_texts",
     "load_demo",
     "load_demo_texts",

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gzip
 import io
+import logging
 import lzma
 import mmap
 import os
@@ -24,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockxmc._core.progress import Phase, reporter_for
+from blockxmc.data.sheets import as_csv, is_sheet
 from blockxmc.errors import DataFormatError
 
 PathLike = str | os.PathLike[str]
@@ -101,7 +103,7 @@ class SlowPhase:
 
     def say(self, text: str) -> None:
         """Tell the user one finding."""
-        reporter_for(self._verbose).say(text)
+        reporter_for(self._verbose).say(text, logging.WARNING)
 
     def __enter__(self) -> Self:
         return self
@@ -128,6 +130,8 @@ def unpacked(raw: IO[bytes], path: PathLike) -> IO[bytes]:
         return cast(IO[bytes], gzip.open(raw))
     if magic.startswith(_XZ):
         return lzma.open(raw)
+    if is_sheet(magic):
+        return io.BytesIO(as_csv(raw.read(), str(path)))
     if magic and Path(path).suffix in COMPRESSED_SUFFIXES:
         kind = "gzip" if Path(path).suffix == ".gz" else "xz"
         raise DataFormatError(

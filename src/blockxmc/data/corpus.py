@@ -18,7 +18,7 @@ from blockxmc.data.xc import looks_like_xc
 from blockxmc.errors import DataFormatError
 
 TEXT_FORMATS = ("jsonl", "json", "tsv", "csv")
-_SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "tsv", ".csv": "csv"}
+_SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "tsv", ".csv": "csv", ".xlsx": "csv"}
 # How an object, or an array of objects, begins: texts, too, may begin with a bracket.
 _JSON = re.compile(rb'\s*(?:(\{)\s*(?:["}]|$)|\[\s*(?:[{\]]|$))')
 _TEXT_COLUMNS = ("text", "title", "abstract", "description", "body")
@@ -290,7 +290,7 @@ class _Columns:
 
     def row(self, values: list[str], labels: Iterable[str], where: str) -> Row:
         """What one line says, whose labels are these."""
-        name = values[self.id] if self.id is not None else None
+        name = None if self.id is None else values[self.id].strip() or None
         return Row(" ".join(values[j] for j in self.text if values[j]), clean_names(labels, where), name)
 
 

@@ -33,7 +33,8 @@ def data_format(path: PathLike) -> str:
     ('npz', 'jsonl')
     """
     if isinstance(path, Piped):  # it has no suffix: an archive tells itself by its first bytes
-        return "npz" if path.content.startswith(b"PK") else (text_format(path) or "xc")
+        is_npz = path.content.startswith(b"PK") and b"xl/workbook.xml" not in path.content
+        return "npz" if is_npz else (text_format(path) or "xc")
     if is_shards(path):
         return "shards"
     return "npz" if Path(path).suffix == ".npz" else (text_format(path) or "xc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -213,9 +214,8 @@ class _Texts:
             unseen += unknown
             yield Rows.of(X, Y)
         if unseen:
-            reporter_for(self._reading.verbose).say(
-                f"{self._path}: {unseen:,} label occurrences are unknown and left out"
-            )
+            text = f"{self._path}: {unseen:,} label occurrences are unknown and left out"
+            reporter_for(self._reading.verbose).say(text, logging.WARNING)
 
     def widths(self) -> tuple[int, int]:
         assert self._labels is not None

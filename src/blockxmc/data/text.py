@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from blockxmc._core.progress import Phase, reporter_for
-from blockxmc._core.targets import Targets, as_names
+from blockxmc._core.targets import Targets, as_names, form_of_matrix
 from blockxmc.data._source import PathLike, SlowPhase
 from blockxmc.data.corpus import Fields, clean_names, read_corpus
 from blockxmc.data.dataset import Dataset
@@ -53,7 +54,8 @@ def read_text(
     except BlockXMCError as error:
         raise DataFormatError(f"{path}: {error}") from error
     if data.unseen_labels:
-        reporter_for(verbose).say(f"{path}: {data.unseen_labels:,} label occurrences are unknown and left out")
+        text = f"{path}: {data.unseen_labels:,} label occurrences are unknown and left out"
+        reporter_for(verbose).say(text, logging.WARNING)
     return data
 
 
@@ -165,7 +167,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _is_matrix(labels: Any) -> bool:
-    return sparse.issparse(labels) or getattr(labels, "ndim", 1) == 2
+    return form_of_matrix(labels) is not None
 
 
 def _dataset(

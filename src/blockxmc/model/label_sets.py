@@ -10,7 +10,7 @@ from scipy import sparse
 
 from blockxmc._core import stored
 from blockxmc._core.allowed import Mask
-from blockxmc._core.base import TopK
+from blockxmc._core.base import NOT_SCORED, TopK
 from blockxmc._core.matrix import dense_scores, take_rows
 from blockxmc.errors import BlockXMCError
 from blockxmc.metrics import inverse_propensity_from_counts
@@ -137,7 +137,7 @@ class LabelSetEstimator(RoutedEstimator):
         if self.targets_.kind == "dense" and self._keeps_first and found.size:
             rows, best = np.arange(found.shape[0]), found.argmax(axis=1)
             first = found[rows, best]
-            found[rows, best] = np.where(first > -np.inf, np.maximum(first, np.finfo(np.float32).tiny), first)
+            found[rows, best] = np.where(first > NOT_SCORED, np.maximum(first, np.finfo(np.float32).tiny), first)
         return found
 
     # ---- where label sets are cut ----

@@ -59,7 +59,7 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
         update.publish(manifest)
 
 
-def load(path: str | os.PathLike[str], extra: Any = None) -> Any:
+def load(path: str | os.PathLike[str], extra: Any = None) -> XMCEstimator | TextClassifier:
     """Open a model directory written by ``save``; a model of texts is opened as a :class:`TextClassifier`.
 
     Large arrays are memory-mapped, and nothing in the directory is executed. If the model is replaced meanwhile, you get
@@ -71,7 +71,8 @@ def load(path: str | os.PathLike[str], extra: Any = None) -> Any:
         ...
     blockxmc.errors.ModelFormatError: no/such/model: there is no such model directory
     """
-    return with_extra(load_with_manifest(path)[0], path, extra)
+    model: XMCEstimator | TextClassifier = with_extra(load_with_manifest(path)[0], path, extra)
+    return model
 
 
 def with_extra(model: Any, path: str | os.PathLike[str], extra: Any) -> Any:
