@@ -298,11 +298,11 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         """Scores of the candidates of each text (CSR, a column per label)."""
         return self._by_label("decision_function", texts)
 
-    def explain(self, text: str, label: Any = None, k: int = 5) -> list[Explanation]:
+    def explain(self, text: str, label: Any = None, k: int = 5, most_features: int | None = None) -> list[Explanation]:
         """Explain why labels are suggested for a text, by its words: see the classifier's ``explain``."""
         row, _ = self._features(text)
-        names = self.vectorizer_.feature_names
-        found: list[Explanation] = self.classifier_.explain(row, label=label, k=k, feature_names=names)
+        options: dict[str, Any] = {"feature_names": self.vectorizer_.feature_names, "most_features": most_features}
+        found: list[Explanation] = self.classifier_.explain(row, label=label, k=k, **options)
         return found
 
     def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:

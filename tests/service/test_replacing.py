@@ -5,8 +5,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -89,7 +91,8 @@ def test_a_damaged_replacement_leaves_the_old_model_in_place(model_dir, demo, tm
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_command_serves_until_it_is_told_to_stop(model_dir, workers):
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGHUP], ids=lambda told: told.name)
+def test_the_command_serves_until_it_is_told_to_stop(model_dir, workers, told):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -119,11 +122,25 @@ def test_the_command_serves_until_it_is_told_to_stop(model_dir, workers):
                 assert answer.status_code == 200
             page = httpx.get(f"{url}/metrics").text
             assert 'blockxmc_texts_total{model="packages"} 10.0' in page  # of all workers together
+            statuses, stopped = [], threading.Event()
+
+            def ask():
+                body = {"texts": ["python and perl"] * 200}
+                while not stopped.is_set():
+                    with suppress(httpx.TransportError):  # nobody listens any more
+                        statuses.append(httpx.post(f"{url}/v1/models/packages/suggest", json=body).status_code)
+
+            load = threading.Thread(target=ask)
+            load.start()
+            time.sleep(0.5)
         finally:
             started = time.monotonic()
-            server.send_signal(signal.SIGTERM)
+            server.send_signal(told)
             _, err = server.communicate(timeout=30)
+            stopped.set()
+            load.join(30)
         assert server.returncode == 0, err
+        assert set(statuses) == {200}
         assert time.monotonic() - started < 15
         assert "Traceback" not in err
 

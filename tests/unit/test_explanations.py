@@ -15,6 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, PDSparse, load
 from blockxmc.baselines import CBMLC, LPSR
 from blockxmc.errors import BlockXMCError
+from blockxmc.serving.explanations import Explanation
 
 
 @cache
@@ -28,7 +29,7 @@ def with_reranker():
 
 
 def total(why):
-    return why.constant + sum(part.part for part in why.features) + sum(why.terms.values())
+    return why.constant + sum(part.part for part in why.features) + why.other_features + sum(why.terms.values())
 
 
 MODELS = [
@@ -84,6 +85,28 @@ def test_parts_add_up_with_neighbors_reranker_and_calibration():
                 assert why.terms["training rows like it"] > 0
         assert explained[0].neighbors[0].row == i  # the row itself is a training row
         assert explained[0].neighbors[0].similarity == pytest.approx(1.0, abs=0.02)
+
+
+def test_the_largest_parts_are_listed_and_the_others_are_one_number():
+    clf, X = with_reranker()
+    row = X[[20]]
+    n = row.indices.size
+    whole = clf.explain(row, label=np.arange(60), k=3)
+    for most in (0, 2, n, n + 1):
+        for why, cut in zip(whole, clf.explain(row, label=np.arange(60), k=3, most_features=most), strict=True):
+            assert cut.features == why.features[:most]
+            assert len(cut.features) + cut.n_other_features == len(why.features)
+            assert total(cut) == pytest.approx(total(why), abs=1e-6)
+    assert f"{n - 2} other features" in str(clf.explain(row, k=1, most_features=2)[0])
+    with pytest.raises(BlockXMCError, match="most_features must be"):
+        clf.explain(row, most_features=-1)
+
+
+def test_features_are_scored_a_few_at_a_time(monkeypatch):
+    clf, X = with_reranker()
+    together = clf.explain(X[[3]], k=8)
+    monkeypatch.setattr(f"{Explanation.__module__}._CELLS", 50)
+    assert clf.explain(X[[3]], k=8) == together
 
 
 def test_a_label_that_was_not_suggested_says_where_it_was_lost():

@@ -12,6 +12,7 @@ from scipy import sparse
 from blockxmc._core.allowed import Mask, allowed_labels, label_ids
 from blockxmc._core.base import TopK, XMCEstimator
 from blockxmc._core.params import check_k
+from blockxmc.errors import BlockXMCError
 from blockxmc.model.explanations import Explanation, explain_row
 from blockxmc.model.routed import RoutedModel
 
@@ -27,11 +28,14 @@ class Explained(XMCEstimator):
         """What the probability of each label is multiplied by where answers are ranked; None: by nothing."""
         return None
 
-    def explain(self, row: Any, label: Any = None, k: int = 5, feature_names: Any = None) -> list[Explanation]:
+    def explain(
+        self, row: Any, label: Any = None, k: int = 5, feature_names: Any = None, most_features: int | None = None
+    ) -> list[Explanation]:
         """Why labels were suggested for one row, or where they were lost: see :class:`Explanation`.
 
         ``label`` is one label or a list, by name or id; None: the k that are suggested. ``feature_names`` are those that
-        the model knows, where nothing else is said. Printing one shows a table; ``to_dict`` gives plain values.
+        the model knows, where nothing else is said. ``most_features`` lists the largest parts only; the others are one
+        number. Printing an explanation shows a table; ``to_dict`` gives plain values.
 
         >>> from blockxmc import DiSMEC
         >>> clf = DiSMEC().fit([[1.0, 0], [0, 1.0]], [["red"], ["blue"]])
@@ -42,8 +46,15 @@ class Explained(XMCEstimator):
         check_k(k)
         X = self._validated(row if sparse.issparse(row) or np.ndim(row) == 2 else np.atleast_2d(row))
         ids = None if label is None else label_ids(self.targets_, label, "explain")
+        if most_features is not None and most_features < 0:
+            raise BlockXMCError(f"most_features must be a whole number of at least 0 or None, got {most_features!r}")
         names = getattr(self, "feature_names_in_", None) if feature_names is None else feature_names
-        known: Any = {"names": self.targets_.names, "features": names, "worth": self._worth_of_labels()}
+        known: Any = {
+            "names": self.targets_.names,
+            "features": names,
+            "worth": self._worth_of_labels(),
+            "most": most_features,
+        }
         found = explain_row(self._served(), X, ids, k, **known)
         untrained = self.label_counts_ == 0
         return [

@@ -19,6 +19,8 @@ from blockxmc.model.scorer import I32
 
 # Features that printing shows; the others are added up in one line.
 SHOWN_FEATURES, SHOWN_NEIGHBORS = 10, 5
+# Scores held at once while features are scored one by one: 64 MB with their labels.
+_CELLS = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,9 @@ class Neighbor:
 class Explanation:
     """Why a label was suggested, or where it was lost.
 
-    ``score`` is the sum of ``constant``, the parts of all ``features`` and the ``terms`` (what blocks, neighbors and
-    reranker added); calibration turns it and the ``rank`` into the ``probability``. ``fate`` says what became of it.
+    ``score`` is the sum of ``constant``, the parts of ``features`` and of those that are not listed (``other_features``),
+    and the ``terms`` (what blocks, neighbors and reranker added); calibration turns it and the ``rank`` into the
+    ``probability``. ``fate`` says what became of it.
     """
 
     label: int
@@ -69,6 +72,8 @@ class Explanation:
     terms: dict[str, float]
     blocks: Sequence[VisitedBlock]
     neighbors: Sequence[Neighbor]
+    other_features: float = 0.0  # what the features that are not listed add together
+    n_other_features: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain numbers, text, lists and dicts."""
@@ -97,8 +102,8 @@ class Explanation:
     def _parts(self) -> list[tuple[str, float]]:
         shown, others = self.features[:SHOWN_FEATURES], self.features[SHOWN_FEATURES:]
         named = [(f.name if f.name is not None else f"feature {f.feature}", f.part) for f in shown]
-        if others:
-            named.append((f"{len(others)} other features", sum(f.part for f in others)))
+        if n_others := len(others) + self.n_other_features:
+            named.append((f"{n_others} other features", sum(f.part for f in others) + self.other_features))
         return [*named, ("constant", self.constant), *self.terms.items()]
 
 
@@ -127,8 +132,14 @@ class Explainer:
         self.visited, self.weights = self._visits()
         self.nearest = self._neighbors()
 
-    def explain(self, label: int, k: int, names: Any, features: Any) -> Explanation:
-        """Of one label, where k are suggested; ``names`` of labels and of ``features`` may be None."""
+    def explain(self, labels: list[int], k: int, names: Any, features: Any, most: int | None) -> list[Explanation]:
+        """Of each label, where k are suggested; ``names`` of labels and of ``features`` may be None."""
+        parts = self._parts([label for label in labels if label in self.listed])
+        return [self._explained(label, k, names, features, parts.get(label), most) for label in labels]
+
+    def _explained(
+        self, label: int, k: int, names: Any, features: Any, scores: NDArray[np.float64] | None, most: int | None
+    ) -> Explanation:
         name = None if names is None else str(names[label])
         blocks = [
             VisitedBlock(int(block), float(weight), label in self._labels_of(int(block)))
@@ -136,10 +147,13 @@ class Explainer:
         ]
         neighbors = [Neighbor(row, cosine, label in labels) for row, cosine, labels in self.nearest]
         what: dict[str, Any] = {"label": label, "name": name, "blocks": blocks, "neighbors": neighbors}
-        if label not in self.listed:
+        if scores is None:
             nothing: dict[str, Any] = dict.fromkeys(("rank", "rank_before_reranker", "score", "probability"))
             return Explanation(fate=self._lost(label), constant=0.0, features=[], terms={}, **what, **nothing)
-        constant, parts = self._parts(label)
+        constant, parts = float(scores[-1]), scores[:-1] - scores[-1]
+        order = np.argsort(-np.abs(parts), kind="stable")
+        row, first, rest = self.row, order[:most], order[len(order[:most]) :]
+        columns = (row.indices[first].tolist(), row.data[first].tolist(), parts[first].tolist())
         return Explanation(
             fate=self._fate(label, k),
             rank=self.ranking[label],
@@ -147,7 +161,11 @@ class Explainer:
             score=self.after[label] + self.offset,
             probability=self.probability[label],
             constant=constant,
-            features=[Feature(f, None if features is None else str(features[f]), *rest) for f, *rest in parts],
+            features=[
+                Feature(f, None if features is None else str(features[f]), *of) for f, *of in zip(*columns, strict=True)
+            ],
+            other_features=float(parts[rest].sum()),
+            n_other_features=rest.size,
             terms=self._terms(label),
             **what,
         )
@@ -186,20 +204,29 @@ class Explainer:
             terms["offset of all labels"] = self.offset
         return terms
 
-    def _parts(self, label: int) -> tuple[float, list[tuple[int, float, float]]]:
-        """The score of an empty row, and what each feature of the row adds: rows of one feature each are scored."""
+    def _parts(self, labels: list[int]) -> dict[int, NDArray[np.float64]]:
+        """The score of each label for every feature of the row alone, and at last for an empty row."""
         scorer = self.model.scorer
         if isinstance(scorer, DenseScorer) and not scorer.is_linear:
             raise BlockXMCError("the base is not linear: its scores are no sums of parts and cannot be explained")
-        blocks = self._holding(label)
+        by_block: dict[int, list[int]] = {}
+        for label in dict.fromkeys(labels):
+            by_block.setdefault(self._holding(label), []).append(label)
         n = self.row.indices.size
-        empty_last = np.append(np.arange(n + 1), n)
-        ones = sparse.csr_array((self.row.data, self.row.indices, empty_last), shape=(n + 1, self.row.shape[1]))
-        found = scorer.scores(ones, np.full((n + 1, 1), blocks, np.int32))
-        scores = np.asarray(found[:, [label]].toarray(), np.float64).ravel()
-        parts = scores[:-1] - scores[-1]
-        features = zip(self.row.indices.tolist(), self.row.data.tolist(), parts.tolist(), strict=True)
-        return float(scores[-1]), sorted(features, key=lambda part: -abs(part[2]))
+        alone = sparse.csr_array(
+            (self.row.data, self.row.indices, np.append(np.arange(n + 1), n)), shape=(n + 1, self.row.shape[1])
+        )
+        found: dict[int, NDArray[np.float64]] = {}
+        for block, ids in by_block.items():
+            step = max(1, _CELLS // max(1, len(scorer.label_clusters[block])))
+            scores = [
+                scorer.scores(alone[i : i + step], np.full((min(step, n + 1 - i), 1), block, np.int32))[
+                    :, ids
+                ].toarray()
+                for i in range(0, n + 1, step)
+            ]
+            found |= zip(ids, np.concatenate(scores).T.astype(np.float64), strict=True)
+        return found
 
     def _holding(self, label: int) -> int:
         """The visited block that has the weights behind the label's score."""
@@ -258,10 +285,11 @@ def explain_row(
     names: Any = None,
     features: Any = None,
     worth: NDArray[np.float32] | None = None,
+    most: int | None = None,
 ) -> list[Explanation]:
-    """Explanations of these labels, or of the first k, of one row."""
+    """Explanations of these labels, or of the first k, of one row, with at most so many features each."""
     if row.shape[0] != 1:
         raise BlockXMCError(f"explain takes one row at a time, got {row.shape[0]}")
     explainer = Explainer(model, row, worth)
-    wanted = list(explainer.ranking)[:k] if labels is None else labels
-    return [explainer.explain(int(label), k, names, features) for label in wanted]
+    wanted = list(explainer.ranking)[:k] if labels is None else [int(label) for label in labels]
+    return explainer.explain(wanted, k, names, features, most)

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from blockxmc._core.allowed import label_ids
 from blockxmc.data.extra import ExtendedVectorizer
 from blockxmc.errors import ModelFormatError
+from blockxmc.service.gate import check_wanted
 from blockxmc.service.models import ServedModel
 from blockxmc.service.problems import Problem
 from blockxmc.service.settings import Limits
@@ -17,6 +19,10 @@ from blockxmc.text import least_score
 
 # Features that an explanation lists; what the others add is one number.
 SHOWN_FEATURES = 200
+# Of one answer: texts times k, and labels times features that are scored for an explanation.
+MOST_SUGGESTIONS, MOST_PARTS = 100_000, 1_000_000
+# Labels between two looks at whether anybody waits for the answer.
+EXPLAINED_AT_ONCE = 20
 DEFAULT_K = 5
 # Of a feature in a row: beyond it, scores would leave what 32-bit numbers hold.
 MOST_VALUE = 1e6
@@ -41,7 +47,11 @@ class Requests:
         choice: dict[str, Shape] = {"k": k, "threshold": threshold, "allow": labels, "deny": labels}
         self.suggest = Object({**input_, **choice}, one_of=tuple(input_))
         one: dict[str, Shape] = {"text": text, "row": row}
-        self.explain = Object({**one, "labels": labels, "k": k}, one_of=tuple(one))
+        few: dict[str, Shape] = {
+            "labels": Either(Word(None), ListOf(label, limits.explained)),
+            "k": Whole(1, limits.explained),
+        }
+        self.explain = Object({**one, **few}, one_of=tuple(one))
         rows = ListOf(ListOf(Text(2000), limits.labels), limits.texts, 1)
         self.update = Object({"texts": input_["texts"], "labels": rows}, ("texts", "labels"))
 
@@ -65,6 +75,10 @@ def is_short(model: ServedModel, body: dict[str, Any]) -> bool:
 def suggest(model: ServedModel, body: dict[str, Any]) -> dict[str, Any]:
     """The suggestions for each text or row, best first."""
     k = min(body.get("k", DEFAULT_K), max(model.n_labels, 1))
+    if n_texts(body) * k > MOST_SUGGESTIONS:
+        raise Problem(
+            422, f"k times the number of texts must be at most {MOST_SUGGESTIONS}; send fewer texts at a time"
+        )
     # Where labels are known by number only, there is nothing to allow by name: the model says so.
     among = {name: body[name] for name in ("allow", "deny") if body.get(name) is not None}
     least = least_score(model.classifier, body.get("threshold"))
@@ -88,27 +102,33 @@ def explain(model: ServedModel, body: dict[str, Any]) -> dict[str, Any]:
         raise Problem(409, f"{model.name} has no weights that say why")
     row = _features(model, {"rows": [body["row"]]} if "row" in body else body)
     names = None if model.vectorizer is None else model.vectorizer.feature_names
-    found = model.classifier.explain(row, label=body.get("labels"), k=body.get("k", DEFAULT_K), feature_names=names)
-    whys = [_explained(model, why.to_dict()) for why in found]
+    k = body.get("k", DEFAULT_K)
+    if body.get("labels") is None:
+        best = model.classifier.predict_topk(row, min(k, model.n_labels))[0][0] if model.n_labels else np.zeros(0, int)
+        ids = best[best >= 0].tolist()
+    else:
+        ids = list(dict.fromkeys(label_ids(model.classifier.targets_, body["labels"], "explain").tolist()))
+    if len(ids) * row.nnz > MOST_PARTS:
+        raise Problem(422, f"{len(ids)} labels times {row.nnz} features are more than {MOST_PARTS}: send fewer labels")
+    whys: list[dict[str, Any]] = []
+    for first in range(0, len(ids), EXPLAINED_AT_ONCE):
+        check_wanted()
+        found = model.classifier.explain(
+            row, label=ids[first : first + EXPLAINED_AT_ONCE], k=k, feature_names=names, most_features=SHOWN_FEATURES
+        )
+        whys += [_explained(model, why.to_dict()) for why in found]
     return {"model": model.name, "version": model.version, "explanations": whys}
 
 
 def _explained(model: ServedModel, why: dict[str, Any]) -> dict[str, Any]:
-    """An explanation for the wire: labels by name, the largest features, what else is known of neighbors."""
-    features, others = why["features"][:SHOWN_FEATURES], why["features"][SHOWN_FEATURES:]
+    """An explanation for the wire: labels by name, and what else is known of neighbors."""
     known = model.row_labels
     for neighbor in why["neighbors"]:
         row = neighbor["row"]
         ids = [] if known is None else known.indices[known.indptr[row] : known.indptr[row + 1]].tolist()
         neighbor["labels"] = [model.name_of(j) for j in ids]
     del why["name"]
-    label = why["label"]
-    return why | {
-        "id": label,
-        "label": model.name_of(label),
-        "features": features,
-        "other_features": float(sum(feature["part"] for feature in others)),
-    }
+    return why | {"id": why["label"], "label": model.name_of(why["label"])}
 
 
 def card(model: ServedModel) -> dict[str, Any]:
@@ -166,8 +186,9 @@ def _sparse_rows(rows: list[dict[str, list[Any]]], width: int) -> sparse.csr_arr
         if row["indices"] and max(row["indices"]) >= width:
             raise Problem(422, f"row {number} has an index of {max(row['indices'])}: the model knows 0 to {width - 1}")
     indptr = np.concatenate([[0], np.cumsum([len(row["indices"]) for row in rows])]).astype(np.int64)
-    indices = np.array([j for row in rows for j in row["indices"]], np.int32)
-    values = np.array([v for row in rows for v in row["values"]], np.float32)
+    # Row by row: one long call into NumPy would keep all other threads from working.
+    indices = np.concatenate([np.array(row["indices"], np.int32) for row in rows])
+    values = np.concatenate([np.array(row["values"], np.float32) for row in rows])
     X = sparse.csr_array((values, indices, indptr), shape=(len(rows), width))
     X.sum_duplicates()
     return X

@@ -22,6 +22,7 @@ from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.service import annif_rest, answers, explore
 from blockxmc.service.annif_rest import AnnifRequests
 from blockxmc.service.answers import Requests
+from blockxmc.service.connections import Outbox
 from blockxmc.service.gate import Gate
 from blockxmc.service.guard import Guard, as_problem
 from blockxmc.service.models import Models, ServedModel
@@ -29,7 +30,7 @@ from blockxmc.service.monitoring import Monitor, log
 from blockxmc.service.openapi import JSON, describe
 from blockxmc.service.problems import Problem
 from blockxmc.service.settings import Settings, read_token
-from blockxmc.service.shapes import Whole
+from blockxmc.service.shapes import Object, Whole
 
 # The web page: every file by name, with its kind. Nothing else on the disk can be asked for.
 PAGE = Path(__file__).with_name("page")
@@ -37,6 +38,8 @@ KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".s
 FORM = "application/x-www-form-urlencoded"
 # An update may take as long as it takes; nobody waits for a day.
 _UPDATE_SECONDS = 86_400.0
+# Bytes of a body that are read in a moment, less than it takes to hand them to a thread.
+_SHORT_BODY = 1 << 15
 
 
 def create_app(settings: Settings) -> Starlette:
@@ -57,7 +60,7 @@ class Service:
         self.requests, self.annif = Requests(self.limits), AnnifRequests(self.limits)
         self.description = orjson.dumps(describe(self.requests, self.annif, token=self.token is not None))
         self.files = {file.name: file.read_bytes() for file in PAGE.iterdir() if file.suffix in KINDS}
-        self.gate = Gate(settings.threads, self.limits)
+        self.gate, self.outbox = Gate(settings.threads, self.limits), Outbox(self.limits)
         middleware = [Middleware(Guard, settings=settings, token=self.token, monitor=self.monitor)]
         if settings.cors:
             allowed: dict[str, Any] = {
@@ -122,8 +125,8 @@ class Service:
     async def suggest(self, request: Request) -> Response:
         """Labels of one text, of many, or of sparse rows."""
         model = self._model(request)
-        body = self.requests.suggest.read(await self._json(request))
-        return _json(await self._suggested(answers.suggest, model, body))
+        body = await self._json(request, self.requests.suggest)
+        return self.outbox.answer(await self._suggested(answers.suggest, model, body))
 
     async def _suggested(self, suggest: Callable[..., Any], model: ServedModel, body: dict[str, Any]) -> Any:
         if answers.is_short(model, body):
@@ -136,39 +139,39 @@ class Service:
     async def explain(self, request: Request) -> Response:
         """Why labels fit a text, or where they were lost."""
         model = self._model(request)
-        body = self.requests.explain.read(await self._json(request))
-        return _json(await self.gate.run(_answered, answers.explain, model, body))
+        body = await self._json(request, self.requests.explain)
+        return self.outbox.answer(await self.gate.run(_answered, answers.explain, model, body))
 
     async def update(self, request: Request) -> Response:
         """New training rows, where that is allowed; the token was checked before."""
         model = self._model(request)
         if not self.settings.allow_update:
             raise Problem(403, "this service does not take updates; start it with --allow-update and --token-file")
-        body = self.requests.update.read(await self._json(request))
+        body = await self._json(request, self.requests.update)
         texts, labels = body["texts"], body["labels"]
         if len(texts) != len(labels):
             raise Problem(422, f"there are {len(texts)} texts but {len(labels)} lists of labels")
         learn: Callable[[], ServedModel] = lambda: self.models.update(model.name, texts, labels)  # noqa: E731
         updated = await self.gate.run(_answered, learn, seconds=_UPDATE_SECONDS)
-        return _json({"model": updated.name, "version": updated.version})
+        return self.outbox.answer({"model": updated.name, "version": updated.version})
 
     # ---- looking into models ----
     async def list_models(self, request: Request) -> Response:
         """The cards of all models."""
         cards = [answers.card(model) for model in self.models]
-        return _json({"models": cards, "updates": self.settings.allow_update})
+        return self.outbox.answer({"models": cards, "updates": self.settings.allow_update})
 
     async def card(self, request: Request) -> Response:
         """The card of one model."""
-        return _json(answers.card(self._model(request)))
+        return self.outbox.answer(answers.card(self._model(request)))
 
     async def blocks(self, request: Request) -> Response:
         """All blocks of a model."""
-        return _json({"blocks": await self.gate.run(_answered, explore.blocks, self._model(request))})
+        return self.outbox.answer({"blocks": await self.gate.run(_answered, explore.blocks, self._model(request))})
 
     async def block(self, request: Request) -> Response:
         """One block and its labels."""
-        return _json(await self.gate.run(_answered, explore.block, self._model(request), _number(request)))
+        return self.outbox.answer(await self.gate.run(_answered, explore.block, self._model(request), _number(request)))
 
     async def labels(self, request: Request) -> Response:
         """Labels whose name has the words of the query ``q``."""
@@ -177,56 +180,58 @@ class Service:
             raise Problem(422, "q must be a string of at most 200 characters")
         limit = Whole(1, 100).read(_as_whole(request.query_params.get("limit", "20")), "limit")
         found = await self.gate.run(_answered, explore.search, self._model(request), words, limit)
-        return _json({"labels": found})
+        return self.outbox.answer({"labels": found})
 
     async def label(self, request: Request) -> Response:
         """One label: counts, blocks, and what it comes with."""
-        return _json(await self.gate.run(_answered, explore.label, self._model(request), _number(request)))
+        return self.outbox.answer(await self.gate.run(_answered, explore.label, self._model(request), _number(request)))
 
     async def map(self, request: Request) -> Response:
         """Rows and labels by block."""
-        return _json(await self.gate.run(_answered, explore.block_map, self._model(request)))
+        return self.outbox.answer(await self.gate.run(_answered, explore.block_map, self._model(request)))
 
     # ---- Annif's interface ----
     async def annif_about(self, request: Request) -> Response:
         """Who is speaking."""
-        return _json(annif_rest.about())
+        return self.outbox.answer(annif_rest.about())
 
     async def projects(self, request: Request) -> Response:
         """The models that take text, as projects."""
-        return _json({"projects": [annif_rest.project(model) for model in self.models if model.vectorizer is not None]})
+        return self.outbox.answer(
+            {"projects": [annif_rest.project(model) for model in self.models if model.vectorizer is not None]}
+        )
 
     async def project(self, request: Request) -> Response:
         """One model as a project."""
-        return _json(annif_rest.project(self._model(request)))
+        return self.outbox.answer(annif_rest.project(self._model(request)))
 
     async def annif_suggest(self, request: Request) -> Response:
         """Subjects of one text, asked for by a form."""
         model = self._model(request)
         body = self.annif.form(await self._body(request, FORM))
         found = await self._suggested(annif_rest.suggestions, model, body)
-        return _json({"results": found[0]})
+        return self.outbox.answer({"results": found[0]})
 
     async def annif_batch(self, request: Request) -> Response:
         """Subjects of many texts."""
         model = self._model(request)
         numbers = self.annif.numbers(request.query_params)
-        documents = self.annif.batch.read(await self._json(request))["documents"]
+        documents = (await self._json(request, self.annif.batch))["documents"]
         if not documents:
-            return _json([])
+            return self.outbox.answer([])
         texts = [document["text"] for document in documents]
         found = await self._suggested(annif_rest.suggestions, model, {"texts": texts, **numbers})
         pairs = zip(documents, found, strict=True)
-        return _json([{"results": rows, "document_id": given.get("document_id")} for given, rows in pairs])
+        return self.outbox.answer([{"results": rows, "document_id": given.get("document_id")} for given, rows in pairs])
 
     # ---- the service itself ----
     async def healthy(self, request: Request) -> Response:
         """The process answers."""
-        return _json({"status": "ok"})
+        return self.outbox.answer({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
         """Models are loaded: they were before the service began to listen."""
-        return _json({"status": "ready"})
+        return self.outbox.answer({"status": "ready"})
 
     async def metrics(self, request: Request) -> Response:
         """Numbers for Prometheus."""
@@ -247,11 +252,10 @@ class Service:
     def _model(self, request: Request) -> ServedModel:
         return self.models[request.path_params["name"]]
 
-    async def _json(self, request: Request) -> Any:
-        try:
-            return orjson.loads(await self._body(request, JSON))
-        except orjson.JSONDecodeError as error:
-            raise Problem(400, f"the body is not valid JSON: {error.msg} (character {error.pos})") from None
+    async def _json(self, request: Request, shape: Object) -> dict[str, Any]:
+        """What a body says; a long one is read in a thread: everybody else would wait for it."""
+        content = await self._body(request, JSON)
+        return _read(content, shape) if len(content) <= _SHORT_BODY else await self.gate.run(_read, content, shape)
 
     async def _body(self, request: Request, kind: str) -> bytes:
         given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -286,8 +290,12 @@ def _answered(work: Callable[..., Any], *args: Any) -> Any:
         raise Problem(422, str(error)) from None
 
 
-def _json(value: Any) -> Response:
-    return Response(orjson.dumps(value), media_type=JSON)
+def _read(content: bytes, shape: Object) -> dict[str, Any]:
+    try:
+        value = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise Problem(400, f"the body is not valid JSON: {error.msg} (character {error.pos})") from None
+    return shape.read(value)
 
 
 def _number(request: Request) -> int:

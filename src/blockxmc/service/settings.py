@@ -25,6 +25,9 @@ class Limits:
     labels: int = 10_000  # that are listed as allowed or denied
     row_features: int = 100_000
     k: int = 1000
+    explained: int = 100  # labels of one explanation
+    answer_bytes: int = 32 << 20
+    unsent_bytes: int = 256 << 20  # of all answers that wait for their readers
     body_seconds: float = 10.0  # until a body has come
     answer_seconds: float = 30.0  # until an answer is given up
     waiting: int = 64  # requests that wait for a thread; more are told to come back
