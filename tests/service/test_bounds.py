@@ -1,10 +1,12 @@
 """What many, large, slow and abandoned requests may take: bounded work, bounded memory, and nobody else waits."""
 
+import asyncio
 import socket
 import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
 
+import orjson
 import pytest
 from hostile_requests import post
 from service_parts import running
@@ -125,6 +127,14 @@ class TestReaders:
             eventually(lambda: client.service.monitor.open._value.get() == 0)
         assert "defect" not in capfd.readouterr().err
 
+    def test_a_transport_that_was_closed_is_no_defect(self, client, capfd):
+        async def send(message):
+            raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+        scope = {"type": "http", "method": "GET", "path": "/healthz", "headers": [], "query_string": b""}
+        asyncio.run(client.service.app(scope, None, send))
+        assert "defect" not in capfd.readouterr().err
+
 
 class TestIdleConnections:
     @pytest.mark.parametrize("begun", [b"", b"GET /healthz HTT"], ids=["silent", "half a line"])
@@ -179,6 +189,4 @@ def test_a_large_body_holds_nobody_up(model_dir):
 
 
 def _json(body):
-    import orjson
-
     return orjson.dumps(body)

@@ -52,7 +52,13 @@ class Guard:
                 status = message["status"]
                 cache = b"no-store" if private else b"no-cache"
                 message["headers"] = [*message["headers"], *_HEADERS, (b"cache-control", cache)]
-            await send(message)
+            try:
+                await send(message)
+            except RuntimeError as error:
+                # uvloop's, between the end of a connection and the word of it.
+                if "handler is closed" not in str(error):
+                    raise
+                raise ClientDisconnect from None
 
         self._open += 1
         self.monitor.open.inc()
