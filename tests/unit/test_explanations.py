@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, PDSparse, load
 from blockxmc.baselines import CBMLC, LPSR
 from blockxmc.errors import BlockXMCError
-from blockxmc.serving.explanations import Explanation
+from blockxmc.model.explanations import Explanation
 
 
 @cache
