@@ -12,7 +12,6 @@ from sklearn.base import clone
 
 from blockxmc._core import stored
 from blockxmc._core.matrix import copy_rows, matrix_digest, without_rows
-from blockxmc._core.memory import within_memory
 from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Reporter, reporter_for
 from blockxmc._core.targets import Targets
@@ -159,12 +158,6 @@ class BlockwiseClassifier(LearningOn):
         rows = clone(self)._checked(X, reset=True)
         return estimate(rows, Targets.encode(Y)[1], threads=self._threads)
 
-    # ---- fitting ----
-    @property
-    def _uses_files(self) -> bool:
-        kind = self._weights_kind(learner := self._learner())
-        return kind == "shared" and isinstance(learner, DiSMEC) and not self.keep_rows
-
     def fit(
         self,
         X: Any,
@@ -181,8 +174,7 @@ class BlockwiseClassifier(LearningOn):
         of each row, as text or whole numbers. A list, Series or 1-d array of text or numbers holds one class per row.
         A plain list of equally long lists of 0 and 1 is refused if it could be a matrix or lists of labels.
 
-        ``max_memory_gb`` limits the memory: a larger training puts large arrays into files, or is refused before it
-        begins.
+        A training that would take more memory than ``max_memory_gb`` is refused before it begins.
 
         ``sample_weight`` has one number per row: a row of weight 2 counts twice, and a row of weight 0 is not learned,
         but is assigned to a block like any other. It needs shared weights of DiSMEC, the default.
@@ -202,8 +194,7 @@ class BlockwiseClassifier(LearningOn):
         hints = Hints.checked(X, Y, sample_weight, label_features)
         Y = hints.taught(Y)
         self.label_counts_ = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
-        with within_memory(X, Y, max_memory_gb if self._uses_files else None, work, self._threads):
-            self._fit(X, Y, reporter_for(self.verbose), hints, work)
+        self._fit(X, Y, reporter_for(self.verbose), hints, work)
         return self
 
     def _fit(

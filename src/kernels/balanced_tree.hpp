@@ -14,7 +14,7 @@
 #include "float_order.hpp"
 #include "kmeans.hpp"
 #include "random.hpp"
-#include "scratch.hpp"
+#include "large.hpp"
 #include "threads.hpp"
 
 namespace blockxmc::kmeans {

@@ -118,7 +118,7 @@ void bind_dual_cd(nb::module_ &m);
 void bind_fastxml(nb::module_ &m);
 void bind_held_out(nb::module_ &m);
 void bind_filters(nb::module_ &m);
-void bind_scratch(nb::module_ &m);
+void bind_rows(nb::module_ &m);
 void bind_words(nb::module_ &m);
 
 } // namespace blockxmc

@@ -11,7 +11,7 @@
 
 #include "csr.hpp"
 #include "group.hpp"
-#include "scratch.hpp"
+#include "large.hpp"
 #include "simd.hpp"
 #include "threads.hpp"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "csr.hpp"
-#include "scratch.hpp"
+#include "large.hpp"
 #include "simd.hpp"
 
 namespace blockxmc {

@@ -29,7 +29,7 @@ NB_MODULE(_kernels, m) {
     blockxmc::bind_fastxml(m);
     blockxmc::bind_filters(m);
     blockxmc::bind_held_out(m);
-    blockxmc::bind_scratch(m);
+    blockxmc::bind_rows(m);
     blockxmc::bind_words(m);
     // A kernel that a daemon thread still runs at exit must not hold up the end of the process for long.
     nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "row_lists.hpp"
-#include "scratch.hpp"
+#include "large.hpp"
 #include "threads.hpp"
 
 namespace blockxmc {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "scratch.hpp"
+#include "large.hpp"
 #include "threads.hpp"
 #include "words.hpp"
 

@@ -5,7 +5,6 @@ import pytest
 from helpers import blocky, same_bits
 
 from blockxmc import BlockwiseClassifier
-from blockxmc._core import memory
 from blockxmc._core.matrix import csr_args, without_rows
 from blockxmc.partition import start
 from blockxmc.training import blocks
@@ -52,15 +51,12 @@ def test_the_model_is_the_same_with_steps_side_by_side(trees, monkeypatch):
     assert begun == [True, True]
 
 
-def test_nothing_runs_beside_others_where_stages_are_kept_or_memory_is_short(tmp_path):
+def test_nothing_runs_beside_others_where_stages_are_kept(tmp_path):
     with Job().beside(4) as beside:
         assert beside.at_once
     with Job().beside(4, spare=False) as beside:
         assert not beside.at_once
     with opened(tmp_path / "work", {}) as job, job.beside(4) as beside:
-        assert not beside.at_once
-    X, Y = blocky()
-    with memory.within_memory(X, Y, memory.used_memory() / 1e9 + 1e-6, None), Job().beside(4) as beside:
         assert not beside.at_once
 
 

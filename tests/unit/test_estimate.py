@@ -86,20 +86,16 @@ def test_other_trainings_have_no_estimate(demo):
 
 def test_a_training_over_the_limit_is_refused_with_what_would_fit(demo, monkeypatch):
     monkeypatch.setattr(memory, "used_memory", lambda: 10**8)
-    needed = needs.expected_bytes(needs.sizes_of(demo.X, demo.Y, thread_count(None)), in_files=True)
+    needed = needs.expected_bytes(needs.sizes_of(demo.X, demo.Y, thread_count(None)))
     with pytest.raises(BlockXMCError, match=rf"{(needed + 1e8) / 1e9:.2f} GB.*max_features=\d+") as caught:
         BlockwiseClassifier().fit(demo.X, demo.Y, max_memory_gb=(needed + 0.9e8) / 1e9)
     kept = int(str(caught.value).split("max_features=")[1].split(",")[0])
     counts = np.bincount(demo.X.indices, minlength=demo.n_features)
     frequent = np.sort(np.argsort(-counts, kind="stable")[:kept])
-    memory.check_memory_limit(
-        demo.X[:, frequent], demo.Y, (needed + 0.9e8) / 1e9, in_files=True, threads=thread_count(None)
-    )
-    more = np.argsort(-counts, kind="stable")[: kept + 2]
+    memory.check_memory_limit(demo.X[:, frequent], demo.Y, (needed + 0.9e8) / 1e9, threads=thread_count(None))
+    more = np.argsort(-counts, kind="stable")[: kept + kept // 20]
     with pytest.raises(BlockXMCError):
-        memory.check_memory_limit(
-            demo.X[:, np.sort(more)], demo.Y, (needed + 0.9e8) / 1e9, in_files=True, threads=thread_count(None)
-        )
+        memory.check_memory_limit(demo.X[:, np.sort(more)], demo.Y, (needed + 0.9e8) / 1e9, threads=thread_count(None))
     with pytest.raises(BlockXMCError, match="rows would fit"):
         BlockwiseClassifier().fit(demo.X, demo.Y, max_memory_gb=0.13)
     with pytest.raises(BlockXMCError, match="before it begins"):
@@ -154,14 +150,6 @@ def test_memory_is_within_a_factor_of_1_3_on_every_set(name):
     assert 1 / 1.3 < needs.expected_bytes(needs.Sizes(*sizes)) / (found * 1e6) < 1.3
 
 
-def test_a_limit_counts_candidates_of_held_out_rows():
-    few, many = (needs.Sizes(2_000_000, 1000, labels, 10**7, 2_000_000, 1e9, 1.0) for labels in (400, 1400))
-    more = needs.expected_bytes(many, in_files=True) - needs.expected_bytes(few, in_files=True)
-    beside = needs.BESIDE_FILES.label * 1000
-    held = needs.PER_CANDIDATE_AT_LEAST * 2048 * 1024 - needs.BESIDE_FILES.always
-    assert more == pytest.approx(held + beside, rel=0.01)
-
-
 def test_memory_knows_the_settings_of_the_training():
     known = needs.LEAST_PAIRS, needs.LEAST_PAIRS_PER_ROW, needs.MOST_PAIRS, needs.CANDIDATES
     assert known == (SETTINGS.least_pairs, SETTINGS.least_pairs_per_row, SETTINGS.pairs_at_a_time, SETTINGS.calibrated)
@@ -179,7 +167,6 @@ def test_sizes_know_weights_and_rows_that_teach(demo):
     one, four = (needs.sizes_of(demo.X, demo.Y, threads) for threads in (1, 4))
     assert one.taught < four.taught <= 4
     assert needs.expected_bytes(one) < needs.expected_bytes(four)
-    assert needs.expected_bytes(one, in_files=True) < needs.expected_bytes(four, in_files=True)
 
 
 @pytest.mark.parametrize(("threads", "found"), [(1, 226e6), (8, 382e6)])

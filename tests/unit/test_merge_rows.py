@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.preprocessing import normalize
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import csr_args, csr_of, pattern_args
+from blockxmc._core.matrix import copy_rows, csr_args, csr_of, pattern_args
 
 
 def random_rows(rng, shape, density):
@@ -52,3 +52,17 @@ def test_matrices_that_do_not_fit_are_refused():
     unsorted = np.array([0, 2], np.int64), np.array([1, 0], np.int32), np.ones(2, np.float32)
     with pytest.raises(ValueError, match="ascending"):
         _kernels.large_or_known(*unsorted, *unsorted[:2], 2, 0.1, 1)
+
+
+def test_rows_are_copied_as_scipy_takes_them():
+    X = random_rows(np.random.default_rng(0), (600, 4000), 0.01)
+    rows = np.array([599, 0, 7, 7])
+    found = copy_rows(X, rows)
+    assert (found != X[rows]).nnz == 0
+    assert_array_equal(found.indptr, X[rows].indptr)
+    assert copy_rows(X, np.zeros(0, np.int64)).shape == (0, X.shape[1])
+    many = np.arange(5000) % 600
+    assert (copy_rows(X, many, 3) != X[many]).nnz == 0
+    for wrong in (-1, 600):
+        with pytest.raises(ValueError, match="out of range"):
+            copy_rows(X, np.array([wrong]))

@@ -12,8 +12,8 @@ from sklearn.preprocessing import normalize
 from blockxmc import BlockwiseClassifier, _kernels, metrics
 from blockxmc._core.matrix import pattern_args
 from blockxmc.model.reranker import Reranker
+from blockxmc.training import candidates, settings
 from blockxmc.training import mix as mixing
-from blockxmc.training import settings
 from blockxmc.training.candidates import Candidates, HeldOut, Mix, Terms, best_first
 from blockxmc.training.fit import Training
 from blockxmc.training.held_out import held_out_rows
@@ -268,3 +268,28 @@ def test_what_is_promised_holds_on_new_rows():
         assert abs(found - clf.cost_[f"expected_P@{k}"]) < 0.03
     right, there = np.take_along_axis(Y[4000:].toarray(), labels, axis=1) > 0, labels >= 0
     assert abs(metrics.calibration_error(right[there], scores[there]) - clf.cost_["expected_calibration_error"]) < 0.03
+
+
+def test_tables_of_held_out_rows_are_made_some_rows_at_a_time(monkeypatch):
+    told = np.ones(600, np.float32), (np.arange(600), np.arange(600) % 40)
+    words = sparse.random_array((600, 4000), density=0.01, format="csr", dtype=np.float32, rng=np.random.default_rng(0))
+    X, Y = sparse.csr_array(words + sparse.csr_array(told, shape=words.shape)), sparse.csr_array(told, shape=(600, 40))
+    X.sort_indices()
+    clf = BlockwiseClassifier(n_blocks=4, n_jobs=1)
+    sizes, tables = [], candidates.HeldOut._tables
+    whole = clf.fit(X, Y)
+    kept = whole.predict_topk(X, 5), whole.predict_proba(X).data, whole.cost_
+
+    def watched(self, X, Y, found, *args):
+        sizes.append(found[0].shape)
+        return tables(self, X, Y, found, *args)
+
+    monkeypatch.setattr(candidates.HeldOut, "_tables", watched)
+    monkeypatch.setattr(candidates, "CANDIDATES_AT_A_TIME", 1000)
+    parts = clf.fit(X, Y)
+    many = [n_rows for n_rows, few in sizes if few == 40]
+    assert (len(many), sum(many), max(many)) == (5, 120, 25)  # a fifth of the rows, with all 40 labels of each
+    for mine, theirs in zip(parts.predict_topk(X, 5), kept[0], strict=True):
+        assert_array_equal(mine, theirs)
+    assert_array_equal(parts.predict_proba(X).data, kept[1])
+    assert parts.cost_ == kept[2]

@@ -66,11 +66,6 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Take back what ``_state`` gave (arrays may be read-only memory maps)."""
         raise NotImplementedError
 
-    @property
-    def _uses_files(self) -> bool:
-        """Whether large arrays of its training can lie in files where memory is limited."""
-        return False
-
     def _check_all(self) -> None:
         """Look at what ``_restore`` leaves unread because answers do not need it."""
 
@@ -111,7 +106,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if X.shape[0] != Y01.shape[0]:
             raise BlockXMCError(f"X has {X.shape[0]} rows but Y has {Y01.shape[0]}: the numbers of samples must agree")
         check_training_memory(X, Y01)
-        check_memory_limit(X, Y01, max_memory_gb, in_files=self._uses_files, threads=self._threads)
+        check_memory_limit(X, Y01, max_memory_gb, threads=self._threads)
         self.targets_ = targets
         self.classes_ = np.arange(targets.n_labels) if targets.names is None else targets.names
         self.label_counts_ = np.bincount(Y01.indices, minlength=targets.n_labels).astype(np.int64)

@@ -148,7 +148,7 @@ def take_rows(X: sparse.csr_array, rows: NDArray[np.intp]) -> sparse.csr_array:
 
 
 def copy_rows(X: sparse.csr_array, rows: NDArray[np.integer], threads: int = 1) -> sparse.csr_array:
-    """``take_rows`` of a large part of a float matrix: where memory is limited, the copy may lie in a scratch file.
+    """``take_rows`` of a large part of a float matrix, on several threads.
 
     >>> copy_rows(sparse.csr_array(np.eye(3, dtype=np.float32)), np.array([2, 0])).toarray().tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]

@@ -7,11 +7,7 @@ file of two lines can claim two billion of each.
 from __future__ import annotations
 
 import os
-import tempfile
-import threading
 from bisect import bisect_right
-from collections.abc import Iterator
-from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from blockxmc import _kernels
 from blockxmc._core.needs import Sizes, expected_bytes, sizes_of
 from blockxmc.errors import BlockXMCError, DataFormatError
 
@@ -29,11 +24,6 @@ FREE_LABELS = 1 << 20
 COLUMNS_PER_ENTRY = 100
 # Peak bytes of a training, measured: an unused label costs most, because every row teaches it to say no.
 BYTES_PER_FEATURE, BYTES_PER_LABEL, BYTES_PER_UNUSED_LABEL = 100, 1000, 4000
-# How the error begins where a disk has no room for arrays (scratch.hpp).
-NO_ROOM = "no room for scratch files"
-# Limits of the trainings that run now: bytes for large arrays, and the folder for those beyond.
-_LIMITS: list[tuple[int, str]] = []
-_LIMITING = threading.Lock()
 # Bytes that a training may take; None: what is free.
 MAX_MEMORY: int | None = None
 
@@ -79,9 +69,7 @@ def check_training_memory(X: sparse.csr_array, Y: sparse.csr_array) -> None:
     )
 
 
-def check_memory_limit(
-    X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: Any, *, in_files: bool = False, threads: int = 1
-) -> None:
+def check_memory_limit(X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: Any, *, threads: int = 1) -> None:
     """Refuse a training that would need more than a limit, with what would fit into it.
 
     >>> rows = sparse.csr_array([[1.0, 2.0], [1.0, 0.0]])
@@ -97,67 +85,16 @@ def check_memory_limit(
         raise BlockXMCError(f"max_memory_gb must be a positive number, got {max_memory_gb!r}")
     room = float(max_memory_gb) * 1e9 - used_memory()
     sizes = sizes_of(X, Y, threads)
-    needed = expected_bytes(sizes, in_files=in_files)
+    needed = expected_bytes(sizes)
     if needed > room:
         total = (needed + used_memory()) / 1e9
         raise BlockXMCError(
             f"training would take about {total:,.2f} GB of memory, more than the {max_memory_gb:g} allowed;"
-            f" {_what_would_fit(X, sizes, room, in_files)}"
+            f" {_what_would_fit(X, sizes, room)}"
         )
 
 
-@contextmanager
-def within_memory(
-    X: sparse.csr_array, Y: sparse.csr_array, max_memory_gb: float | None, work: Any, threads: int = 1
-) -> Iterator[None]:
-    """Train within a limit: large arrays for which there is no room lie in files without a name.
-
-    They lie in the folder of ``work`` (a path, or what has a ``folder``, as the job of a cluster has), or in that of
-    temporary files. Their pages are written out and dropped by the system when it needs the memory, as those of mapped
-    data are. The limit is for memory that no file stands behind. What is computed does not depend on where arrays lie.
-    """
-    if max_memory_gb is None:
-        yield
-        return
-    sizes, room = sizes_of(X, Y, threads), max_memory_gb * 1e9 - used_memory()
-    if expected_bytes(sizes) <= room:
-        yield
-        return
-    place = Path(tempfile.gettempdir() if work is None else getattr(work, "folder", work))
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BlockXMCError(f"{place} cannot hold scratch files: {error.strerror}") from None
-    limit = max(0, int(room) - expected_bytes(sizes, in_files=True)), str(place)
-    _limit(limit)
-    try:
-        yield
-    except RuntimeError as error:
-        if not str(error).startswith(NO_ROOM):
-            raise
-        raise BlockXMCError(f"{error}; make room there, or name another folder (work, or TMPDIR)") from None
-    finally:
-        _limit(limit, ended=True)
-
-
-def _limit(limit: tuple[int, str], *, ended: bool = False) -> None:
-    """Begin or end a limit. Trainings side by side share the smallest of theirs: arrays do not know whose they are."""
-    with _LIMITING:
-        if ended:
-            _LIMITS.remove(limit)
-        else:
-            _LIMITS.append(limit)
-        room, folder = min(_LIMITS, default=(0, ""))
-        _kernels.limit_scratch(folder, room)
-
-
-def limited() -> bool:
-    """Whether a training runs within a limit: what takes more memory for less time is not for it."""
-    with _LIMITING:
-        return bool(_LIMITS)
-
-
-def _what_would_fit(X: sparse.csr_array, sizes: Sizes, room: float, in_files: bool) -> str:
+def _what_would_fit(X: sparse.csr_array, sizes: Sizes, room: float) -> str:
     """The largest number of features, the most frequent ones, with which the training would fit; else of rows."""
     values = np.cumsum(np.sort(np.bincount(X.indices, minlength=X.shape[1]))[::-1])
 
@@ -165,12 +102,12 @@ def _what_would_fit(X: sparse.csr_array, sizes: Sizes, room: float, in_files: bo
         """With the features up to this one."""
         weights = sizes.weights * values[last] / max(sizes.values, 1)
         fewer = sizes._replace(features=last + 1, values=int(values[last]), weights=weights)
-        return expected_bytes(fewer, in_files=in_files)
+        return expected_bytes(fewer)
 
     fitting = bisect_right(range(values.size), room, key=needed)
     if fitting:
         return f"with the {fitting:,} most frequent features it would fit (max_features={fitting}, or a higher min_df)"
-    share = room / expected_bytes(sizes, in_files=in_files)
+    share = room / expected_bytes(sizes)
     if share > 0:
         return f"about {int(share * sizes.rows):,} of the {sizes.rows:,} rows would fit; or leave rare labels out"
     return f"this process takes {gigabytes(used_memory())} before it begins"

@@ -42,8 +42,6 @@ LEAST_PAIRS, LEAST_PAIRS_PER_ROW, MOST_PAIRS, PAIRS = 2**25, 128, 2**26, 0.4
 FEW_LABELS, ALL_ROWS = 1000, 6 * 64
 # Held-out rows (settings.py) and candidates of each that show what scores mean, with all that is known of one.
 HELD_OUT_ONE_IN, HELD_OUT_LEAST, HELD_OUT_MOST, CANDIDATES, PER_CANDIDATE = 40, 800, 2048, 1024, 85
-# ... and with what is known of all of them at a time (candidates.py): names, scores, cosines and copies of these.
-PER_CANDIDATE_AT_LEAST = 34
 # Per weight: while labels are solved; in the trial model; while centroids are added and the model is packed.
 WEIGHT_SOLVED, WEIGHT_TRIED, WEIGHT_PACKED = 8, 25, 46
 # Centroids of blocks in a table (kmeans.hpp) of at most so many bytes, and blocks per root of the number of rows.
@@ -64,21 +62,6 @@ class Sizes(NamedTuple):
     taught: float
     threads: int = 1
     uneven: bool = False  # rows are of very different length
-
-
-class Needs(NamedTuple):
-    """Bytes per stored value of X, and so on."""
-
-    value: int
-    positive: int
-    row: int
-    feature: int
-    label: int
-    always: int
-
-
-# What stays in memory where large arrays lie in files: fitted to the peaks of four sets, 25 to 99 MB, on one thread.
-BESIDE_FILES = Needs(0, 400, 320, 1200, 1500, 28_000_000)
 
 
 def prune_level(features: float) -> float:
@@ -128,8 +111,8 @@ def sizes_of(X: sparse.csr_array, Y: sparse.csr_array, threads: int = 1) -> Size
     return Sizes(n_rows, n_features, Y.shape[1], X.nnz, Y.nnz, weights, taught, threads, uneven)
 
 
-def expected_bytes(sizes: Sizes, *, in_files: bool = False) -> int:
-    """About how much memory the default training takes beside its data, with large arrays in memory or in files."""
+def expected_bytes(sizes: Sizes) -> int:
+    """About how much memory the default training takes beside its data."""
     all_along = sum(
         each * number
         for each, number in zip(STANDING, (sizes.positives, sizes.rows, sizes.features, sizes.labels), strict=True)
@@ -144,14 +127,7 @@ def expected_bytes(sizes: Sizes, *, in_files: bool = False) -> int:
         kept + WEIGHT_TRIED * sizes.weights + PER_CANDIDATE * _held_out(sizes),
         WEIGHT_PACKED * sizes.weights,
     )
-    needed = all_along + max(moments)
-    if not in_files:
-        return int(needed)
-    per = BESIDE_FILES
-    features = sizes.values * per.value + sizes.features * per.feature
-    rest = sizes.positives * per.positive + sizes.rows * per.row + sizes.labels * per.label
-    always = max(per.always, PER_CANDIDATE_AT_LEAST * _held_out(sizes))
-    return int(min(needed, features + rest + always + (1 - 1 / sizes.threads) * _of_threads(sizes)))
+    return int(all_along + max(moments))
 
 
 def _solving(sizes: Sizes) -> float:

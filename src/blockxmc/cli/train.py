@@ -109,9 +109,7 @@ def train(
     ] = False,
     max_memory: Annotated[
         float | None,
-        typer.Option(
-            "--max-memory", help="Gigabytes; larger arrays go to scratch files, a training that cannot fit is refused."
-        ),
+        typer.Option("--max-memory", help="Gigabytes; a training that would take more is refused."),
     ] = None,
     work: Annotated[
         Path | None,

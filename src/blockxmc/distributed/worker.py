@@ -10,7 +10,7 @@ import hashlib
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,6 @@ from sklearn.base import clone
 
 from blockxmc import _kernels
 from blockxmc._core.kept import Kept
-from blockxmc._core.memory import within_memory
 from blockxmc._core.progress import Phase, Reporter
 from blockxmc.data import Dataset, read_dataset
 from blockxmc.errors import BlockXMCError
@@ -52,12 +51,10 @@ class Parts(NamedTuple):
     name: str
     compute: Callable[[int, int], Any]
     form: Form[Any]
-    limited: Callable[[], AbstractContextManager[None]] = nullcontext  # memory, while a part is computed
 
     def keep(self, part: Range, worker: str) -> Done:
         """Compute a part and keep it; when this returns, it is on the disk."""
-        with self.limited():
-            Job.stage(self.job, self.name, partial(self.compute, *part), self.form, part)
+        Job.stage(self.job, self.name, partial(self.compute, *part), self.form, part)
         assert self.job.kept is not None
         place = self.job.place(self.name, part)
         path = self.job.kept.path(place)
@@ -162,13 +159,10 @@ class Training:
     def _replay(self, data: Dataset, stage: str | None) -> Parts | None:
         # As many tasks as the worker has threads run side by side: each takes one.
         estimator = clone(self.estimator).set_params(n_jobs=1, verbose=0)
-        place, most = Reading(self.folder, stage), self.max_memory_gb
         try:
-            estimator.fit(data.X, data.Y, work=place, max_memory_gb=most)
+            estimator.fit(data.X, data.Y, work=Reading(self.folder, stage), max_memory_gb=self.max_memory_gb)
         except Reached as reached:
-            if reached.parts is None or most is None or not estimator._uses_files:
-                return reached.parts
-            return reached.parts._replace(limited=lambda: within_memory(data.X, data.Y, most, place))
+            return reached.parts
         return None
 
 
@@ -198,8 +192,8 @@ def prepare(task: bytes) -> _Prepared:
         if task not in _jobs:
             if not _jobs:
                 # Dask tells its workers to give back all memory at once, and the solver asks for the same pages again and
-                # again: 5 % of the CPU time of elife-keywords. This makes the C library keep some, as it usually does.
-                _kernels.limit_scratch("", 0)
+                # again: 5 % of the CPU time of elife-keywords.
+                _kernels.keep_freed_memory()
             described: Task = pickle.loads(task)
             _jobs[task] = _Prepared(described.checked())
         return _jobs[task]

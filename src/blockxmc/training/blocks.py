@@ -13,7 +13,6 @@ from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc._core.matrix import csr_args, csr_of, pattern_args
-from blockxmc._core.memory import limited
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.one_vs_all import typical_length
@@ -122,7 +121,7 @@ def _start_for_shared(
     known: Begun | None = None  # then the partitioner makes what it needs, and drops it soon
     if begun is not None:
         known = begun()
-    elif job.kept is None and not limited():
+    elif job.kept is None:
         known = begin(threads=threads, top=False)
     start = job.stage("start of the partition", lambda: start._going_on(known)._fit(X, Y, reporter), PARTITION)
     return start, None if known is None or known.vectors.nnz > MOST_KEPT else known._replace(top=None)

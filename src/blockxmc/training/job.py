@@ -22,7 +22,6 @@ from sklearn.base import BaseEstimator
 from blockxmc import _kernels
 from blockxmc._core.files import PART
 from blockxmc._core.kept import DamagedError, Kept
-from blockxmc._core.memory import limited
 from blockxmc._core.progress import Beside, Phase, Reporter
 from blockxmc._version import __version__
 from blockxmc.errors import BlockXMCError
@@ -158,8 +157,8 @@ class Job:
         return inner
 
     def beside(self, threads: int, spare: bool = True) -> Beside:
-        """Steps side by side, if there is anything to spare: not where memory is short, nor where they are kept in turn."""
-        return Beside(threads, spare=spare and self.kept is None and not limited())
+        """Steps side by side, if there is anything to spare: not where they are kept in turn."""
+        return Beside(threads, spare=spare and self.kept is None)
 
     @property
     def reused(self) -> str:

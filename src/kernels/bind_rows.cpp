@@ -1,14 +1,18 @@
 #include <algorithm>
 #include <tuple>
 
+#ifdef __GLIBC__ // which a header of the C++ library has defined
+#include <malloc.h>
+#endif
+
 #include "bindings.hpp"
-#include "scratch.hpp"
+#include "large.hpp"
 
 namespace blockxmc {
 
 namespace {
 
-// The listed rows, in this order, copied to arrays that may lie in scratch files. Of X only these rows are looked at, since few
+// The listed rows, in this order, copied. Of X only these rows are looked at, since few
 // may be wanted of many; column numbers are copied as they are.
 auto copy_rows(I64 indptr, I32 indices, F32 data, I64 rows, int threads) {
     std::vector<int64_t> starts(1, 0);
@@ -41,17 +45,18 @@ auto copy_rows(I64 indptr, I32 indices, F32 data, I64 rows, int threads) {
     return std::make_tuple(to_numpy(std::move(starts)), to_numpy(std::move(columns)), to_numpy(std::move(values)));
 }
 
-auto held() {
-    const Scratch::Held now = Scratch::all().held();
-    return std::make_tuple(now.in_memory, now.most, now.in_files);
+// The C library usually keeps some of the memory that is freed, which saves page faults; Dask tells it not to.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); // what it moves up to by itself
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
+#endif
 }
 
 } // namespace
 
-void bind_scratch(nb::module_ &m) {
-    m.def("limit_scratch", [](const std::string &folder, int64_t budget) { Scratch::all().limit(folder, budget); }, nb::arg("folder"),
-          nb::arg("budget"), "Large arrays beyond so many bytes go to files in the folder; an empty name: none do.");
-    m.def("held_scratch", &held, "Bytes of large arrays: in memory, the most in memory since the last limit, in files.");
+void bind_rows(nb::module_ &m) {
+    m.def("keep_freed_memory", &keep_freed_memory, "Have the C library keep some of the memory that is freed, as it usually does.");
     m.def("copy_rows", &copy_rows, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("data").noconvert(),
           nb::arg("rows").noconvert(), nb::arg("threads"), "Some rows of a CSR matrix: CSR arrays.");
 }
