@@ -24,6 +24,7 @@ from blockxmc.linear.weights import Weights
 from blockxmc.model.packing import BITS
 from blockxmc.model.routed import RoutedModel
 from blockxmc.model.scorers import pack_scorer
+from blockxmc.model.sources import Sources
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router, assess_routing
 from blockxmc.training import settings
@@ -356,6 +357,7 @@ class BlockwiseClassifier(LearningOn):
             "cost": self.cost_,
             **self._cut_state(),
             **({} if self.kept_ is None else {"kept": self.kept_.state()}),
+            **({} if self.sources_ is None else {"sources": self.sources_.state()}),
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -367,6 +369,8 @@ class BlockwiseClassifier(LearningOn):
         self.cost_ = stored.numbers(state["cost"], "cost")
         self._restore_cut(state)
         self._restore_kept(state.get("kept"))
+        if (sources := state.get("sources")) is not None:
+            self.sources_ = Sources.from_state(stored.mapping(sources, "sources of training rows"), self.n_train_rows_)
 
 
 def lean_dismec() -> DiSMEC:

@@ -26,6 +26,7 @@ from blockxmc.data.text import as_rows, as_texts, from_texts
 from blockxmc.data.tfidf import TextOptions, TextVectorizer
 from blockxmc.errors import BlockXMCError, UpdateError
 from blockxmc.model.explanations import Explanation
+from blockxmc.model.sources import Source, Sources
 from blockxmc.training.dataset import fit_dataset
 
 # Parameters that say nothing about words.
@@ -125,6 +126,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         y: Any = None,
         label_names: Any = None,
         label_texts: Any = None,
+        ids: Any = None,
+        titles: bool = True,
         **fit_options: Any,
     ) -> Self:
         """Learn from texts and their labels: a list of names per text, or a 0-1 matrix with a column per label.
@@ -136,6 +139,9 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
 
         ``label_texts`` describes labels: a dict from names to texts, or a list of meaningful names. It helps labels with
         few texts. A label without any text can be suggested, too, and is marked as an :class:`UntrainedSuggestion`.
+
+        The model keeps the ``ids`` (one per text) and the first words of the texts, or with ``keep_rows`` the whole texts,
+        compressed: ``explain`` shows them beside texts like the one at hand. ``titles=False`` keeps neither.
 
         >>> texts, labels = ["cats purr", "dogs bark", "cats sleep", "dogs run"], [["cat"], ["dog"], ["cat"], ["dog"]]
         >>> clf = TextClassifier().fit(texts, labels, label_texts={"cow": "cows moo"})
@@ -167,6 +173,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         if (form := form_of_matrix(labels)) is not None:
             self.classifier_.targets_ = replace(self.classifier_.targets_, kind=form)
         self.vectorizer_ = vectorizer
+        if titles and getattr(getattr(self.classifier_, "model_", None), "neighbors", None) is not None:
+            self.classifier_.sources_ = Sources.of(_sources(texts, ids), whole=self.classifier_.keep_rows)
         return self
 
     def _with_extra(self, texts: list[str], dataset: Dataset) -> Dataset:
@@ -196,8 +204,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         options = {name: value for name, value in self.get_params(deep=False).items() if name not in NO_WORDS}
         return TextVectorizer(TextOptions(**options))
 
-    def update(self, texts: Any, labels: Any, **options: Any) -> Self:
-        """Add new texts and labels without a full training: see the classifier's ``update``.
+    def update(self, texts: Any, labels: Any, *, ids: Any = None, **options: Any) -> Self:
+        """Add new texts and labels (and their ``ids``) without a full training: see the classifier's ``update``.
 
         New words become features. Known words keep their idf.
 
@@ -210,8 +218,12 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         classifier = self._updatable()
         texts, labels = as_rows(texts, labels)
         vectorizer, X = self.vectorizer_.extended(texts, classifier.n_jobs)
+        sources = _sources(texts, ids)
         classifier.update(X, labels, **options)
         self.vectorizer_ = vectorizer
+        if classifier.sources_ is not None:
+            before = classifier.n_train_rows_ - len(texts)
+            classifier.sources_ = classifier.sources_.extended(before, sources)
         return self
 
     def forget(self, rows: Any) -> Self:
@@ -371,6 +383,13 @@ def least_score(classifier: XMCEstimator, threshold: Any) -> Callable[[NDArray[n
     if not number or np.isnan(threshold):
         raise BlockXMCError(f'threshold must be None, a number or "f1", got {threshold!r}')
     return lambda scores: float(threshold)
+
+
+def _sources(texts: list[str], ids: Any) -> list[Source]:
+    names = [None] * len(texts) if ids is None else [str(name) for name in ids]
+    if len(names) != len(texts):
+        raise BlockXMCError(f"{len(names)} ids for {len(texts)} texts")
+    return [Source(name, text) for name, text in zip(names, texts, strict=True)]
 
 
 def _require_option(classifier: XMCEstimator, name: str, said: str | None = None) -> None:

@@ -337,3 +337,14 @@ def test_train_ends_in_plain_words_and_with_what_to_try(capsys, folder, tmp_path
     _, out, err = run(capsys, "train", folder / "books.csv", "--model", tmp_path / "m", "--verbose")
     assert "candidate recall" in out
     assert "on held-out rows" in err
+
+
+def test_rows_are_called_as_their_file_calls_them(tmp_path):
+    (tmp_path / "a.csv").write_text('text,labels\n"two\nlines",a\n\nafter a blank row,b\n')
+    assert read_corpus(tmp_path / "a.csv").names == ["row 2", "row 4"]  # as a spreadsheet counts
+    (tmp_path / "b.csv").write_text("id,text,labels\nb7,one,a\n,two,b\n")
+    assert read_corpus(tmp_path / "b.csv").names == ["b7", "row 3"]
+    (tmp_path / "c.jsonl").write_text('{"text": "one", "labels": []}\n\n{"id": 5, "text": "two", "labels": []}\n')
+    assert read_corpus(tmp_path / "c.jsonl").names == ["line 1", "5"]
+    (tmp_path / "d.tsv").write_text("one\ta\n\ntwo\tb\n")
+    assert read_corpus(tmp_path / "d.tsv").names == ["line 1", "line 3"]

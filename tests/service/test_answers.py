@@ -60,7 +60,13 @@ def test_sparse_rows_are_answered_like_their_texts(client, model, demo):
     assert suggested(client, rows=rows) == suggested(client, texts=demo[0][:5])
     halves = {"indices": rows[0]["indices"] * 2, "values": [v / 2 for v in rows[0]["values"]] * 2}
     assert suggested(client, rows=[halves]) == suggested(client, text=demo[0][0])
-    assert suggested(client, rows=[{"indices": [], "values": []}]) == suggested(client, text="")
+    assert suggested(client, rows=[{"indices": [], "values": []}]) == suggested(client, text="") == [[]]
+
+
+def test_a_text_without_a_known_word_says_so(client, demo):
+    for body in ({"text": "zzzzqq"}, {"texts": ["zzzzqq"]}):
+        assert client.post(f"{MODEL}/suggest", json=body).json()["results"] == [{"suggestions": [], "known": False}]
+    assert client.post(f"{MODEL}/suggest", json={"text": demo[0][0]}).json()["results"][0]["known"] is True
 
 
 def test_explanations_are_those_of_the_library(client, model, demo):
@@ -76,6 +82,7 @@ def test_explanations_are_those_of_the_library(client, model, demo):
         for near in why["neighbors"]:
             assert near["labels"] == sorted(set(demo[1][near["row"]]))
             assert near["has_label"] == (why["label"] in near["labels"])
+            assert (near["id"], near["title"][:9]) == (None, " ".join(demo[0][near["row"]].split())[:9])
     lost = client.post(f"{MODEL}/explain", json={"text": "", "labels": ["zlib1g-dev"], "k": 1}).json()["explanations"][
         0
     ]

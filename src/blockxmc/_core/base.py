@@ -107,6 +107,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise BlockXMCError(f"X has {X.shape[0]} rows but Y has {Y01.shape[0]}: the numbers of samples must agree")
         check_training_memory(X, Y01)
         check_memory_limit(X, Y01, max_memory_gb, threads=self._threads)
+        self.__dict__.pop("sources_", None)  # of another fit
         self.targets_ = targets
         self.classes_ = np.arange(targets.n_labels) if targets.names is None else targets.names
         self.label_counts_ = np.bincount(Y01.indices, minlength=targets.n_labels).astype(np.int64)

@@ -107,6 +107,9 @@ def train(
     keep_rows: Annotated[
         bool, typer.Option("--keep-rows", help="Keep the training rows in the model, so that it can be updated.")
     ] = False,
+    titles: Annotated[
+        bool, typer.Option("--titles/--no-titles", help="Texts: keep ids and first words, which explain shows.")
+    ] = True,
     max_memory: Annotated[
         float | None,
         typer.Option("--max-memory", help="Gigabytes; a training that would take more is refused."),
@@ -128,7 +131,7 @@ def train(
     options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()), assign_at, keep_rows)
     fields = tuple(text_field or ()), label_field, label_separator
     text = TextSettings(ngrams, min_df, max_features, analyzer, stop_words, *fields, label_texts, extra, fold_labels)
-    plan = _Plan(data, model, label_names, options, text, max_memory, work, scheduler, threads, seed, verbose)
+    plan = _Plan(data, model, label_names, options, text, max_memory, work, scheduler, threads, seed, verbose, titles)
     result = plan.carry_out()
     if json:
         print_json(result)
@@ -153,6 +156,7 @@ class _Plan:
     threads: int | None
     seed: int
     verbose: bool
+    titles: bool
 
     def carry_out(self) -> dict[str, Any]:
         """Read, train, save; returns everything that was measured."""
@@ -208,6 +212,7 @@ class _Plan:
         model = TextClassifier(classifier, **self.text.parameters())
         more = self.text.of_labels()
         corpus = self.text.corpus(source, kind, verbosity())
+        more |= {"ids": corpus.names, "titles": self.titles}
         return partial(model.fit, corpus.texts, corpus.labels, **self._fit_options(), **more)
 
     def _fit_features(self, source: PathLike, classifier: Any) -> Callable[[], Any]:

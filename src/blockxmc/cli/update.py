@@ -87,7 +87,7 @@ def _learn(model: Any, new: Path, text: TextSettings) -> None:
     corpus = read_corpus(source, kind=kind, verbose=verbosity(), fields=text.fields())
     if not len(corpus.texts):
         raise BlockXMCError(f"{new}: holds no rows; give a file with at least one row")
-    model.update(list(corpus.texts), list(corpus.labels))
+    model.update(list(corpus.texts), list(corpus.labels), ids=corpus.names)
 
 
 def _learn_features(model: Any, source: PathLike) -> None:

@@ -7,7 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,20 +40,22 @@ class Fields:
 
 
 class Row(NamedTuple):
-    """One text, its labels, and what the file calls it (None: nothing)."""
+    """One text, its labels, what the file calls it (None: nothing), and its row in a spreadsheet, or its line."""
 
     text: str
     labels: list[str]
     id: Any = None
+    number: int = 0
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Texts, the label names of each, and their ids where there are any."""
+    """Texts, the label names of each, their ids where there are any, and what to call each row."""
 
     texts: list[str]
     labels: list[list[str]]
     ids: list[Any] | None = None
+    names: list[str] = field(default_factory=list)
 
 
 def text_format(path: PathLike) -> str | None:
@@ -113,7 +115,9 @@ def read_corpus(
     if not rows:
         raise DataFormatError(f"{path}: holds no rows; give a file with at least one row")
     ids = [row.id for row in rows]
-    return Corpus([row.text for row in rows], [row.labels for row in rows], None if ids.count(None) else ids)
+    unit = "row" if kind == "csv" else "line"
+    names = [f"{unit} {row.number}" if row.id is None else str(row.id) for row in rows]
+    return Corpus([row.text for row in rows], [row.labels for row in rows], None if ids.count(None) else ids, names)
 
 
 def columns_taken(path: PathLike, fields: Fields) -> str | None:
@@ -165,7 +169,7 @@ def _jsonl_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fiel
             record = json.loads(line)
         except (json.JSONDecodeError, RecursionError) as error:
             raise DataFormatError(f"{where}: not JSON ({error}); put one object on each line") from error
-        yield _json_row(record, where, require_labels, fields)
+        yield _json_row(record, where, require_labels, fields)._replace(number=lines.number)
 
 
 def _json_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields) -> Iterator[Row]:
@@ -174,7 +178,7 @@ def _json_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Field
     except (json.JSONDecodeError, RecursionError) as error:
         raise DataFormatError(f"{path}: not JSON ({error}); give an array of objects, or JSONL") from error
     for number, record in enumerate(records, 1):
-        yield _json_row(record, f"{path}: element {number}", require_labels, fields)
+        yield _json_row(record, f"{path}: element {number}", require_labels, fields)._replace(number=number)
 
 
 def _json_row(record: Any, where: str, require_labels: bool, fields: Fields) -> Row:
@@ -237,7 +241,7 @@ def _tsv_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields
             )
         if lines.number == 1 and subjects.strip().lower() in _LABEL_COLUMNS:
             raise DataFormatError(f"{path}: line 1: looks like a header; a TSV corpus has none: delete it, or use CSV")
-        yield Row(text, clean_names(subjects.split(fields.separator)))
+        yield Row(text, clean_names(subjects.split(fields.separator)), None, lines.number)
 
 
 @dataclass(frozen=True)
@@ -334,7 +338,7 @@ def _csv_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields
         began = reader.line_num + 1
         columns = _Columns.found(header, path, require_labels, fields)
         cells, said = _LabelCells(columns.separator, require_labels, fields.separator is not None), False
-        for values in reader:
+        for number, values in enumerate(reader, 2):  # as a spreadsheet counts: the header is row 1
             here, began = began, reader.line_num + 1
             if not values:
                 continue
@@ -344,7 +348,7 @@ def _csv_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields
                     f" {len(header)}; quote fields that hold {separator!r}"
                 )
             cell, where = columns.cell(values), f"{path}: line {reader.line_num}"
-            yield columns.row(values, cells.names(cell, where), where)
+            yield columns.row(values, cells.names(cell, where), where)._replace(number=number)
             if cells.lists and not said:
                 lines.say(f"labels are written as lists, like {cell[:40]}, and are read as such")
                 said = True

@@ -15,10 +15,13 @@ from blockxmc._core.params import check_k
 from blockxmc.errors import BlockXMCError
 from blockxmc.model.explanations import Explanation, explain_row
 from blockxmc.model.routed import RoutedModel
+from blockxmc.model.sources import Sources, with_sources
 
 
 class Explained(XMCEstimator):
     """An estimator that can say why: its answers are those of a routed model."""
+
+    sources_: Sources | None = None  # what is known of the training rows, where that was kept
 
     def _served(self) -> Any:
         """The routed model behind the answers."""
@@ -56,6 +59,8 @@ class Explained(XMCEstimator):
             "most": most_features,
         }
         found = explain_row(self._served(), X, ids, k, **known)
+        if self.sources_ is not None:
+            found = with_sources(found, self.sources_)
         untrained = self.label_counts_ == 0
         return [
             replace(why, fate=f"{why.fate}; no training row has it") if untrained[why.label] and why.rank else why

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,18 @@ class VisitedBlock:
 class Neighbor:
     """A training row like the row."""
 
-    row: int  # its number among the training rows
+    row: int  # its number among the training rows, from 0
     similarity: float  # cosine
     has_label: bool
+    id: str | None = None  # what its file calls it
+    title: str | None = None  # its first words
+    text: str | None = None  # only of models that keep rows
+
+    def __str__(self) -> str:
+        """One line."""
+        name = f"row {self.row}" if self.id is None else self.id
+        title = "" if self.title is None else f"  {self.title}"
+        return f"{self.similarity:9.2f}  {name}{title}{' (has the label)' if self.has_label else ''}"
 
 
 @dataclass(frozen=True)
@@ -94,10 +104,12 @@ class Explanation:
             marks = (f"{b.block} ({b.probability:.0%}{', lists it' if b.has_label else ''})" for b in self.blocks)
             lines.append("  visited blocks: " + ", ".join(marks))
         if self.neighbors:
-            some = self.neighbors[:SHOWN_NEIGHBORS]
-            marks = (f"row {n.row} ({n.similarity:.2f}{', has it' if n.has_label else ''})" for n in some)
-            lines.append("  training rows like it: " + ", ".join(marks))
+            lines += ["  training rows like it:", *(f"  {near}" for near in self.neighbors[:SHOWN_NEIGHBORS])]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks."""
+        return f"<pre>{escape(str(self))}</pre>"
 
     def _parts(self) -> list[tuple[str, float]]:
         shown, others = self.features[:SHOWN_FEATURES], self.features[SHOWN_FEATURES:]

@@ -23,6 +23,8 @@ SHOWN_FEATURES = 200
 MOST_SUGGESTIONS, MOST_PARTS = 100_000, 1_000_000
 # Labels between two looks at whether anybody waits for the answer.
 EXPLAINED_AT_ONCE = 20
+# Characters of a training text that an explanation shows.
+SHOWN_CHARS = 500
 DEFAULT_K = 5
 # Of a feature in a row: beyond it, scores would leave what 32-bit numbers hold.
 MOST_VALUE = 1e6
@@ -83,17 +85,22 @@ def suggest(model: ServedModel, body: dict[str, Any]) -> dict[str, Any]:
     among = {name: body[name] for name in ("allow", "deny") if body.get(name) is not None}
     least = least_score(model.classifier, body.get("threshold"))
     if "text" in body and model.vectorizer is not None and model.n_labels and hasattr(model.classifier, "predict_one"):
-        ids, scores = model.classifier.predict_one(*model.vectorizer.transform_one(body["text"]), k, **among)
-        ids, scores = ids[None], scores[None]
+        row = model.vectorizer.transform_one(body["text"])
+        ids, scores = model.classifier.predict_one(*row, k, **among)
+        ids, scores, known = ids[None], scores[None], np.array([row[0].size > 0])
     else:
-        ids, scores = model.classifier.predict_topk(_features(model, body), k, **among)
-    ids = np.where(scores > least(scores), ids, -1)
+        X = _features(model, body)
+        ids, scores = model.classifier.predict_topk(X, k, **among)
+        known = np.diff(X.indptr) > 0
+    ids = np.where((scores > least(scores)) & known[:, None], ids, -1)
     name_of = model.name_of
     results = [
         [{"id": j, "label": name_of(j), "score": round(score, 6)} for j, score in zip(*row, strict=True) if j >= 0]
         for row in zip(ids.tolist(), scores.tolist(), strict=True)
     ]
-    return {"model": model.name, "version": model.version, "results": [{"suggestions": found} for found in results]}
+    # A text without a word that the model knows gets no suggestion, and says so.
+    answers = [{"suggestions": found, "known": bool(has)} for found, has in zip(results, known, strict=True)]
+    return {"model": model.name, "version": model.version, "results": answers}
 
 
 def explain(model: ServedModel, body: dict[str, Any]) -> dict[str, Any]:
@@ -127,6 +134,7 @@ def _explained(model: ServedModel, why: dict[str, Any]) -> dict[str, Any]:
         row = neighbor["row"]
         ids = [] if known is None else known.indices[known.indptr[row] : known.indptr[row + 1]].tolist()
         neighbor["labels"] = [model.name_of(j) for j in ids]
+        neighbor["text"] = neighbor["text"] and neighbor["text"][:SHOWN_CHARS]
     del why["name"]
     return why | {"id": why["label"], "label": model.name_of(why["label"])}
 

@@ -38,13 +38,23 @@ _SUBJECT = _object(uri=_TEXT, label=_TEXT, notation=_or_null(_TEXT), score=_NUMB
 _SUGGESTION = _object(id=_WHOLE, label=_LABEL, score=_NUMBER)
 _FEATURE = _object(feature=_WHOLE, name=_or_null(_TEXT), value=_NUMBER, part=_NUMBER)
 _VISITED = _object(block=_WHOLE, probability=_NUMBER, has_label={"type": "boolean"})
-_NEIGHBOR = _object(row=_WHOLE, similarity=_NUMBER, has_label={"type": "boolean"}, labels=_list(_LABEL))
+_WORDS = _or_null(_TEXT)
+_NEIGHBOR = _object(
+    row=_WHOLE,
+    similarity=_NUMBER,
+    has_label={"type": "boolean"},
+    labels=_list(_LABEL),
+    id=_WORDS,
+    title=_WORDS,
+    text=_WORDS,
+)
+_RESULT = _object(suggestions=_list(_SUGGESTION), known={"type": "boolean"})
 _NUMBERS = {"type": "object", "additionalProperties": _or_null(_NUMBER)}
 _LISTED = _object(id=_WHOLE, label=_LABEL, training_rows=_WHOLE)
 # Schemas of what is answered.
 _ANSWERS = {
     "Problem": _object(type=_TEXT, title=_TEXT, status=_WHOLE, detail=_TEXT),
-    "Suggestions": _object(model=_TEXT, version=_TEXT, results=_list(_object(suggestions=_list(_SUGGESTION)))),
+    "Suggestions": _object(model=_TEXT, version=_TEXT, results=_list(_RESULT)),
     "Explanations": _object(
         model=_TEXT,
         version=_TEXT,

@@ -83,6 +83,8 @@ class LearningOn(LabelSetEstimator):
         reporter = reporter_for(self.verbose)
         learned, event = drop_rows(self._request(), old, dropped, reporter)
         self._take(learned, event, self.targets_, self.n_features_in_, reporter)
+        if self.sources_ is not None:
+            self.sources_ = self.sources_.without(dropped)
         return self
 
     @property
@@ -110,6 +112,8 @@ class LearningOn(LabelSetEstimator):
             stored.require(self.kept_.blocks.n_labels == self.partition_.n_blocks_, "kept blocks are not the model's")
 
     def _check_all(self) -> None:
+        if self.sources_ is not None:
+            self.sources_.check()
         if self.kept_ is not None:
             self.kept_.check()
 
