@@ -55,7 +55,7 @@ class Corpus:
     texts: list[str]
     labels: list[list[str]]
     ids: list[Any] | None = None
-    names: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list, compare=False)
 
 
 def text_format(path: PathLike) -> str | None:
