@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ENVS := bench/out/envs
 
 .PHONY: demo dist docs docs-check test test-cpp test-browser test-annif test-cluster test-openapi lint format bench \
-	bench-peers bench-resume bench-serve test-sanitize clean
+	bench-peers bench-serve test-sanitize clean
 
 
 # Installed in editable mode, so Python edits need no reinstall; kernels are rebuilt when a source is newer.
@@ -105,10 +105,6 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/dismec.py $(DATA)
 	$(BIN)/python bench/predict.py $(DATA)
 	$(BIN)/python bench/paper/leml.py
-
-# Trainings that are killed 200 times, damaged files, full disks, and what keeping stages costs: prints every bar.
-bench-resume: $(VENV)/dev.stamp
-	$(BIN)/python bench/resume.py $(RESUME_ARGS)
 
 # The service under load, replacement and attack: prints every bar and whether it holds.
 bench-serve: $(VENV)/dev.stamp

@@ -43,7 +43,7 @@ from blockxmc import BlockwiseClassifier
 from blockxmc.data import load_demo, make_synthetic, read_data_dir, read_shards, write_shards
 from blockxmc.data.shards import ShardWriter, parts_of
 from blockxmc.distributed import fit, predict_topk
-from blockxmc.distributed.crew import Crew
+from blockxmc.distributed.cluster import ClusterJob
 from blockxmc.paper.synthetic import SHAPES
 
 LEAST_SPEEDUP = 1.8  # two workers beside one, on the labels
@@ -87,34 +87,27 @@ def phases_of_fit():
 
 
 class Watch:
-    """Of each stage that a crew does: wall time, CPU time of its workers, parts and bytes."""
+    """Of each stage that workers do: wall time, CPU time of each, and ranges."""
 
     def __init__(self, client):
         self.client, self.stages = client, {}
 
     def __enter__(self):
-        self._keep = keep = Crew.keep
+        self._ranges = results = ClusterJob.ranges
 
-        def watched(crew, stage, parts, finished):
-            size = 0
-
-            def counted(part, done):
-                nonlocal size
-                size += done.size
-                finished(part, done)
-
+        def watched(job, stage, parts, compute):
             before, began = cpu_of(self.client), time.perf_counter()
-            keep(crew, stage, parts, counted)
+            yield from results(job, stage, parts, compute)
             wall = time.perf_counter() - began
             cpu = [seconds - before[address] for address, seconds in cpu_of(self.client).items()]
             idle = 1 - sum(cpu) / (len(cpu) * wall)
-            self.stages[stage] = {"wall": wall, "cpu": cpu, "parts": len(parts), "mb": size / 1e6, "idle": idle}
+            self.stages[stage] = {"wall": wall, "cpu": cpu, "parts": len(parts), "idle": idle}
 
-        Crew.keep = watched
+        ClusterJob.ranges = watched
         return self
 
     def __exit__(self, *_):
-        Crew.keep = self._keep
+        ClusterJob.ranges = self._ranges
 
     def sum(self, key):
         return sum(stage[key] for stage in self.stages.values())
@@ -159,7 +152,6 @@ def trained(path, workers, options):
         "driver_cpu": own,
         "parts": watch.sum("parts"),
         "idle": 1 - sum(watch.cpu) / (workers * watch.sum("wall")),
-        "mb": watch.sum("mb"),
         "stages": watch.stages,
         "phases": phases,
     }
@@ -315,9 +307,7 @@ def report(runs, by_the_clock):
     overheads = {name: 100 * (ratio(name, "alone", "cpu") - 1) for name in counts}
     for name, gain in gains.items():
         last = runs[name][-1]
-        print(
-            f"{name} workers: {last['parts']} parts, {last['mb']:.1f} MB of weights, {100 * last['idle']:.0f} % idle;"
-        )
+        print(f"{name} workers: {last['parts']} parts, {100 * last['idle']:.0f} % idle;")
         print(
             f"  labels {gain['label_wall']:.2f} times as fast by the clock, {gain['label_cpu']:.2f} by CPU of the busiest"
         )

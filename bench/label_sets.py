@@ -187,7 +187,7 @@ def table(kept):
         "held-out rows on which 40,000 rows of commit-files-xl are fitted have about 320 hits among their first five, so",
         "that chance alone moves the sum by 6 % (one standard deviation).",
         "",
-        "A threshold for each label instead of one for all does not gain: [label_thresholds.md](label_thresholds.md).",
+        "A threshold for each label instead of one for all does not gain (`bench/label_thresholds.py`).",
     ]
     lines += ["", "`rank_by`: by probability, and by probability times inverse propensity.", ""]
     lines += ["| data | training rows | P@1 | P@5 | PSP@5 | P@1 propensity | P@5 propensity | PSP@5 propensity |"]

@@ -35,7 +35,7 @@ PAGE = RUNS.parents[1] / "explanation" / "scale.md"
 ON_WORKERS = ("labels",)
 # A block of the router learns from a sample, and from the rows of the blocks of its group; rows held out at most.
 ROUTER_SAMPLE, ROUTER_GROUP, HELD_OUT = 4096, 64, 2048
-# A machine of the table: threads of a worker, how much faster so many threads are than one (docs/results/scaling.md), and
+# A machine of the table: threads of a worker, how much faster so many threads are than one (bench/scaling.py), and
 # bytes a second of its network and of the shared disk as a whole.
 THREADS, TIMES_FASTER = 16, 7.0
 NETWORK, DISK = 1.25e9, 2.5e9

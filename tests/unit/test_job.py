@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -103,12 +102,10 @@ def test_a_stage_is_computed_once(tmp_path):
     for _ in range(2):
         with opened(tmp_path, {"data": 1}) as job:
             assert job.stage("first", lambda: compute(10)) == 10
-            parts = [job.stage("parts", lambda i=i: compute(i), part=(i, i + 1)) for i in range(3)]
-            assert parts == [0, 1, 2]
             assert job.within("model 2:").stage("first", lambda: compute(20)) == 20
             reused = job.reused
-    assert calls == [10, 0, 1, 2, 20]
-    assert reused == "first, 3 of 3 batches of parts, model 2: first"
+    assert calls == [10, 20]
+    assert reused == "first, model 2: first"
 
 
 def test_without_a_folder_nothing_is_kept():
@@ -186,20 +183,6 @@ with opened({str(tmp_path)!r}, {{}}):
         other.kill()  # the lock goes with its owner
     with opened(tmp_path, {}):
         pass
-
-
-def test_threads_may_keep_parts_side_by_side(tmp_path):
-    with opened(tmp_path, {}) as job:
-        threads = [
-            threading.Thread(target=job.stage, args=("x", lambda i=i: np.full(9, i)), kwargs={"part": (i, i + 1)})
-            for i in range(8)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    with opened(tmp_path, {}) as job:
-        assert [int(job.stage("x", lambda: None, part=(i, i + 1))[0]) for i in range(8)] == list(range(8))
 
 
 # ---- a full disk ----

@@ -1,7 +1,7 @@
 """The same training and scoring on a Dask cluster (extra ``distributed``), with the same bits as on one machine.
 
-Workers take addresses and ranges, and write what they compute to a folder that all see: no array travels through the
-scheduler, and what a killed worker or driver has finished is never computed again.
+Workers take addresses and ranges, and read the finished stages of a job from a folder that all see. What a killed driver
+had finished of a stage is computed again, finished stages are not.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def fit(
 
     from blockxmc.classifier import BlockwiseClassifier
     from blockxmc.data import read_dataset
-    from blockxmc.distributed.crew import Cluster
+    from blockxmc.distributed.cluster import Cluster
     from blockxmc.distributed.texts import is_text
     from blockxmc.distributed.worker import Training
     from blockxmc.text import TextClassifier
@@ -113,16 +113,16 @@ def predict_topk(
     (10, 3) float32
     """
     from blockxmc._core.progress import reporter_for
-    from blockxmc.distributed.crew import Cluster
-    from blockxmc.distributed.scoring import Answers, keep_answers
+    from blockxmc.distributed.cluster import Cluster
+    from blockxmc.distributed.scoring import Answers
     from blockxmc.training.job import opened
 
     if k < 1:
         raise BlockXMCError(f"k must be a whole number of at least 1, got {k!r}")
     task = _scoring(model, data, k, out, verbose)
-    classifier, rows = task.opened(n_jobs=None)
+    _, rows = task.opened(n_jobs=None)
     with opened(Cluster(client, task.folder, task), task.identity(rows), reporter_for(verbose)) as job:
-        keep_answers(task, job, classifier, rows)
+        task.keep_answers(job, rows.n_rows)
     return Answers(task.folder)
 
 

@@ -17,19 +17,15 @@ from blockxmc._version import __version__
 from blockxmc.data import Dataset, read_dataset, read_shards
 from blockxmc.data.shards import is_shards
 from blockxmc.distributed.texts import check_words
-from blockxmc.distributed.worker import Parts, checked_folder
+from blockxmc.distributed.worker import Compute, checked_folder
 from blockxmc.errors import BlockXMCError
 from blockxmc.storage import load
 from blockxmc.text import TextClassifier
-from blockxmc.training.job import WHAT, Form, Job, Range, code_digest
+from blockxmc.training.job import WHAT, Job, Range, code_digest
 
 ROWS = "rows"
 # Rows of a part: what a worker holds of the answers at a time, and what is lost with it.
 ROWS_AT_A_TIME = 1 << 14
-
-_TOPK: Form[TopK] = Form(
-    lambda answer: {"labels": answer[0], "scores": answer[1]}, lambda state: (state["labels"], state["scores"])
-)
 
 
 @dataclass(frozen=True)
@@ -67,22 +63,33 @@ class Scoring:
         manifest = hashlib.sha256((self.model / "manifest.json").read_bytes()).hexdigest()
         return {"model": manifest[:16], "rows": data.n_rows, "k": self.k, "data": data.digest[:16]}
 
-    def checked(self) -> Callable[[str], Parts]:
-        """Open model and data, and see that they are the job's."""
+    def checked(self) -> Callable[[str], Compute]:
+        """Open model and data, and see that they are the job's; answers are written to the folder."""
         model, data = self.opened(n_jobs=1)
         known = {name: str(value) for name, value in self.identity(data).items()}
-        known |= {"blockxmc": __version__, "code": code_digest()}
-        job = Job(checked_folder(self.folder, known), known)
-        return lambda _: Parts(job, ROWS, scorer(model, data, self.k), _TOPK)
+        kept = checked_folder(self.folder, known | {"blockxmc": __version__, "code": code_digest()})
+
+        def score(begin: int, end: int) -> None:
+            labels, scores = model.predict_topk(data.X[begin:end], self.k)
+            kept.put(rows_name((begin, end)), {"labels": labels, "scores": scores})
+
+        return lambda _: score
+
+    def keep_answers(self, job: Job, n_rows: int) -> None:
+        """Have all rows scored whose answers are not there."""
+        kept, ranges = Kept(self.folder), row_ranges(n_rows)
+        missing = [part for part in ranges if not kept.path(rows_name(part)).exists()]
+        with job.reporter.phase(ROWS, len(missing)) as phase:
+            for done, (part, _) in enumerate(zip(missing, job.ranges(ROWS, missing, _nothing), strict=True)):
+                if not kept.path(rows_name(part)).exists():
+                    raise BlockXMCError(
+                        f"a worker has written answers, but not to {self.folder}: is this the same folder?"
+                    )
+                phase.update(done + 1)
 
 
-def scorer(model: XMCEstimator, data: Dataset, k: int) -> Callable[[int, int], TopK]:
-    """The answers for rows from one number up to another."""
-
-    def score(begin: int, end: int) -> TopK:
-        return model.predict_topk(data.X[begin:end], k)
-
-    return score
+def _nothing(begin: int, end: int) -> None:
+    """Workers compute these ranges."""
 
 
 def row_ranges(n_rows: int) -> list[Range]:
@@ -94,9 +101,9 @@ def row_ranges(n_rows: int) -> list[Range]:
     return [(begin, min(begin + ROWS_AT_A_TIME, n_rows)) for begin in range(0, n_rows, ROWS_AT_A_TIME)]
 
 
-def keep_answers(task: Scoring, job: Job, model: XMCEstimator, data: Dataset) -> None:
-    """Have all rows scored; answers stay on the disk."""
-    job.ahead(ROWS, row_ranges(data.n_rows), scorer(model, data, task.k), _TOPK)
+def rows_name(part: Range) -> str:
+    """The name under which answers are kept."""
+    return f"{ROWS} {part[0]}-{part[1]}"
 
 
 class Answers:
@@ -114,10 +121,10 @@ class Answers:
 
     def __iter__(self) -> Iterator[TopK]:
         for begin, end in row_ranges(self.n_rows):
-            state = self._kept.get(f"{ROWS} {begin}-{end}")
+            state = self._kept.get(rows_name((begin, end)))
             if state is None:
                 raise BlockXMCError(f"{self._kept.folder} lacks rows {begin} to {end}: predict again, it goes on there")
-            yield _TOPK.restored(state["result"])
+            yield state["labels"], state["scores"]
 
     def __len__(self) -> int:
         return self.n_rows

@@ -1,107 +1,70 @@
-"""What a worker does: it opens the data and the finished stages of a job, computes a part, and keeps it in the work folder.
+"""What a worker does: it opens the data and the finished stages of a job, and computes a range of a stage.
 
 A training is not described to workers. A worker calls the same ``fit``, which finds every stage up to the wanted one in the
-work folder; there it stops, with the function that computes parts in its hands.
+work folder; there it stops, with the function that computes ranges in its hands.
 """
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sklearn.base import clone
 
 from blockxmc import _kernels
 from blockxmc._core.kept import Kept
-from blockxmc._core.progress import Phase, Reporter
+from blockxmc._core.progress import Reporter
 from blockxmc.data import Dataset, read_dataset
 from blockxmc.errors import BlockXMCError
-from blockxmc.training.job import PLAIN, WHAT, Form, Identity, Job, Range, refuse_another
+from blockxmc.training.job import PLAIN, WHAT, Form, Identity, Job, Range, refuse_another, version
 
 T = TypeVar("T")
+Compute = Callable[[int, int], Any]
 
 
 class Task(Protocol):
     """A job as workers are told of it: addresses and parameters."""
 
-    def checked(self) -> Callable[[str], Parts]:
-        """Raise where data or work folder are not those of the job; then, the parts of a stage by its name."""
-
-
-class Done(NamedTuple):
-    """What a worker says of a part it has kept."""
-
-    name: str
-    digest: str
-    size: int
-    worker: str
-
-
-class Parts(NamedTuple):
-    """A stage whose parts can be computed here."""
-
-    job: Job
-    name: str
-    compute: Callable[[int, int], Any]
-    form: Form[Any]
-
-    def keep(self, part: Range, worker: str) -> Done:
-        """Compute a part and keep it; when this returns, it is on the disk."""
-        Job.stage(self.job, self.name, partial(self.compute, *part), self.form, part)
-        assert self.job.kept is not None
-        place = self.job.place(self.name, part)
-        path = self.job.kept.path(place)
-        arrays = path.with_suffix(".npy")
-        size = path.stat().st_size + (arrays.stat().st_size if arrays.exists() else 0)
-        return Done(place, hashlib.sha256(path.read_bytes()).hexdigest(), size, worker)
+    def checked(self) -> Callable[[str], Compute]:
+        """Raise where data or work folder are not those of the job; then, what computes a stage, by its name."""
 
 
 class Reached(BaseException):
     """The wanted stage has been reached: nothing else of the job is done here."""
 
-    def __init__(self, parts: Parts | None) -> None:
+    def __init__(self, compute: Compute) -> None:
         super().__init__()
-        self.parts = parts
+        self.compute = compute
 
 
 class Replay(Job):
     """A job whose stages are all there, up to the one that is wanted."""
 
+    elsewhere = True
+
     def __init__(self, kept: Kept, identity: Identity, wanted: str) -> None:
         super().__init__(kept, identity)
         self._wanted = wanted
 
-    def stage(self, name: str, compute: Callable[[], T], form: Form[T] = PLAIN, part: Range | None = None) -> T:
-        """The kept result; a worker computes nothing but parts."""
+    def stage(self, name: str, compute: Callable[[], T], form: Form[T] = PLAIN) -> T:
+        """The kept result; a worker computes nothing but ranges."""
 
         def missing() -> T:
+            if self.seeks(name):
+                return compute()
             assert self.kept is not None
-            raise BlockXMCError(f"{self.place(name, part)} is not in {self.kept.folder}")
+            raise BlockXMCError(f"{self.place(name)} is not in {self.kept.folder}")
 
-        return super().stage(name, missing, form, part)
+        return super().stage(name, missing, form)
 
-    def ahead(
-        self,
-        name: str,
-        ranges: Sequence[Range],
-        compute: Callable[[int, int], T],
-        form: Form[T],
-        phase: Phase | None = None,
-    ) -> None:
-        """Stop where the wanted parts can be computed."""
-        if self.seeks(name):
-            raise Reached(Parts(self, name, compute, form))
-
-    def cut(self, name: str, ranges: Callable[[int], list[Range]]) -> list[Range]:
-        """Workers are told which parts they compute."""
-        return ranges(0)
+    def ranges(self, name: str, ranges: Sequence[Range], compute: Callable[[int, int], T]) -> Iterator[T]:
+        """Stop where the wanted ranges can be computed."""
+        raise Reached(compute)
 
     def seeks(self, name: str) -> bool:
         """Whether this is the wanted stage."""
@@ -113,15 +76,12 @@ class Reading:
     """The work folder of a job that another process holds."""
 
     folder: Path
-    wanted: str | None = None  # None: only see whether the folder is that of the job
+    wanted: str
 
     @contextmanager
     def opened(self, identity: dict[str, str], reporter: Reporter | None) -> Iterator[Job]:
         """The job, if it is the same in the folder."""
-        kept = checked_folder(self.folder, identity)
-        if self.wanted is None:
-            raise Reached(None)
-        yield Replay(kept, identity, self.wanted)
+        yield Replay(checked_folder(self.folder, identity), identity, self.wanted)
 
 
 def checked_folder(folder: Path, identity: Identity) -> Kept:
@@ -143,42 +103,34 @@ class Training:
     folder: Path
     max_memory_gb: float | None = None  # of each process
 
-    def checked(self) -> Callable[[str], Parts]:
-        """Read the data, and see that they are the job's."""
+    def checked(self) -> Callable[[str], Compute]:
+        """Read the data; then, what computes a stage."""
         data = read_dataset(self.data, n_jobs=1)
-        self._replay(data, None)
+        return lambda stage: self._reached(data, stage)
 
-        def parts(stage: str) -> Parts:
-            found = self._replay(data, stage)
-            if found is None:
-                raise BlockXMCError(f"this training has no stage {stage!r} with parts")
-            return found
-
-        return parts
-
-    def _replay(self, data: Dataset, stage: str | None) -> Parts | None:
+    def _reached(self, data: Dataset, stage: str) -> Compute:
         # As many tasks as the worker has threads run side by side: each takes one.
         estimator = clone(self.estimator).set_params(n_jobs=1, verbose=0)
         try:
             estimator.fit(data.X, data.Y, work=Reading(self.folder, stage), max_memory_gb=self.max_memory_gb)
         except Reached as reached:
-            return reached.parts
-        return None
+            return reached.compute
+        raise BlockXMCError(f"this training has no stage {stage!r} with ranges")
 
 
 @dataclass
 class _Prepared:
     """A job that this process is ready to work on."""
 
-    parts: Callable[[str], Parts]
-    stages: dict[str, Parts] = field(default_factory=dict)
+    compute_of: Callable[[str], Compute]
+    stages: dict[str, Compute] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def stage(self, name: str) -> Parts:
+    def stage(self, name: str) -> Compute:
         with self.lock:
             if name not in self.stages:
                 self.stages.clear()  # stages come one after the other: what the last one needed is not needed again
-                self.stages[name] = self.parts(name)
+                self.stages[name] = self.compute_of(name)
             return self.stages[name]
 
 
@@ -186,15 +138,15 @@ _jobs: dict[bytes, _Prepared] = {}
 _lock = threading.Lock()
 
 
-def prepare(task: bytes) -> _Prepared:
+def _prepared(task: bytes) -> _Prepared:
     """Open what a job needs, once in this process; raises where it is not the same as elsewhere."""
     with _lock:
         if task not in _jobs:
-            if not _jobs:
-                # Dask tells its workers to give back all memory at once, and the solver asks for the same pages again and
-                # again: 5 % of the CPU time of elife-keywords.
-                _kernels.keep_freed_memory()
-            described: Task = pickle.loads(task)
+            # Dask tells its workers to give back all memory at once, and the solver asks for the same pages again and
+            # again: 5 % of the CPU time of elife-keywords.
+            _kernels.keep_freed_memory()
+            described: Task = pickle.loads(task)[1]
+            _jobs.clear()
             _jobs[task] = _Prepared(described.checked())
         return _jobs[task]
 
@@ -204,12 +156,14 @@ def forget(task: bytes) -> None:
     _jobs.pop(task, None)
 
 
-def keep_part(task: bytes, stage: str, begin: int, end: int) -> Done:
-    """Compute a part of a stage and keep it in the work folder."""
+def compute_range(task: bytes, wanted: str, stage: str, begin: int, end: int) -> Any:
+    """A range of a stage; ``wanted`` is the version of the program that the job needs."""
     from distributed import get_worker
 
-    worker = str(get_worker().name)
     try:
-        return prepare(task).stage(stage).keep((begin, end), worker)
-    except BlockXMCError as error:
-        raise BlockXMCError(f"worker {worker}: {error}") from None
+        if version() != wanted:
+            raise BlockXMCError(f"it has {version()}, the job needs {wanted}")
+        return _prepared(task).stage(stage)(begin, end)
+    except Exception as error:
+        said = str(error) or type(error).__name__
+        raise BlockXMCError(f"worker {get_worker().name}: {said}") from None

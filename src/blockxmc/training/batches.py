@@ -18,7 +18,6 @@ from blockxmc import _kernels
 from blockxmc._core.matrix import as_pattern, pattern_args, take_rows
 from blockxmc.training.blocks import home_blocks
 from blockxmc.training.job import Range
-from blockxmc.training.settings import Settings
 
 # Labels that the solver takes at a time, and the share of all rows from which it takes rows as they are (newton.hpp).
 SIDE_BY_SIDE, MOST_ROWS = 16, 0.5
@@ -38,28 +37,8 @@ class Order(NamedTuple):
         [(0, 32), (32, 40)]
         """
         stretch = ((np.cumsum(self.pairs) - self.pairs) // pairs).astype(np.int64)
-        return self._cut(np.flatnonzero(np.diff(stretch)) + 1)
-
-    def shares(self, helpers: int, most: float, settings: Settings) -> list[Range]:
-        """Stretches for so many threads that take one after the other: large ones first, so that all end about together.
-
-        >>> order = Order(np.arange(128), np.arange(0, 128, 16), np.full(8, 16.0))
-        >>> order.shares(1, 1000, Settings(shares_left=2, shares_of_all=8, least_share=1))
-        [(0, 64), (64, 96), (96, 112), (112, 128)]
-        """
-        until, at = np.cumsum(self.pairs), 0
-        total = float(until[-1]) if until.size else 0.0
-        least = min(max(total / (settings.shares_of_all * helpers), settings.least_share), most)
-        cuts: list[int] = []
-        while at < until.size:
-            done = float(until[at - 1]) if at else 0.0
-            share = min(max((total - done) / (settings.shares_left * helpers), least), most)
-            at = max(int(np.searchsorted(until, done + share * (1 + 1e-9), "right")), at + 1)
-            cuts.append(at)
-        return self._cut(np.array(cuts[:-1], np.intp))
-
-    def _cut(self, at: NDArray[np.intp]) -> list[Range]:
-        return list(pairwise([0, *self.places[at].tolist(), self.labels.size]))
+        cuts = self.places[np.flatnonzero(np.diff(stretch)) + 1]
+        return list(pairwise([0, *cuts.tolist(), self.labels.size]))
 
 
 def in_order(

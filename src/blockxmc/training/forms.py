@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from blockxmc.errors import BlockXMCError
-from blockxmc.linear.weights import LinearWeights, LowRankWeights, Weights
+from blockxmc.linear.vectors import LabelVectors
+from blockxmc.linear.weights import LinearWeights, LowRankWeights
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router
 from blockxmc.training.job import Form
 
 PARTITION = Form(Partitioner.state, Partitioner.from_state)
-_KINDS: dict[str, Any] = {"linear": LinearWeights, "low-rank": LowRankWeights}
+_KINDS: dict[str, Any] = {"linear": LinearWeights, "low-rank": LowRankWeights, "vectors": LabelVectors}
 
 
-def _weights_state(weights: Weights) -> dict[str, Any]:
+def _weights_state(weights: Any) -> dict[str, Any]:
     for name, kind in _KINDS.items():
         if isinstance(weights, kind):
             return {"kind": name, **vars(weights)}
@@ -28,6 +29,15 @@ def _restored_weights(state: dict[str, Any]) -> Any:
 
 
 WEIGHTS: Form[Any] = Form(_weights_state, _restored_weights)
+WEIGHTS_OF_BLOCKS: Form[list[Any]] = Form(
+    lambda blocks: [WEIGHTS.state(weights) for weights in blocks],
+    lambda states: [WEIGHTS.restored(state) for state in states],
+)
+# Weights of labels, and a number.
+SOLVED: Form[tuple[Any, float]] = Form(
+    lambda solved: {"weights": WEIGHTS.state(solved[0]), "number": solved[1]},
+    lambda state: (WEIGHTS.restored(state["weights"]), state["number"]),
+)
 
 
 def _router_state(router: Router) -> dict[str, Any]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -22,7 +21,7 @@ from sklearn.base import BaseEstimator
 from blockxmc import _kernels
 from blockxmc._core.files import PART
 from blockxmc._core.kept import DamagedError, Kept
-from blockxmc._core.progress import Beside, Phase, Reporter
+from blockxmc._core.progress import Beside, Reporter
 from blockxmc._version import __version__
 from blockxmc.errors import BlockXMCError
 
@@ -53,7 +52,7 @@ PLAIN: Form[Any] = Form(lambda result: result, lambda state: state)
 
 
 class Job:
-    """Stages by name and, where a stage has parts, by range; without a folder nothing is kept.
+    """Stages by name; without a folder nothing is kept.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
@@ -70,84 +69,45 @@ class Job:
     blockxmc.errors.BlockXMCError: ... holds another job: data was a, now b; give another folder, or remove this one
     """
 
+    # Whether ranges are computed by other processes.
+    elsewhere: ClassVar[bool] = False
+
     def __init__(self, kept: Kept | None = None, identity: Identity | None = None, reporter: Reporter | None = None):
         self.kept, self.reporter = kept, reporter or Reporter()
         self._key = _key(identity or {})
-        self._lock = threading.Lock()
         self._prefix = ""
-        self._counts: dict[str, list[int]] = {}  # of each stage: parts that were asked for, and those that were kept
-        self._made: set[str] = set()  # what others have kept while this job was at work
+        self._asked: dict[str, bool] = {}  # of each stage: whether it was kept already
         self.notes: list[str] = []  # what was found damaged
 
-    def stage(
-        self,
-        name: str,
-        compute: Callable[[], T],
-        form: Form[T] = PLAIN,
-        part: Range | None = None,
-    ) -> T:
-        """The kept result of a stage, or of a part of it, from one position up to another; else it is computed and kept."""
+    def stage(self, name: str, compute: Callable[[], T], form: Form[T] = PLAIN) -> T:
+        """The kept result of a stage; else it is computed and kept."""
         if self.kept is None:
             return compute()
-        name, place = self._prefix + name, self.place(name, part)
+        place = self.place(name)
         state = self._found(place)
-        with self._lock:
-            counts = self._counts.setdefault(name, [0, 0])
-            counts[0] += 1
-            counts[1] += state is not None and place not in self._made
+        self._asked[place] = state is not None
         if state is not None:
             return form.restored(state["result"])
         result = compute()
         self._keep(place, {"job": self._key, "result": form.state(result)})
         return result
 
-    def parts(
-        self,
-        name: str,
-        ranges: Sequence[Range],
-        compute: Callable[[int, int], T],
-        form: Form[T] = PLAIN,
-        phase: Phase | None = None,
-    ) -> Iterator[T]:
-        """The results of a stage's parts, in their order; ``compute`` makes one from one position up to another."""
-        self.ahead(name, ranges, compute, form, phase)
-        for part in ranges:
-            yield self.stage(name, partial(compute, *part), form, part)
-            if phase is not None:
-                phase.update(part[1])
+    def ranges(self, name: str, ranges: Sequence[Range], compute: Callable[[int, int], T]) -> Iterator[T]:
+        """What ``compute`` makes of each range of a stage, in their order."""
+        for begin, end in ranges:
+            yield compute(begin, end)
 
-    def ahead(
-        self,
-        name: str,
-        ranges: Sequence[Range],
-        compute: Callable[[int, int], T],
-        form: Form[T],
-        phase: Phase | None = None,
-    ) -> None:
-        """Tell which parts of a stage will be asked for: a job that is done in many places has them computed there."""
-
-    def cut(self, name: str, ranges: Callable[[int], list[Range]]) -> list[Range]:
-        """The parts of a stage that may be cut anywhere: as they were when it began, else made for so many helpers."""
-        if self.kept is None:
-            return ranges(0)
-        place = self.place(f"{name} cut")
-        state = self._found(place)
-        if state is not None:
-            return [(begin, end) for begin, end in state["result"]]
-        found = ranges(self._helpers())
-        self._keep(place, {"job": self._key, "result": [list(part) for part in found]})
-        return found
-
-    def _helpers(self) -> int:
-        """Threads elsewhere that compute parts."""
+    @property
+    def helpers(self) -> int:
+        """Threads elsewhere that compute ranges."""
         return 0
 
-    def place(self, name: str, part: Range | None = None) -> str:
-        """The name under which a stage, or a part of it, is kept."""
-        return self._prefix + name + ("" if part is None else f" {part[0]}-{part[1]}")
+    def place(self, name: str) -> str:
+        """The name under which a stage is kept."""
+        return self._prefix + name
 
     def seeks(self, name: str) -> bool:
-        """Whether this job was opened for the parts of one stage alone, and this is the stage."""
+        """Whether this job was opened for the ranges of one stage alone, and this is the stage."""
         return False
 
     def within(self, prefix: str) -> Self:
@@ -163,16 +123,12 @@ class Job:
     @property
     def reused(self) -> str:
         """The stages that were kept already, in words."""
-        words = []
-        for name, (asked, found) in self._counts.items():
-            if found:
-                words.append(name if asked == 1 else f"{found} of {asked} batches of {name}")
-        return ", ".join(words)
+        return ", ".join(name for name, found in self._asked.items() if found)
 
     @property
     def n_reused(self) -> int:
-        """How many stages and parts were kept already."""
-        return sum(found for _, found in self._counts.values())
+        """How many stages were kept already."""
+        return sum(self._asked.values())
 
     def _found(self, place: str) -> Any:
         assert self.kept is not None
@@ -269,6 +225,11 @@ def code_digest() -> str:
         for file in sorted((root / room).rglob("*.py")):
             state.update(file.read_bytes())
     return state.hexdigest()[:16]
+
+
+def version() -> str:
+    """What other processes must have to work on the same job."""
+    return f"blockxmc {__version__}, code {code_digest()}"
 
 
 def _described(value: Any) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,14 +28,17 @@ from blockxmc.model.scorer import Scorer
 from blockxmc.model.scorers import pack_scorer, pack_shared_scorer
 from blockxmc.training.batches import Order, in_order, rows_of_labels
 from blockxmc.training.blocks import frequent_labels, holds
-from blockxmc.training.forms import WEIGHTS
-from blockxmc.training.job import Form, Job, Range
+from blockxmc.training.forms import SOLVED, WEIGHTS
+from blockxmc.training.job import Job, Range
 from blockxmc.training.settings import SETTINGS, Settings
 
 # Rows on which it is measured whether training rows were left out that would have taught a label.
 VIOLATION_ROWS = 64
 # Labels whose scores of these rows a thread holds at a time.
 VIOLATION_LABELS = 2**12
+# Batches for each thread of a cluster: whoever is free takes the next; and least pairs of such a batch. So many of
+# elife-keywords take about 180 ms, and each batch 20 more, half of them in Dask.
+SHARES, LEAST_SHARE = 8, 2**17
 SharedWeights = LabelVectors | OpaqueWeights
 
 
@@ -94,6 +98,18 @@ class LabelTrainer:
         new: NDArray[np.bool_] | None = None,
     ) -> tuple[SharedWeights, float]:
         """``positives`` and ``blocks`` have a row per label: its rows, and the blocks that hold it."""
+        solve = partial(self._solved, positives, visits, blocks, title, more, new)
+        return self.job.stage(title.removeprefix("train "), solve, SOLVED)
+
+    def _solved(
+        self,
+        positives: sparse.csr_array,
+        visits: sparse.csr_array,
+        blocks: sparse.csr_array,
+        title: str,
+        more: dict[str, Any],
+        new: NDArray[np.bool_] | None,
+    ) -> tuple[SharedWeights, float]:
         n_labels = positives.shape[0]
         with self.reporter.phase(title, n_labels) as phase:
             rows_of_block = sparse.csr_array(visits.T)
@@ -114,35 +130,26 @@ class LabelTrainer:
                 targets = sparse.csr_array(own.T)
                 return self.learner._train(self.X, targets, job, rows=rows, **more), rows.nnz  # type: ignore[call-arg]
 
-            name = title.removeprefix("train ")
-            parts, taught = [], 0
-            for part, pairs in self.job.parts(name, self._ranges(name, order), batch, _BATCH, phase):
+            parts, taught, ranges = [], 0, self._ranges(order)
+            found = self.job.ranges(title.removeprefix("train "), ranges, batch)
+            for (_, end), (part, pairs) in zip(ranges, found, strict=True):
+                if self.job.kept is not None:
+                    WEIGHTS.state(part)  # what cannot be kept is refused with the first batch
                 parts.append(part)
                 taught += pairs
+                phase.update(end)
             del part
             weights = _joined(parts, order.labels, self.threads)
         return weights, taught / max(self.X.shape[0] * n_labels, 1)
 
-    def _ranges(self, name: str, order: Order) -> list[Range]:
-        """As many batches as are worth keeping one by one, unless they would be too small, or too large for memory.
-
-        Smaller ones where others help, if the learner does not mind which labels a batch has.
-        """
+    def _ranges(self, order: Order) -> list[Range]:
+        """Batches that are neither small nor too large for memory; some for each helper, if the learner minds no cut."""
         least = max(self.settings.least_pairs, self.settings.least_pairs_per_row * self.X.shape[0])
         total = float(order.pairs.sum())
         usual = min(max(total / self.settings.most_batches, least), self.settings.pairs_at_a_time)
-
-        def cut(helpers: int) -> list[Range]:
-            return order.shares(helpers, usual, self.settings) if helpers else order.batches(usual)
-
-        return self.job.cut(name, cut) if self.learner.any_batch else cut(0)
-
-
-# Weights of a batch of labels, and the number of (row, label) pairs that taught them.
-_BATCH: Form[tuple[Any, int]] = Form(
-    lambda batch: {"weights": WEIGHTS.state(batch[0]), "pairs": batch[1]},
-    lambda state: (WEIGHTS.restored(state["weights"]), state["pairs"]),
-)
+        if self.learner.any_batch and (helpers := self.job.helpers):
+            usual = min(usual, max(total / (SHARES * helpers), LEAST_SHARE))
+        return order.batches(usual)
 
 
 def shared_costs(Y: sparse.csr_array, power: float, sample_weight: F32 | None = None) -> F32:

@@ -192,7 +192,7 @@ def expected(
     """What new rows can expect: each part of the rows is judged by what the others have fitted.
 
     P@k, the calibration error of the first five labels, and the cut for the best mean F1 with that F1. Rows that are
-    judged by what they have fitted themselves look up to a point too good (docs/results/optimism.md). The curve of the
+    judged by what they have fitted themselves look up to a point too good (bench/optimism.py). The curve of the
     ``whole`` is where the curves of the parts are sought.
     """
     n_rows, few, threads = fitter.candidates.n_rows, fitter.settings.judged, min(fitter.threads, FOLDS)

@@ -15,7 +15,7 @@ from blockxmc._core.progress import Phase, Reporter, run_in_threads
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.linear.weights import Ids, LinearWeights, Weights
 from blockxmc.training import job
-from blockxmc.training.forms import WEIGHTS
+from blockxmc.training.forms import WEIGHTS, WEIGHTS_OF_BLOCKS
 
 
 def train_blocks(
@@ -29,10 +29,22 @@ def train_blocks(
     threads: int,
     seed: int,
 ) -> list[Weights]:
-    """Per-block weights: the labels of each block trained on the rows of the block only (the paper's way).
+    """Per-block weights: the labels of each block trained on the rows of the block only (the paper's way)."""
+    train = partial(_trained_blocks, learner, X, Y, assignment, label_clusters, work, threads=threads, seed=seed)
+    return work.stage("blocks", train, WEIGHTS_OF_BLOCKS)
 
-    Each block is a part of a stage of ``work``.
-    """
+
+def _trained_blocks(
+    learner: Learner,
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    assignment: NDArray[np.integer],
+    label_clusters: Sequence[Ids],
+    work: job.Job,
+    *,
+    threads: int,
+    seed: int,
+) -> list[Weights]:
     rows_of = _group_rows(assignment, len(label_clusters))
     row_sizes = np.diff(X.indptr)
     costs = [int(row_sizes[rows].sum()) * len(labels) for rows, labels in zip(rows_of, label_clusters, strict=True)]
@@ -41,17 +53,25 @@ def train_blocks(
     # Many blocks: one thread per block. Few blocks: all threads inside each.
     inner = 1 if len(label_clusters) >= 2 * threads else threads
 
-    def train(phase: Phase, block: int, end: int) -> Weights:
+    def train(block: int, phase: Phase) -> Weights:
         how = learner._job(inner, phase, seed + block)
-        return train_block(learner, X, Y, rows_of[block], label_clusters[block], how)
+        weights = train_block(learner, X, Y, rows_of[block], label_clusters[block], how)
+        if work.kept is not None:
+            WEIGHTS.state(weights)  # what cannot be kept is refused with the first block
+        return weights
 
     def kept(block: int, phase: Phase) -> None:
-        part = block, block + 1
-        results[block] = work.stage("blocks", partial(train, phase, *part), WEIGHTS, part)
+        results[block] = train(block, phase)
 
-    with Reporter().phase("blocks") as silent:
-        work.ahead("blocks", [(block, block + 1) for block in order.tolist()], partial(train, silent), WEIGHTS)
-    if inner > 1 or threads == 1:
+    if work.elsewhere:
+        with Reporter().phase("blocks") as silent, work.reporter.phase("train blocks", len(order)) as phase:
+            found = work.ranges(
+                "blocks", [(block, block + 1) for block in order.tolist()], lambda b, _: train(b, silent)
+            )
+            for done, (block, weights) in enumerate(zip(order, found, strict=True)):
+                results[block] = weights
+                phase.update(done + 1)
+    elif inner > 1 or threads == 1:
         for done, block in enumerate(order):
             title = f"train block {done + 1}/{len(order)}"
             with work.reporter.phase(title, len(label_clusters[block])) as phase:

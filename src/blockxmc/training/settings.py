@@ -87,7 +87,7 @@ class Settings:
     # With up to eight positives: without the row for the others -0.45 (debian-small) and -0.30 (elife-keywords); with that
     # row along the sum of the positives -0.42 (elife-keywords); 64 rows as good as 32.
     nearest: int = 32
-    # Labels are trained in batches, which are kept one by one where a training must survive a kill. At most so many ...
+    # Labels are trained in batches. At most so many ...
     most_batches: int = 32
     # ... of no fewer (label, row) pairs, and no fewer for each row: a batch looks through all rows once, and its threads
     # wait for the last of its labels (commit-files-xl, 2**18 pairs: 12.0 s on 16 threads, 110 s on one).
@@ -95,12 +95,6 @@ class Settings:
     least_pairs_per_row: int = 128
     # ... and of no more: a quarter of a gigabyte.
     pairs_at_a_time: int = 2**26
-    # On a cluster batches become smaller towards the end, lest many workers wait for one: half of what is left for each
-    # thread, no less than its part of all, 1 in shares_of_all, nor than so many pairs. 2**17 pairs of elife-keywords take
-    # about 180 ms, and each part 20 more, half of them in Dask.
-    shares_left: int = 2
-    shares_of_all: int = 16
-    least_share: int = 2**17
     # Parts of a label's centroid, at unit length, that are smaller than this count only where the label has a weight anyway
     # (ablation: "centroid prune").
     centroid_prune: float = 0.1
