@@ -15,9 +15,9 @@ from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.preprocessing import MultiLabelBinarizer, normalize
 
+from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.model.routed_scorer import RoutedScorer
-from blockxmc.model.scorers import pack_scorer
 
 
 def read(path, shape=None):

@@ -20,10 +20,10 @@ from blockxmc.learners._learner import Learner
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner
 from blockxmc.linear.one_vs_all import longer_rows
+from blockxmc.linear.packing import BITS
+from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.weights import Weights
-from blockxmc.model.packing import BITS
 from blockxmc.model.routed import RoutedModel
-from blockxmc.model.scorers import pack_scorer
 from blockxmc.model.sources import Sources
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router, assess_routing

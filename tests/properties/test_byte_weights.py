@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scoring_twin import ByteWeights, TwinScorer
 
+from blockxmc.linear.scorers import pack_scorer, pack_shared_scorer
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.model.routed_scorer import RoutedScorer
-from blockxmc.model.scorers import pack_scorer, pack_shared_scorer
 
 # Labels at the edges of 8-bit label numbers, and magnitudes from the smallest subnormal to nearly the largest.
 WIDTHS = (0, 1, 2, 3, 7, 255, 256, 257, 300)

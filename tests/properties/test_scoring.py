@@ -9,10 +9,10 @@ from scipy import sparse
 from scoring_twin import TwinScorer
 
 from blockxmc import _kernels
+from blockxmc.linear.packed import PackedScorer
+from blockxmc.linear.scorers import pack_scorer, restore_scorer
 from blockxmc.linear.weights import LinearWeights, LowRankWeights
-from blockxmc.model.packed import PackedScorer
 from blockxmc.model.routed_scorer import RoutedScorer
-from blockxmc.model.scorers import pack_scorer, restore_scorer
 
 
 def random_csr(rng, shape, density, integer=True):

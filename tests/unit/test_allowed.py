@@ -17,8 +17,8 @@ from unit.test_reranker import random_look
 
 from blockxmc import BlockwiseClassifier, DiSMEC
 from blockxmc.errors import BlockXMCError
+from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.weights import LinearWeights
-from blockxmc.model.scorers import pack_scorer
 
 
 def restricted(scores, k, allowed):

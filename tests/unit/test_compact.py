@@ -7,9 +7,9 @@ from scipy import sparse
 from blockxmc import BlockwiseClassifier, load
 from blockxmc.data import load_demo
 from blockxmc.errors import BlockXMCError, ModelFormatError
-from blockxmc.model import compact
+from blockxmc.linear import compact
+from blockxmc.linear.packed import PackedScorer
 from blockxmc.model.companions import Companions
-from blockxmc.model.packed import PackedScorer
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ from scipy import sparse
 from blockxmc import BlockwiseClassifier, _kernels
 from blockxmc._core.matrix import csr_args
 from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.linear.scorers import pack_scorer, restore_scorer
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.model.neighbors import Neighbors
 from blockxmc.model.routed_scorer import RoutedScorer
-from blockxmc.model.scorers import pack_scorer, restore_scorer
 
 D, M = 60, 12
 
@@ -166,7 +166,7 @@ def test_a_wrapping_model_does_not_crash_the_process():
     import numpy as np
     from scipy import sparse
     from blockxmc.errors import ModelFormatError
-    from blockxmc.model.scorers import pack_scorer, restore_scorer
+    from blockxmc.linear.scorers import pack_scorer, restore_scorer
     from blockxmc.linear.weights import LinearWeights
 
     weights = LinearWeights(sparse.csr_array(np.eye(2, dtype=np.float32)), np.zeros(2, np.float32))

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.weights import LinearWeights
-from blockxmc.model.scorers import pack_scorer
 
 D, M, ROWS = 50, 400, 2000
 
@@ -84,7 +84,7 @@ SETUP = """
 import sys, threading, time
 import numpy as np
 from scipy import sparse
-from blockxmc.model.scorers import pack_scorer
+from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.weights import LinearWeights
 
 rng = np.random.default_rng(0)

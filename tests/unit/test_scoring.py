@@ -10,10 +10,10 @@ from scoring_twin import TwinScorer
 
 from blockxmc import _kernels
 from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.linear.packed import PackedScorer
+from blockxmc.linear.scorers import pack_scorer, restore_scorer
 from blockxmc.linear.weights import LinearWeights, LowRankWeights
-from blockxmc.model.packed import PackedScorer
 from blockxmc.model.routed_scorer import RoutedScorer
-from blockxmc.model.scorers import pack_scorer, restore_scorer
 
 D, M, Q = 400, 60, 5
 

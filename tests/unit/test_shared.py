@@ -24,10 +24,10 @@ from blockxmc.data import make_synthetic
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job
 from blockxmc.learners.sklearn_adapter import as_learner
+from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.model.routed_scorer import RoutedScorer
-from blockxmc.model.scorers import pack_scorer
 from blockxmc.partition import Partitioner
 from blockxmc.training import settings
 from blockxmc.training.batches import rows_of_labels

@@ -13,8 +13,8 @@ from blockxmc import LEML, BlockwiseClassifier, DiSMEC, NaiveBayes, Partitioner,
 from blockxmc._core.progress import Reporter
 from blockxmc.data import make_synthetic
 from blockxmc.errors import BlockXMCError
+from blockxmc.linear.scorers import pack_scorer
 from blockxmc.model.routed import RoutedModel
-from blockxmc.model.scorers import pack_scorer
 from blockxmc.training.trials import moving, selection
 from blockxmc.training.trials import split as evaluation
 from blockxmc.training.trials.moving import MovingBlocks

@@ -10,9 +10,9 @@ import blockxmc
 from blockxmc import BlockwiseClassifier, _kernels, metrics
 from blockxmc.data import load_demo
 from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.linear.scorers import pack_scorer, pack_shared_scorer, restore_scorer
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
-from blockxmc.model.scorers import pack_scorer, pack_shared_scorer, restore_scorer
 
 
 @pytest.fixture(scope="module")

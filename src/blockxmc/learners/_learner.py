@@ -13,10 +13,10 @@ from blockxmc._core.allowed import Mask, allowed_labels
 from blockxmc._core.base import TopK
 from blockxmc._core.params import as_seed
 from blockxmc._core.progress import Phase, Reporter
+from blockxmc.linear.scorers import pack_scorer, restore_scorer
 from blockxmc.linear.weights import Weights
 from blockxmc.model.estimator import Explained
 from blockxmc.model.routed import RoutedModel
-from blockxmc.model.scorers import pack_scorer, restore_scorer
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""One-vs-all linear training, and weights: what a solver hands over."""
+"""Linear weights: how they are solved, and how they are packed to score rows."""

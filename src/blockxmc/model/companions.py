@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from blockxmc import _kernels
 from blockxmc._core import stored
 from blockxmc.errors import ModelFormatError
-from blockxmc.model import compact
+from blockxmc.linear import compact
 
 F32 = NDArray[np.float32]
 

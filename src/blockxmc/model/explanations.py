@@ -13,10 +13,10 @@ from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc.errors import BlockXMCError
-from blockxmc.model.dense import DenseScorer
+from blockxmc.linear.dense import DenseScorer
+from blockxmc.linear.scorer import I32
 from blockxmc.model.neighbors import Neighbors
 from blockxmc.model.routed import RoutedModel
-from blockxmc.model.scorer import I32
 
 # Features that printing shows; the others are added up in one line.
 SHOWN_FEATURES, SHOWN_NEIGHBORS = 10, 5

@@ -19,10 +19,10 @@ from blockxmc import _kernels
 from blockxmc._core import stored
 from blockxmc._core.matrix import csr_args, csr_of
 from blockxmc.errors import ModelFormatError
-from blockxmc.model import compact
-from blockxmc.model.packed import PackedScorer
-from blockxmc.model.packing import pack_linear
-from blockxmc.model.scorers import restore_scorer
+from blockxmc.linear import compact
+from blockxmc.linear.packed import PackedScorer
+from blockxmc.linear.packing import pack_linear
+from blockxmc.linear.scorers import restore_scorer
 
 # Neighbors that are asked where nothing else is said: fewer are a matter of chance, more are less alike.
 DEFAULT_NEIGHBORS = 10

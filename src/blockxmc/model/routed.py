@@ -15,13 +15,13 @@ from blockxmc._core.allowed import Mask, best_allowed, enough_for, first_allowed
 from blockxmc._core.base import TopK
 from blockxmc._core.matrix import take_rows
 from blockxmc.errors import BlockXMCError
+from blockxmc.linear.packed import PackedScorer
+from blockxmc.linear.scorer import Scorer
+from blockxmc.linear.scorers import restore_scorer
 from blockxmc.model.calibration import Calibration
 from blockxmc.model.neighbors import Neighbors
-from blockxmc.model.packed import PackedScorer
 from blockxmc.model.reranker import Reranker
 from blockxmc.model.routed_scorer import RoutedScorer
-from blockxmc.model.scorer import Scorer
-from blockxmc.model.scorers import restore_scorer
 
 F32 = NDArray[np.float32]
 

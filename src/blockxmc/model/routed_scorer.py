@@ -13,8 +13,8 @@ from blockxmc import _kernels
 from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK
 from blockxmc.errors import BlockXMCError
-from blockxmc.model.packed import PackedScorer
-from blockxmc.model.scorer import I32, Scorer, as_blocks, as_row, empty_topk
+from blockxmc.linear.packed import PackedScorer
+from blockxmc.linear.scorer import I32, Scorer, as_blocks, as_row, empty_topk
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from blockxmc._core.params import as_seed, require_whole
 from blockxmc._core.progress import Reporter
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.learners.sklearn_adapter import as_learner
+from blockxmc.linear.scorers import pack_scorer
 from blockxmc.model.routed import RoutedModel
-from blockxmc.model.scorers import pack_scorer
 from blockxmc.paper._blockwise import KMeansBaseline
 from blockxmc.paper._centroids import centroid_router, kmeans_blocks
 from blockxmc.training.job import Job

@@ -13,8 +13,8 @@ from blockxmc._core import stored
 from blockxmc._core.progress import Phase, Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
+from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.weights import LinearWeights, LowRankWeights, Weights
-from blockxmc.model.scorers import pack_scorer
 from blockxmc.paper._bilinear import Bilinear, SparseDesign, balance, decouple, design_for
 from blockxmc.paper._tall import gram, one_blas_thread, times, transpose
 from blockxmc.paper._warm import WarmLearner

@@ -12,8 +12,8 @@ from blockxmc._core.params import as_seed, require_whole
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners.sklearn_adapter import as_learner
+from blockxmc.linear.scorers import pack_scorer
 from blockxmc.model.routed import RoutedModel
-from blockxmc.model.scorers import pack_scorer
 from blockxmc.paper._blockwise import KMeansBaseline
 from blockxmc.paper._centroids import centroid_router, kmeans_blocks
 from blockxmc.paper.naive_bayes import NaiveBayes

@@ -12,9 +12,9 @@ from blockxmc._core.matrix import as_csr, as_indicator, copy_rows, take_rows
 from blockxmc._core.progress import Phase, Reporter, Scaled, Shifted, run_in_threads
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.one_vs_all import Loss, OneVsAll, train_one_vs_all
+from blockxmc.linear.scorer import Scorer
+from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.weights import LinearWeights
-from blockxmc.model.scorer import Scorer
-from blockxmc.model.scorers import pack_scorer
 
 I32 = NDArray[np.int32]
 F32 = NDArray[np.float32]

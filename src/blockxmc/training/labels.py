@@ -22,10 +22,10 @@ from blockxmc._core.matrix import as_pattern, csr_args, pattern_args, take_rows,
 from blockxmc._core.progress import Reporter, Shifted
 from blockxmc.learners._learner import Learner
 from blockxmc.learners.sklearn_adapter import OpaqueWeights, constants
+from blockxmc.linear.scorer import Scorer
+from blockxmc.linear.scorers import pack_scorer, pack_shared_scorer
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import F32, Ids, LinearWeights
-from blockxmc.model.scorer import Scorer
-from blockxmc.model.scorers import pack_scorer, pack_shared_scorer
 from blockxmc.training.batches import Order, in_order, rows_of_labels
 from blockxmc.training.blocks import frequent_labels, holds
 from blockxmc.training.forms import SOLVED, WEIGHTS

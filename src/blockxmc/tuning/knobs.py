@@ -20,9 +20,9 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Job, Learner
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.linear.one_vs_all import typical_length, unit_prune
+from blockxmc.linear.packed import PackedScorer
+from blockxmc.linear.packing import BITS
 from blockxmc.linear.weights import F32, LinearWeights
-from blockxmc.model.packed import PackedScorer
-from blockxmc.model.packing import BITS
 from blockxmc.model.routed import RoutedModel
 from blockxmc.training.blocks import visiting
 from blockxmc.training.settings import SETTINGS

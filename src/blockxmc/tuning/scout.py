@@ -11,8 +11,8 @@ from scipy import sparse
 
 from blockxmc import metrics
 from blockxmc.errors import BlockXMCError
+from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.weights import LinearWeights
-from blockxmc.model.scorers import pack_scorer
 from blockxmc.training.trials.grid import GRID_ONE_VS_ALL, default_grid, lam_capturing
 from blockxmc.training.trials.split import FixedBlocks, Split
 from blockxmc.tuning.result import Point

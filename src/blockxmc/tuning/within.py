@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from blockxmc.linear.scorers import pack_scorer
 from blockxmc.model.routed import RoutedModel
-from blockxmc.model.scorers import pack_scorer
 from blockxmc.training.trials.split import measure_model, single_call_us
 from blockxmc.tuning.budget import MODES, ROUTES, tune_budget
 from blockxmc.tuning.knobs import KnobGrid, KnobsResult, tune_knobs

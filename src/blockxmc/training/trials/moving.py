@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc._core.progress import Phase, run_in_threads
+from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.weights import LowRankWeights, Weights
 from blockxmc.model.routed import RoutedModel
-from blockxmc.model.scorers import pack_scorer
 from blockxmc.partition.walk import Walk
 from blockxmc.routing import Router
 from blockxmc.training.per_block import train_block

@@ -25,10 +25,10 @@ from sklearn.base import clone
 from blockxmc import metrics
 from blockxmc._core.progress import Reporter
 from blockxmc.learners._learner import Learner
+from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.weights import Ids, Weights
 from blockxmc.metrics.timing import _single_calls
 from blockxmc.model.routed import RoutedModel
-from blockxmc.model.scorers import pack_scorer
 from blockxmc.partition import Partitioner
 from blockxmc.routing import Router
 from blockxmc.training.job import Job

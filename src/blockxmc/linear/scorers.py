@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from blockxmc._core.matrix import csr_args
 from blockxmc._core.stored import mapping, short
 from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.linear.dense import DenseScorer
+from blockxmc.linear.packed import PackedScorer
+from blockxmc.linear.packing import by_label, joined, pack_linear
+from blockxmc.linear.scorer import I32, Scorer
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights, Weights
-from blockxmc.model.dense import DenseScorer
-from blockxmc.model.packed import PackedScorer
-from blockxmc.model.packing import by_label, joined, pack_linear
-from blockxmc.model.scorer import I32, Scorer
 
 
 def pack_scorer(

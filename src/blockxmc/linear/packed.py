@@ -16,8 +16,8 @@ from blockxmc._core.base import TopK
 from blockxmc._core.matrix import csr_args, csr_of
 from blockxmc._core.stored import INT32_MAX
 from blockxmc.errors import BlockXMCError
-from blockxmc.model import compact
-from blockxmc.model.scorer import I32, I64, Scorer, as_blocks, as_ids, as_row, empty_topk
+from blockxmc.linear import compact
+from blockxmc.linear.scorer import I32, I64, Scorer, as_blocks, as_ids, as_row, empty_topk
 
 # The flat arrays of a packed scorer (what they mean: chunk.hpp).
 ARRAYS = {

@@ -19,8 +19,8 @@ from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK
 from blockxmc._core.matrix import csr_args, take_rows
 from blockxmc.errors import BlockXMCError
+from blockxmc.linear.scorer import I32, I64, Scorer, as_blocks, as_row, empty_topk
 from blockxmc.linear.weights import LinearWeights, LowRankWeights, Weights
-from blockxmc.model.scorer import I32, I64, Scorer, as_blocks, as_row, empty_topk
 
 # Scores held at once per thread: 16 MB.
 TILE_CELLS = 1 << 22
@@ -29,7 +29,7 @@ TILE_CELLS = 1 << 22
 class DenseScorer(Scorer):
     """Blocks of any weights.
 
-    >>> from blockxmc.model.scorers import pack_scorer
+    >>> from blockxmc.linear.scorers import pack_scorer
     >>> low_rank = LowRankWeights(np.eye(2, dtype=np.float32), np.array([[1, 0], [0, 2]], np.float32))
     >>> scorer = pack_scorer([low_rank], [np.array([3, 7])], n_features=2, n_labels=8)
     >>> scorer.one([0, 1], [1.0, 1.0], None, 2)[0].tolist()
