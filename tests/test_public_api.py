@@ -10,7 +10,16 @@ import blockxmc.baselines
 import blockxmc.data
 
 LEARNERS = ["DiSMEC", "LEML", "NaiveBayes", "PDSparse", "PPDSparse"]
-CONTRACT = ["BlockwiseClassifier", *LEARNERS, "Partitioner", "TextClassifier", "load", "metrics"]
+CONTRACT = [
+    "BlockwiseClassifier",
+    "DiSMEC",
+    "Encoder",
+    *LEARNERS[1:],
+    "Partitioner",
+    "TextClassifier",
+    "load",
+    "metrics",
+]
 
 
 def test_names():

@@ -11,6 +11,7 @@ from blockxmc._version import __version__
 if TYPE_CHECKING:
     from blockxmc import metrics as metrics
     from blockxmc.classifier import BlockwiseClassifier as BlockwiseClassifier
+    from blockxmc.encoder.options import Encoder as Encoder
     from blockxmc.learners.dismec import DiSMEC as DiSMEC
     from blockxmc.paper.leml import LEML as LEML
     from blockxmc.paper.naive_bayes import NaiveBayes as NaiveBayes
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _HOME = {
     "BlockwiseClassifier": "blockxmc.classifier",
     "DiSMEC": "blockxmc.learners.dismec",
+    "Encoder": "blockxmc.encoder.options",
     "LEML": "blockxmc.paper.leml",
     "NaiveBayes": "blockxmc.paper.naive_bayes",
     "PDSparse": "blockxmc.paper.pd_sparse",
@@ -37,6 +39,7 @@ _HOME = {
 __all__ = [
     "BlockwiseClassifier",
     "DiSMEC",
+    "Encoder",
     "LEML",
     "NaiveBayes",
     "PDSparse",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,34 +23,19 @@ from blockxmc.data.extra import ExtendedVectorizer, Extra, beside, large_values,
 from blockxmc.data.label_texts import clean_label_texts, with_labels
 from blockxmc.data.text import as_rows, as_texts, from_texts
 from blockxmc.data.tfidf import TextOptions, TextVectorizer
+from blockxmc.encoder.answers import WithEncoder
+from blockxmc.encoder.fit import fit_beside
+from blockxmc.encoder.model import Encoded
 from blockxmc.errors import BlockXMCError, UpdateError
 from blockxmc.model.explanations import Explanation
 from blockxmc.model.sources import Source, Sources
+from blockxmc.model.suggestions import Suggestion as Suggestion
+from blockxmc.model.suggestions import UntrainedSuggestion as UntrainedSuggestion
+from blockxmc.model.suggestions import least_score as least_score
 from blockxmc.training.dataset import fit_dataset
 
 # Parameters that say nothing about words.
-NO_WORDS = ("classifier", "extra")
-
-
-class Suggestion(NamedTuple):
-    """A label and its probability (or its score, if the classifier's scores are not probabilities)."""
-
-    label: Any
-    score: float
-
-    @property
-    def trained(self) -> bool:
-        """Whether a training row has the label; if not, the model knows it only by its description."""
-        return True
-
-
-class UntrainedSuggestion(Suggestion):
-    """A suggestion of a label that no training row has: see ``label_texts`` of :meth:`TextClassifier.fit`."""
-
-    @property
-    def trained(self) -> bool:
-        """No."""
-        return False
+NO_WORDS = ("classifier", "extra", "encoder")
 
 
 # No ClassifierMixin: scikit-learn's splitters for classifiers refuse lists of label names.
@@ -74,6 +58,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
     extra : a function from a list of texts to an array with one row per text (sentence embeddings, metadata), or a
         scikit-learn transformer of texts. Its columns become features beside the words, which have rows of unit length:
         scale them to what they should count. A function is not saved: ``load(path, extra=function)``.
+    encoder : a small transformer that looks at the best labels of each text again: an :class:`Encoder`, or its folder or
+        name. ``encoder_`` is what was fitted, or None where held-out rows gain nothing by it.
 
     Examples
     --------
@@ -87,6 +73,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
     [['dog'], ['cat']]
     """
 
+    encoder_: Encoded | None = None
+
     def __init__(
         self,
         classifier: Any = None,
@@ -97,6 +85,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         lowercase: bool = True,
         stop_words: Any = None,
         extra: Any = None,
+        encoder: Any = None,
     ) -> None:
         self.classifier = classifier
         self.analyzer = analyzer
@@ -106,6 +95,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         self.lowercase = lowercase
         self.stop_words = stop_words
         self.extra = extra
+        self.encoder = encoder
 
     @classmethod
     def from_parts(cls, classifier: XMCEstimator, vectorizer: TextVectorizer) -> Self:
@@ -175,6 +165,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         self.vectorizer_ = vectorizer
         if titles and getattr(getattr(self.classifier_, "model_", None), "neighbors", None) is not None:
             self.classifier_.sources_ = Sources.of(_sources(texts, ids), whole=self.classifier_.keep_rows)
+        self.encoder_ = fit_beside(self, texts, dataset.Y, fit_options)
         return self
 
     def _with_extra(self, texts: list[str], dataset: Dataset) -> Dataset:
@@ -241,28 +232,31 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
     # ---- answers ----
     @overload
     def suggest(
-        self, texts: str, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None
+        self, texts: str, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None, encoder: bool = True
     ) -> list[Suggestion]: ...
 
     @overload
     def suggest(
-        self, texts: Any, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None
+        self, texts: Any, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None, encoder: bool = True
     ) -> list[list[Suggestion]]: ...
 
-    def suggest(self, texts: Any, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None) -> Any:
+    def suggest(
+        self, texts: Any, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None, encoder: bool = True
+    ) -> Any:
         """At most k labels of each text, best first, with their scores; for one text, its list.
 
         A text of which the model knows no word gets no suggestion: an empty list.
 
         With a ``threshold``, only labels with a higher score are suggested: a number, or ``"f1"`` for the labels that
         raise the text's expected F1, as in ``predict``. ``allow`` and ``deny`` limit which labels may be suggested.
+        ``encoder=False`` answers by the linear model alone.
         """
-        check_is_fitted(self)
-        least = least_score(self.classifier_, threshold)
         listed, one = as_texts(texts)
         check_k(k)
         X, _ = self._features(listed)
-        ids, scores = self._topk(X, k, allow, deny)
+        answering = self._answering(listed, encoder)
+        least = least_score(answering, threshold)
+        ids, scores = _topk(answering, X, k, allow, deny)
         ids = np.where((scores > least(scores)) & (np.diff(X.indptr) > 0)[:, None], ids, -1)
         names, counts = self.classes_, self.classifier_.label_counts_
         rows = [
@@ -281,7 +275,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         A text of which the model knows no word gets no label.
         """
         X, one = self._features(texts)
-        rows: Any = self.classifier_.predict(X) if X.shape[0] else []
+        rows: Any = self._answering(texts).predict(X) if X.shape[0] else []
         known = (np.diff(X.indptr) > 0)[:, None]
         if isinstance(rows, list):
             rows = [row if has else [] for row, has in zip(rows, known, strict=True)]
@@ -293,14 +287,14 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         """Label ids (int64, n x k) and scores (float32): best first, padded with -1 / -inf; for one text, 1-d arrays."""
         check_k(k)
         X, one = self._features(texts)
-        ids, scores = self._topk(X, k, allow, deny)
+        ids, scores = _topk(self._answering(texts), X, k, allow, deny)
         return (ids[0], scores[0]) if one else (ids, scores)
 
-    def _topk(self, X: sparse.csr_array, k: int, allow: Any, deny: Any) -> TopK:
-        if not X.shape[0]:
-            return np.empty((0, k), np.int64), np.empty((0, k), np.float32)
-        limits = {name: value for name, value in (("allow", allow), ("deny", deny)) if value is not None}
-        return self.classifier_.predict_topk(X, k, **limits)
+    def _answering(self, texts: Any, encoder: bool = True) -> Any:
+        """What answers these texts, given their features."""
+        if self.encoder_ is None or not encoder:
+            return self.classifier_
+        return WithEncoder(self.classifier_, self.encoder_, as_texts(texts)[0])
 
     def predict_proba(self, texts: Any) -> Any:
         """Probabilities of the candidates of each text (CSR, a column per label)."""
@@ -320,7 +314,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
     def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:
         """Precision at 1."""
         texts, labels = as_rows(texts, labels)
-        return self.classifier_.score(self._features(texts)[0], labels, sample_weight)
+        return float(self._answering(texts).score(self._features(texts)[0], labels, sample_weight))
 
     # ---- what is known of the labels ----
     @property
@@ -357,7 +351,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         X, _ = self._features(texts)
         if not X.shape[0]:
             return sparse.csr_array((0, self.classifier_.targets_.n_labels), dtype=np.float32)
-        return getattr(self.classifier_, method)(X)
+        return getattr(self._answering(texts), method)(X)
 
     def __sklearn_tags__(self) -> Tags:
         """A list of texts in, several labels per text out."""
@@ -371,18 +365,12 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def least_score(classifier: XMCEstimator, threshold: Any) -> Callable[[NDArray[np.float32]], Any]:
-    """What scores must exceed in rows that have these, best first: a number, ``"f1"`` the best for F1, None nothing."""
-    if threshold is None:
-        return lambda scores: -np.inf
-    if threshold == "f1":
-        if getattr(classifier, "rank_by", None) == "propensity":
-            raise BlockXMCError('threshold "f1" is a probability, but labels are ranked by propensity: give a number')
-        return getattr(classifier, "f1_least", classifier._least)
-    number = isinstance(threshold, (int, float, np.number)) and not isinstance(threshold, bool)
-    if not number or np.isnan(threshold):
-        raise BlockXMCError(f'threshold must be None, a number or "f1", got {threshold!r}')
-    return lambda scores: float(threshold)
+def _topk(answering: Any, X: sparse.csr_array, k: int, allow: Any, deny: Any) -> TopK:
+    if not X.shape[0]:
+        return np.empty((0, k), np.int64), np.empty((0, k), np.float32)
+    limits = {name: value for name, value in (("allow", allow), ("deny", deny)) if value is not None}
+    found: TopK = answering.predict_topk(X, k, **limits)
+    return found
 
 
 def _sources(texts: list[str], ids: Any) -> list[Source]:

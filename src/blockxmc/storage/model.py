@@ -22,7 +22,8 @@ from blockxmc._core.targets import Kind, Targets
 from blockxmc._version import __version__
 from blockxmc.data.extra import ExtendedVectorizer
 from blockxmc.data.tfidf import TextVectorizer
-from blockxmc.errors import BlockXMCError, ModelFormatError
+from blockxmc.encoder.model import Encoded
+from blockxmc.errors import BlockXMCError, MissingExtraError, ModelFormatError
 from blockxmc.storage.files import Reader, Strings, Writer, is_size
 from blockxmc.storage.folder import MANIFEST, Folder, check_empty, updating
 from blockxmc.storage.registry import class_named, name_of
@@ -39,7 +40,7 @@ MOST_NESTING = 40
 _TRIES = 1000
 # What every fitted estimator may have besides its own state.
 _FITTED = ("label_counts_", "n_train_rows_", "n_features_in_", "feature_names_in_", "data_digest_")
-_SECTIONS = ("class", "params", "fitted", "targets", "state", "preprocessing", "provenance", "files")
+_SECTIONS = ("class", "params", "fitted", "targets", "state", "preprocessing", "encoder", "provenance", "files")
 _MOST_JOBS = 1 << 15
 T = TypeVar("T")
 
@@ -59,19 +60,19 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
         update.publish(manifest)
 
 
-def load(path: str | os.PathLike[str], extra: Any = None) -> XMCEstimator | TextClassifier:
+def load(path: str | os.PathLike[str], extra: Any = None, encoder: bool = True) -> XMCEstimator | TextClassifier:
     """Open a model directory written by ``save``; a model of texts is opened as a :class:`TextClassifier`.
 
     Large arrays are memory-mapped, and nothing in the directory is executed. If the model is replaced meanwhile, you get
     the old or the new version, never a mixture. ``extra`` is the function or fitted transformer that a text model with
-    extra columns was trained with.
+    extra columns was trained with. ``encoder=False`` leaves out the encoder of a model that has one.
 
     >>> load("no/such/model")
     Traceback (most recent call last):
         ...
     blockxmc.errors.ModelFormatError: no/such/model: there is no such model directory
     """
-    model: XMCEstimator | TextClassifier = with_extra(load_with_manifest(path)[0], path, extra)
+    model: XMCEstimator | TextClassifier = with_extra(load_with_manifest(path, encoder)[0], path, extra)
     return model
 
 
@@ -86,12 +87,12 @@ def with_extra(model: Any, path: str | os.PathLike[str], extra: Any) -> Any:
     return model
 
 
-def load_with_manifest(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
+def load_with_manifest(path: str | os.PathLike[str], encoder: bool = True) -> tuple[Any, dict[str, Any]]:
     """The model of a directory and its manifest, both of the same version."""
 
     def opened(folder: Folder, content: bytes) -> tuple[Any, dict[str, Any]]:
         manifest = _parsed(content, folder.path)
-        return _estimator(manifest, Reader(folder, manifest["files"])), manifest
+        return _estimator(manifest, Reader(folder, manifest["files"]), encoder), manifest
 
     return _one_version(Path(path), opened)
 
@@ -203,7 +204,7 @@ def _parsed(content: bytes, path: Path) -> dict[str, Any]:
     return manifest
 
 
-def _estimator(manifest: dict[str, Any], reader: Reader) -> Any:
+def _estimator(manifest: dict[str, Any], reader: Reader, encoder: bool = True) -> Any:
     """The fitted classifier that a manifest describes."""
     path, name = reader.path, manifest["class"]
     try:
@@ -223,8 +224,11 @@ def _estimator(manifest: dict[str, Any], reader: Reader) -> Any:
         estimator._restore(decode(manifest["state"], reader))
         if (preprocessing := manifest["preprocessing"]) is not None:
             vectorizer = _vectorizer(preprocessing, reader, estimator.n_features_in_)
-            return TextClassifier.from_parts(estimator, vectorizer)
-    except (ModelFormatError, OSError):
+            model = TextClassifier.from_parts(estimator, vectorizer)
+            if encoder and (kept := manifest["encoder"]) is not None:
+                model.encoder_ = Encoded.opened(decode(kept, reader), estimator.targets_.n_labels)
+            return model
+    except (ModelFormatError, MissingExtraError, OSError):
         raise
     except Exception as error:  # whatever a class makes of state that does not fit it
         raise ModelFormatError(
@@ -264,7 +268,7 @@ class _StoredTargets(Targets):
 
 def _written(estimator: Any, writer: Writer) -> bytes:
     """Write the files of a model; return its manifest. A text model is its classifier with preprocessing."""
-    vectorizer = None
+    vectorizer, encoded = None, getattr(estimator, "encoder_", None)
     if isinstance(estimator, TextClassifier):
         estimator, vectorizer = estimator.classifier_._savable(), estimator.vectorizer_
     manifest: dict[str, Any] = {
@@ -282,6 +286,7 @@ def _written(estimator: Any, writer: Writer) -> bytes:
         "preprocessing": None
         if vectorizer is None
         else {"class": name_of(vectorizer), "state": encode(vectorizer.state(), writer, "preprocessing")},
+        "encoder": None if encoded is None else encode(encoded.state(), writer, "encoder"),
         "provenance": {
             "blockxmc": __version__,
             "python": platform.python_version(),

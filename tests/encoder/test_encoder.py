@@ -1,0 +1,176 @@
+"""The whole way on a tiny encoder: train, export, save, load without PyTorch, answer. Needs the extra ``encoder``."""
+
+import json
+import subprocess
+import sys
+import zlib
+
+import numpy as np
+import pytest
+from tiny_encoder import make_tiny_encoder
+
+from blockxmc import BlockwiseClassifier, Encoder, TextClassifier, load
+from blockxmc.errors import BlockXMCError, ModelFormatError
+
+pytest.importorskip("torch", reason="needs the extra 'encoder': make test-encoder runs this")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Many labels of few rows, each named by two words, one of which stands in the text: names help."""
+    rng = np.random.default_rng(0)
+    syllables = ["ba", "ce", "di", "fo", "gu", "ha", "ke", "li", "mo", "nu", "pa", "re", "si", "to", "vu"]
+    words = rng.permutation([a + b + c for a in syllables for b in syllables for c in ("n", "r")])
+    named = words[:360].reshape(180, 2)
+    texts, labels = [], []
+    for _ in range(900):
+        some = rng.choice(180, 2, replace=False)
+        chosen = [named[label][rng.integers(2)] for label in some]
+        texts.append(" ".join(rng.permutation([*chosen, *chosen, *rng.choice(words[360:], 3)])))
+        labels.append([" ".join(named[label]) for label in some])
+    return texts, labels
+
+
+@pytest.fixture(scope="module")
+def folder(rows, tmp_path_factory):
+    return make_tiny_encoder(tmp_path_factory.mktemp("tiny"), rows[0])
+
+
+def fitted(rows, folder, **options):
+    texts, labels = rows
+    encoder = Encoder(folder, max_tokens=32, device="cpu", **options)
+    return TextClassifier(BlockwiseClassifier(n_blocks=2, n_jobs=2), encoder=encoder).fit(texts[:800], labels[:800])
+
+
+@pytest.fixture(scope="module")
+def tuned(rows, folder):
+    return fitted(rows, folder, epochs=3)
+
+
+def test_fine_tuning_learns_and_is_served_as_it_was_trained(tuned, rows):
+    found = tuned.encoder_
+    assert found is not None
+    assert found.summary["fused"] > found.summary["linear"]
+    again = tuned.encoder_.encoder.embed(rows[0][800:810], 1)
+    np.testing.assert_array_equal(again, tuned.encoder_.encoder.embed(rows[0][800:810], 2))
+    np.testing.assert_allclose(np.linalg.norm(again, axis=1), 1, rtol=1e-5)
+
+
+def test_a_saved_model_answers_the_same_without_pytorch(tuned, rows, tmp_path):
+    tuned.save(tmp_path / "model")
+    texts = rows[0][800:806]
+    wanted = tuned.suggest(texts)
+    code = (
+        "import json, sys; from blockxmc import load; model = load(sys.argv[1]); "
+        "found = model.suggest(json.loads(sys.argv[2])); model.predict(json.loads(sys.argv[2])); "
+        "assert 'torch' not in sys.modules and 'transformers' not in sys.modules and 'onnx' not in sys.modules; "
+        "print(json.dumps(found))"
+    )
+    run = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "model"), json.dumps(texts)]
+    found = json.loads(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
+    assert [[label for label, _ in row] for row in found] == [[s.label for s in row] for row in wanted]
+    np.testing.assert_allclose(
+        [s for row in found for _, s in row], [s.score for row in wanted for s in row], rtol=1e-6
+    )
+    plain = load(tmp_path / "model", encoder=False)
+    assert plain.encoder_ is None
+    assert plain.suggest(texts) == tuned.suggest(texts, encoder=False)
+
+
+def test_without_the_runtime_the_error_names_the_extra(tuned, rows, tmp_path):
+    tuned.save(tmp_path / "model")
+    code = (
+        "import sys; sys.modules['onnxruntime'] = None; from blockxmc import load\n"
+        "try: load(sys.argv[1])\nexcept ValueError as error: print(error)\n"
+        "print(load(sys.argv[1], encoder=False).suggest('x'))"
+    )
+    run = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "model")]
+    out = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    assert out == "onnxruntime is needed for this: pip install 'blockxmc[encoder]'\n[]\n"
+
+
+def test_a_frozen_encoder_learns_label_vectors_only(rows, folder):
+    model, again = (fitted(rows, folder, epochs=0) for _ in range(2))
+    assert model.encoder_.summary["fused"] > model.encoder_.summary["linear"] + 0.01
+    assert model.suggest(rows[0][:20]) == again.suggest(rows[0][:20])
+
+
+def test_an_encoder_that_cannot_help_leaves_the_linear_model_alone(rows, folder):
+    labels = [[f"label {zlib.crc32(text.encode()) % 7}"] for text in rows[0]]
+    model = fitted((rows[0], labels), folder, epochs=0)
+    assert model.encoder_ is None or model.encoder_.summary["fused"] > model.encoder_.summary["linear"]
+
+
+def test_a_training_goes_on_from_its_last_pass(rows, folder, tmp_path, monkeypatch):
+    from blockxmc.encoder import train
+
+    texts, labels = rows
+    encoder = Encoder(folder, max_tokens=32, device="cpu", epochs=2)
+    make = lambda: TextClassifier(BlockwiseClassifier(n_blocks=2, n_jobs=1), encoder=encoder)  # noqa: E731
+    whole = make().fit(texts[:500], labels[:500])
+    learn, steps = train.FineTuning._learn, []
+
+    def stop(self, *args):
+        steps.append(self.step)
+        if len(steps) == 10:
+            raise KeyboardInterrupt
+        return learn(self, *args)
+
+    monkeypatch.setattr(train.FineTuning, "_learn", stop)
+    with pytest.raises(KeyboardInterrupt):
+        make().fit(texts[:500], labels[:500], work=tmp_path)
+    steps.clear()
+    monkeypatch.setattr(
+        train.FineTuning, "_learn", lambda self, *args: (steps.append(self.step), learn(self, *args))[1]
+    )
+    again = make().fit(texts[:500], labels[:500], work=tmp_path)
+    assert steps[0] > 0
+    assert (again.encoder_ is None) == (whole.encoder_ is None)
+    if whole.encoder_ is not None:
+        np.testing.assert_allclose(
+            again.predict_topk(texts[500:520], 3)[1], whole.predict_topk(texts[500:520], 3)[1], rtol=1e-4
+        )
+
+
+@pytest.mark.parametrize("kind", ["bert", "modernbert"])
+def test_the_graph_says_what_pytorch_says(rows, tmp_path, kind):
+    import torch
+
+    from blockxmc.encoder.export import exported, open_source
+    from blockxmc.encoder.train import tokenized, vectors_of
+
+    source = open_source(Encoder(make_tiny_encoder(tmp_path, rows[0], kind=kind), max_tokens=24))
+    texts = [*rows[0][:20], "", "zzz qqq", "a" * 100_000]
+    wanted = vectors_of(source, tokenized(source, texts))
+    np.testing.assert_allclose(exported(source, bits=32).embed(texts, 2), wanted, atol=1e-5)
+    assert (exported(source).embed(texts) * wanted).sum(axis=1).min() > 0.98
+    assert not torch.is_grad_enabled() or source.module.training is False
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda path: (path / "model.safetensors").unlink(), "cannot be loaded"),
+        (lambda path: (path / "config.json").write_text("{}"), "cannot be loaded"),
+        (lambda path: (path / "tokenizer.json").unlink(), "cannot be loaded|no tokenizer.json"),
+    ],
+)
+def test_an_incomplete_folder_is_one_clear_line(rows, tmp_path, spoil, said):
+    from blockxmc.encoder.export import open_source
+
+    make_tiny_encoder(tmp_path, rows[0])
+    spoil(tmp_path)
+    with pytest.raises(BlockXMCError, match=said):
+        open_source(Encoder(str(tmp_path)))
+
+
+def test_a_changed_graph_is_refused(tuned, tmp_path):
+    tuned.save(tmp_path / "model")
+    graph = next((tmp_path / "model").glob("encoder.encoder.graph.*.npy"))
+    content = bytearray(graph.read_bytes())
+    content[-100] ^= 1
+    graph.write_bytes(content)
+    with pytest.raises(ModelFormatError, match="was changed"):
+        load(tmp_path / "model")
+    assert load(tmp_path / "model", encoder=False).encoder_ is None
