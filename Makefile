@@ -47,7 +47,7 @@ test-browser: $(VENV)/dev.stamp
 	@[ -n "$(CHROMIUM)" ] || command -v chromium google-chrome >/dev/null || \
 		{ echo "no browser: install chromium (apt install chromium), or set CHROMIUM=/path/to/chromium"; exit 2; }
 	$(BIN)/python -m pip install -q playwright
-	CHROMIUM="$(CHROMIUM)" $(BIN)/python -m pytest tests/service/test_browser.py $(PYTEST_ARGS)
+	CHROMIUM="$(CHROMIUM)" $(BIN)/python -m pytest tests/service/test_browser*.py $(PYTEST_ARGS)
 
 # The documentation site, examples run anew, into docs/_build/html; a warning is an error. `make docs-check` looks at it in a
 # real browser, at the width of a phone and of a desk.

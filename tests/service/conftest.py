@@ -33,3 +33,30 @@ def teachable(demo, tmp_path):
         client.headers["authorization"] = f"Bearer {TOKEN}"
         client.path = tmp_path / "packages"
         yield client
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from browser_parts import BROWSER, playwright
+
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser, client):
+    from browser_parts import playwright
+
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"], accept_downloads=True)
+    page = context.new_page()
+    said = []
+    page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(str(client.base_url))
+    playwright.expect(page.locator("#about")).to_contain_text("labels")
+    yield page
+    context.close()
+    # Chromium notes every refused request; the page tells the user why.
+    assert [line for line in said if "status of 422" not in line] == []

@@ -1,21 +1,15 @@
-"""The page in a real browser: Playwright's Python package, and a Chromium on the PATH or at $CHROMIUM.
+"""One text after the other in a real browser: with Playwright's Python package, and a Chromium on the PATH or at $CHROMIUM.
 
 ``make test-browser`` runs these; without package or browser they are skipped.
 """
 
-import csv
-import io
-import json
-import os
-import shutil
-
 import pytest
+from browser_parts import TEXT, downloaded, names, needs_browser, playwright, show
 from service_parts import TOKEN, running
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright: make test-browser")
-BROWSER = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs chromium on the PATH, or CHROMIUM=/path/to/it")
-TEXT = "python3 module for parsing HTTP requests, with a perl script"
+from blockxmc.data.corpus import read_corpus
+
+pytestmark = needs_browser
 # What a screen reader needs: names for whatever can be used, one h1, labels on fields, no id twice.
 NAMELESS = """() => [...document.querySelectorAll('button, input, select, textarea, a[href], canvas, [role=tab]')]
     .filter((e) => e.offsetParent !== null)
@@ -26,198 +20,171 @@ REPEATED = """() => { const ids = [...document.querySelectorAll('[id]')].map((e)
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser, client):
-    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"], accept_downloads=True)
-    page = context.new_page()
-    said = []
-    page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.goto(str(client.base_url))
-    playwright.expect(page.locator("#about")).to_contain_text("labels")
-    yield page
-    context.close()
-    # Chromium notes every refused request; the page tells the user why.
-    assert [line for line in said if "status of 422" not in line] == []
-
-
 def type_text(page):
     page.fill("#text", TEXT)
-    page.wait_for_selector("#suggestions li")
+    page.wait_for_selector("#suggestions .name")
 
 
-def show(page, name):
-    """Keep a picture where somebody wants to look at it."""
-    if folder := os.environ.get("SCREENSHOTS"):
-        page.screenshot(path=f"{folder}/{name}.png", full_page=True)
-
-
-def names(page):
-    return page.locator("#suggestions .name span:nth-child(2)").all_inner_texts()
+def accepted(page):
+    return [text.removesuffix("×").strip() for text in page.locator("#accepted li:not(.empty)").all_inner_texts()]
 
 
 def test_suggestions_as_you_type(page, client):
     type_text(page)
-    page.evaluate("document.querySelector('#threshold').value = 0")
-    page.dispatch_event("#threshold", "input")
     found = client.post("/v1/models/packages/suggest", json={"text": TEXT, "k": 50, "threshold": 0}).json()
-    assert names(page) == [s["label"] for s in found["results"][0]["suggestions"]]
-    page.evaluate("document.querySelector('#threshold').value = 60")
-    page.dispatch_event("#threshold", "input")
-    assert names(page) == [s["label"] for s in found["results"][0]["suggestions"] if s["score"] > 0.6]
+    labels = [s["label"] for s in found["results"][0]["suggestions"]]
+    first = names(page)
+    assert len(first) >= 5
+    assert first == labels[: len(first)]
+    while page.locator("#more").is_visible():
+        page.click("#more")
+    assert names(page) == labels
+    width = "(e) => e.offsetWidth / e.parentElement.offsetWidth"
+    assert page.locator("#suggestions li").first.evaluate(width) > 0.98  # they fill the width
     page.fill("#text", "")
-    playwright.expect(page.locator("#suggestions li")).to_have_count(0)
+    playwright.expect(page.locator("#suggestions")).to_have_text("Labels for your text appear here.")
 
 
-def test_less_likely_labels_and_the_next_text(page):
-    type_text(page)
-    page.evaluate("document.querySelector('#threshold').value = 100")
-    page.dispatch_event("#threshold", "input")
-    assert names(page) == []
-    page.click("#more")
-    few = len(names(page))
-    page.click("#more")
-    assert 5 <= few < len(names(page))
-    page.click("#suggestions li:first-child [aria-label^=Accept]")
-    assert page.locator("#accepted li").count() == 1
-    page.click("#new-text")  # what was accepted for one text is not accepted for the next
-    assert page.locator("#text").input_value() == ""
-    assert page.locator("#accepted li").count() == page.locator("#suggestions li").count() == 0
-    assert page.evaluate("document.activeElement.id") == "text"
+def test_an_example_to_begin_with(page):
+    page.click("#example")
+    page.wait_for_selector("#suggestions .name")
+    assert page.locator("#text").input_value()
+    playwright.expect(page.locator("#start")).to_be_hidden()
 
 
 def test_the_explanation_comes_into_sight_on_a_phone(page):
     page.set_viewport_size({"width": 360, "height": 640})
     type_text(page)
-    page.click("#suggestions li:first-child .name")
+    page.click("#suggestions li:nth-child(5) .ask")
     page.wait_for_selector("#why mark")
-    assert page.locator("#why h2").bounding_box()["y"] < 640
+    assert page.locator("#why").bounding_box()["y"] < 640
 
 
-def test_why_and_why_not(page):
+def test_why(page, client):
     type_text(page)
-    page.click("#suggestions li:first-child .name")
+    first = names(page)[0]
+    page.click("#suggestions li:first-child .ask")
     page.wait_for_selector("#why mark")
-    assert page.locator("#why h2").inner_text() == f"Why {names(page)[0]}?"
     assert set(page.locator("#why .marked mark").all_inner_texts()) <= set(TEXT.replace(",", "").split())
     assert page.locator("#why .marked").inner_text() == TEXT
+    said = page.locator("#why").inner_text()
+    assert said.index("In place 1") < said.index("Texts like it") < said.index("Details")
+    assert "block" not in said
+    body = {"text": TEXT, "labels": [first]}
+    near = client.post("/v1/models/packages/explain", json=body).json()["explanations"][0]["neighbors"]
+    near.sort(key=lambda one: not one["has_label"])  # texts with the label come first
+    for item, one in zip(page.locator("#why .near li").all_inner_texts(), near, strict=True):
+        assert item.endswith(" · ".join(one["labels"]))
+    playwright.expect(page.locator("#why table")).to_be_hidden()
+    page.click("#why summary")
+    parts = page.locator("#why table td:last-child").all_inner_texts()
+    numbers = [float(part.replace("−", "-")) for part in parts]
+    assert sum(numbers[:-1]) == pytest.approx(numbers[-1], abs=0.02)  # parts add up to the score
+    assert "how common the label is" in page.locator("#why table").inner_text()
     show(page, "why")
+    page.click("#suggestions li:first-child .ask")
+    playwright.expect(page.locator("#why")).to_have_count(0)
+
+
+def test_a_label_is_added_by_its_name(page):
+    type_text(page)
     page.fill("#missing", "zlib1g")
-    page.wait_for_selector("#missing-names option", state="attached")
-    page.fill("#missing", "zlib1g-dev")
-    page.click("#why-not button")
-    playwright.expect(page.locator("#why h2")).to_have_text("Why zlib1g-dev?")
-    assert "rank" in page.locator("#why").inner_text() or "block" in page.locator("#why").inner_text()
-    page.fill("#missing", "<img src=x onerror=alert(1)>")  # told as text, by the service's own words
-    page.click("#why-not button")
-    playwright.expect(page.locator("#trouble")).to_contain_text("does not know")
-    assert page.locator("#trouble img").count() == 0
+    page.wait_for_selector("#matches li")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    picked = page.locator("#matches [aria-selected=true] span").first.inner_text()
+    page.keyboard.press("Enter")
+    assert accepted(page) == [picked]
+    playwright.expect(page.locator("#why h3").first).to_have_text(f"Why {picked}?")
+    page.fill("#missing", "<img src=x onerror=alert(1)>")  # a name that the model does not know, told as text
+    playwright.expect(page.locator("#matches")).to_contain_text("New label: <img")
+    page.click("#matches li")
+    assert accepted(page) == [picked, "<img src=x onerror=alert(1)>"]
+    assert page.locator("main img").count() == 0
 
 
-def test_accept_reject_copy(page):
+def test_accept_copy_and_undo(page):
     type_text(page)
     first, second = names(page)[:2]
-    page.click("#suggestions li:nth-child(1) [aria-label^=Accept]")
-    page.click("#suggestions li:nth-child(2) [aria-label^=Accept]")
+    page.click("#suggestions li:nth-child(1) .name")
+    page.click("#suggestions li:nth-child(2) .name")
     page.click("#copy-list")
-    playwright.expect(page.locator("#copied")).to_have_text("Copied a list.")
+    playwright.expect(page.locator("#said")).to_have_text("Copied the labels.")
     assert page.evaluate("navigator.clipboard.readText()") == f"{first}\n{second}"
-    page.click("#copy-csv")
-    playwright.expect(page.locator("#copied")).to_have_text("Copied CSV.")
-    assert page.evaluate("navigator.clipboard.readText()") == f"{first},{second}"
-    page.click("#suggestions li:nth-child(1) [aria-label^=Reject]")
-    assert page.locator("#accepted li").all_inner_texts()[0].startswith(second)
-    assert page.locator("#suggestions li.rejected").count() == 1
+    page.click("#suggestions li:nth-child(1) .name")  # once more takes it back
+    assert accepted(page) == [second]
+    page.click("#undo")
+    assert accepted(page) == [first, second]
+    page.click(f"[aria-label='Remove {second}']")
+    assert accepted(page) == [first]
     assert not page.locator("#teach").is_visible()
     show(page, "accepted")
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_a_file(page, client, demo, tmp_path, kind):
-    texts = demo[0][:250]
-    path = tmp_path / f"texts.{kind}"
-    if kind == "csv":
-        with open(path, "w", newline="") as file:
-            csv.writer(file).writerows(
-                [["id", "text"], *([i, text + ' "quoted",\nline'] for i, text in enumerate(texts))]
-            )
-    else:
-        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    page.click("#tab-files")
-    page.set_input_files("#file", path)
-    playwright.expect(page.locator("#file-state")).to_contain_text("Done: 250 texts")
-    assert page.locator("#answers tbody tr").count() == 200
-    show(page, "file")
-    with page.expect_download() as download:
-        page.click("#download-jsonl")
-    found = [json.loads(line) for line in download.value.path().read_text().splitlines()]
-    assert len(found) == 250
-    if kind == "jsonl":
-        body = {"texts": texts, "threshold": "f1"}
-        expected = client.post("/v1/models/packages/suggest", json=body).json()["results"]
-        assert [row["labels"] for row in found] == [[s["label"] for s in row["suggestions"]] for row in expected]
-    with page.expect_download() as download:
-        page.click("#download-csv")
-    rows = list(csv.DictReader(io.StringIO(download.value.path().read_bytes().decode(), newline="")))
-    assert len(rows) == sum(len(row["labels"]) for row in found)
+def test_a_day_by_keys(page, tmp_path):
+    """Accept, next, undo without the mouse; all of it comes home as one CSV that training reads."""
+    page.focus("#text")
+    page.keyboard.insert_text(TEXT)
+    page.wait_for_selector("#suggestions .name")
+    first = names(page)
+    page.keyboard.press("Escape")
+    page.keyboard.press("2")
+    page.keyboard.press("1")
+    page.keyboard.press("u")
+    page.keyboard.press("w")
+    page.wait_for_selector("#why")
+    assert accepted(page) == [first[1]]
+    page.keyboard.press("n")
+    assert page.evaluate("document.activeElement.id") == "text"
+    assert accepted(page) == []
+    page.keyboard.insert_text('=a java; "library"')
+    playwright.expect(page.locator("#suggestions .label").first).not_to_have_text(first[0])
+    second = names(page)
+    page.keyboard.press("Escape")
+    page.keyboard.press("1")
+    page.keyboard.press("/")
+    page.keyboard.insert_text("python3")
+    page.wait_for_selector("#matches li")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Control+Enter")
+    page.keyboard.press("Escape")
+    page.keyboard.press("p")
+    assert accepted(page) == [second[0], "python3"]
+    page.keyboard.press("u")  # the last label of the second text
+    page.keyboard.press("u")
+    page.keyboard.press("u")  # goes back to the first text
+    assert (page.locator("#text").input_value(), accepted(page)) == (TEXT, [])
+    page.keyboard.press("1")
+    page.keyboard.press("n")
+    page.keyboard.press("1")
+    page.reload()  # nothing is lost
+    playwright.expect(page.locator("#collected-text")).to_have_text("2 texts labelled")
+    page.keyboard.press("?")
+    playwright.expect(page.locator("#keys")).to_be_visible()
+    page.keyboard.press("Enter")
+    path = downloaded(page, "#download")
+    (tmp_path / "labels.csv").write_bytes(path.read_bytes())
+    read = read_corpus(tmp_path / "labels.csv")
+    assert read.texts == [TEXT, '\'=a java; "library"']  # a spreadsheet runs no formula
+    assert read.labels == [[first[0]], [second[0]]]
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.click("#start-over")
+    assert page.locator("#text").input_value() == ""
 
 
-def test_a_file_from_a_spreadsheet(page, tmp_path):
-    """Semicolons, Windows-1252, a text column of another name, an id, a quoted line end, an empty cell."""
-    path = tmp_path / "books.csv"
-    rows = 'ID;Titel;Zusammenfassung\r\nb1;Kürze;"Ein perl-Modul; für ""XML"",\nmit Tests"\r\nb2;Leer;\r\n'
-    path.write_bytes(rows.encode("cp1252"))
-    page.click("#tab-files")
-    page.set_input_files("#file", path)
-    playwright.expect(page.locator("#file-state")).to_contain_text("Done: 2 texts. It is not UTF-8")
-    assert page.locator("#column option").all_inner_texts() == ["ID", "Titel", "Zusammenfassung"]
-    assert page.locator("#answers tbody td").nth(0).inner_text().startswith("Ein perl-Modul; für")
-    with page.expect_download() as download:
-        page.click("#download-jsonl")
-    found = [json.loads(line) for line in download.value.path().read_text().splitlines()]
-    assert [row["id"] for row in found] == ["b1", "b2"]
-    assert found[0]["text"] == 'Ein perl-Modul; für "XML",\nmit Tests'
-    page.select_option("#column", "1")
-    playwright.expect(page.locator("#answers tbody td").nth(0)).to_have_text("Kürze")
-    playwright.expect(page.locator("#column-control")).to_be_visible()
-    (tmp_path / "none.jsonl").write_text("{not JSON")
-    page.set_input_files("#file", tmp_path / "none.jsonl")
-    playwright.expect(page.locator("#column-control")).to_be_hidden()
-
-
-def test_explore(page, client):
-    page.keyboard.press("Tab")
-    page.focus("#tab-suggest")
-    page.keyboard.press("ArrowLeft")  # round to the last tab
-    page.wait_for_selector("#blocks tbody tr")
-    playwright.expect(page.locator("#map-text")).to_contain_text("blocks")
-    playwright.expect(page.locator("#found button")).to_have_count(8)  # the most frequent ones
-    page.fill("#find", "python3")
-    playwright.expect(page.locator("#found-title")).to_have_text("Labels found")
-    page.click("#found button")
-    page.wait_for_selector("#label-card h2")
-    assert page.locator("#label-card h2").inner_text() == "python3"
-    page.click("#zoom-in")
-    page.focus("#map")
-    for key in ("ArrowRight", "ArrowDown", "+", "-", "0"):
-        page.keyboard.press(key)
-    page.click("#map", position={"x": 50, "y": 5})
-    page.wait_for_selector("#block-card h2")
-    drawn = client.get("/v1/models/packages/map").json()
-    row = 5 / page.locator("#map").bounding_box()["height"] * drawn["rows"]
-    block = max(i for i, offset in enumerate(drawn["offsets"]) if offset <= row)
-    assert page.locator("#block-card h2").inner_text() == f"Block {block}"
-    show(page, "explore")
-    colours = "() => new Set(document.querySelector('#map').getContext('2d').getImageData(0, 0, 400, 300).data).size"
-    assert page.evaluate(colours) > 2
+def test_an_address_for_a_text(page, client):
+    type_text(page)
+    page.click("#share")
+    playwright.expect(page.locator("#said")).to_contain_text("Copied a link")
+    address = page.evaluate("navigator.clipboard.readText()")
+    other = page.context.new_page()
+    asked = []
+    other.on("request", lambda request: asked.append(request.url))
+    other.goto(address)
+    other.wait_for_selector("#suggestions .name")
+    assert other.locator("#text").input_value() == TEXT
+    assert all("parsing" not in url for url in asked[1:])  # the text is in no address that is asked for
+    other.close()
 
 
 @pytest.mark.parametrize("tab", ["suggest", "files", "explore"])
@@ -228,7 +195,7 @@ def test_usable_by_everybody(page, tab, width, scheme):
     page.click(f"#tab-{tab}")
     if tab == "suggest":
         type_text(page)
-        page.click("#suggestions li:first-child .name")
+        page.click("#suggestions li:first-child .ask")
         page.wait_for_selector("#why mark")
     if tab == "explore":
         page.wait_for_selector("#blocks tbody tr")
@@ -284,11 +251,11 @@ def test_what_is_accepted_teaches_the_model(browser, teachable):
     playwright.expect(page.locator("#about")).to_contain_text("labels")
     page.fill("#text", "frobnicates quuxes of the first kind")
     page.fill("#missing", "perl")  # nobody suggests it for this
+    page.wait_for_selector("#matches li")
     page.keyboard.press("Enter")
-    page.click("#why button:has-text('Accept')")
-    assert page.locator("#accepted li").count() == 1
+    assert accepted(page) == ["perl"]
     page.click("#teach")
-    playwright.expect(page.locator("#copied")).to_have_text("The model has learnt this text.", timeout=60_000)
+    playwright.expect(page.locator("#said")).to_have_text("The model has learnt this text.", timeout=60_000)
     show(page, "taught")
     page.close()
     assert teachable.get("/v1/models/packages").json()["training_rows"] == 401

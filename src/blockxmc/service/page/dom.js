@@ -15,6 +15,7 @@ export function h(tag, attributes = {}, ...children) {
 
 export const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
 export const signed = (number) => (number < 0 ? "−" : "+") + Math.abs(number).toFixed(3);
+export const shortened = (text, most = 160) => (text.length > most ? `${text.slice(0, most)} …` : text);
 
 /** Calls f when nothing has happened for a while. */
 export function later(f, milliseconds) {
@@ -38,7 +39,21 @@ export function trouble(text = "") {
   byId("trouble").textContent = text;
 }
 
+export function download(name, lines, type) {
+  const link = h("a", { href: URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
 const quoted = (value) => (/[",\n\r]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
-// A spreadsheet would run a cell that begins like a formula.
+// A spreadsheet would run a text that begins like a formula.
 const harmless = (value) => (/^[=+\-@\t\r]/.test(value) ? `'${value}` : value);
-export const csvLine = (cells) => cells.map((cell) => quoted(harmless(String(cell)))).join(",");
+
+/** Texts and their labels as `blockxmc train` reads them; its mark at the beginning tells spreadsheets that it is UTF-8. */
+export function downloadLabels(name, records) {
+  // Names with a semicolon are written as lists, in all rows alike: so they are read.
+  const listed = records.some((one) => one.labels.some((label) => /;|^\[/.test(label)));
+  const rows = records.map(({ id, text, labels }, i) =>
+    [String(id ?? i + 1), harmless(text), listed ? JSON.stringify(labels.map(String)) : labels.join(";")].map(quoted).join(","));
+  download(name, ["\ufeffid,text,labels", ...rows], "text/csv");
+}

@@ -93,13 +93,13 @@ function draw() {
   canvas.height = box.height * ratio;
   const pen = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
   const sx = canvas.width / view.width, sy = canvas.height / view.height;
-  pen.fillStyle = style.getPropertyValue("--bar");
+  pen.fillStyle = style.getPropertyValue("--strong");
   map.label_clusters.forEach((runs, block) => {
     const top = (map.offsets[block] - view.y) * sy, height = (map.offsets[block + 1] - map.offsets[block]) * sy;
     if (top > canvas.height || top + height < 0) return;
     for (const [first, last] of runs) pen.fillRect((first - view.x) * sx, top, Math.max(1, (last - first + 1) * sx), Math.max(1, height));
   });
-  pen.fillStyle = style.getPropertyValue("--dot");
+  pen.fillStyle = style.getPropertyValue("--ink");
   const [columns, rows] = map.dots, width = Math.max(1.2, Math.min(sx, 8)), height = Math.max(1.2, Math.min(sy, 8));
   for (let i = 0; i < columns.length; i++) {
     pen.fillRect((columns[i] - view.x) * sx, (rows[i] - view.y) * sy, width, height);

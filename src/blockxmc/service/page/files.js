@@ -1,6 +1,6 @@
 // A file of texts: read here, answered in batches, offered for download.
 import { of } from "./api.js";
-import { byId, csvLine, h, percent, trouble } from "./dom.js";
+import { byId, download, downloadLabels, h, percent, shortened, trouble } from "./dom.js";
 
 const BATCH = 100;
 const BATCH_CHARS = 1_000_000;
@@ -9,10 +9,15 @@ let model = null;
 let table = null; // the file: columns, rows, and what is to be said of it
 let answered = []; // {id, text, suggestions}
 let stopping = null;
+let checked = null; // who takes texts to look at one by one
 
 export function chosen(card) {
   model = card;
   stopping?.abort();
+}
+
+export function onChecked(take) {
+  checked = take;
 }
 
 /** Rows of cells; quotes as in RFC 4180. */
@@ -39,9 +44,14 @@ export function parseCsv(content, separator) {
 }
 
 /** The characters of a file: UTF-8, or what spreadsheets write where they do not write UTF-8. */
-function decoded(bytes) {
-  const [first, second] = new Uint8Array(bytes, 0, Math.min(2, bytes.byteLength));
+function decoded(bytes, name) {
+  const start = [...new Uint8Array(bytes, 0, Math.min(4, bytes.byteLength))], [first, second] = start;
+  // A zip or an OLE file, as .xlsx, .ods and .xls are.
+  if (/\.(xlsx?|ods|numbers)$/i.test(name) || ["80,75,3,4", "208,207,17,224"].includes(String(start))) {
+    throw new Error(`${name} is no text: a spreadsheet can be read here once it is saved as CSV UTF-8 (in Excel: File, Save as, "CSV UTF-8").`);
+  }
   if (first === 0xff && second === 0xfe) return { content: new TextDecoder("utf-16le").decode(bytes), note: "" };
+  if (new Uint8Array(bytes).subarray(0, 1 << 16).includes(0)) throw new Error(`${name} is no text file.`);
   try {
     return { content: new TextDecoder("utf-8", { fatal: true }).decode(bytes), note: "" };
   } catch {
@@ -99,15 +109,25 @@ function* batches(texts) {
   if (batch.length) yield batch;
 }
 
-async function read(file) {
+/** Nothing of an earlier file stays. */
+function clear() {
   stopping?.abort();
+  table = null;
+  answered = [];
+  byId("answers").tBodies[0].replaceChildren();
+  byId("file-state").textContent = "";
+  for (const id of ["column-control", "progress", "stop", "answers"]) byId(id).hidden = true;
+  for (const id of ["one-by-one", "download-csv", "download-jsonl"]) byId(id).disabled = true;
+}
+
+async function read(file) {
+  clear();
   try {
-    const { content, note } = decoded(await file.arrayBuffer());
-    table = { ...readTable(file.name, content), note };
+    const { content, note } = decoded(await file.arrayBuffer(), file.name);
+    table = { ...readTable(file.name, content), note, name: file.name };
     if (!table.rows.length || !table.columns.length) throw new Error(`${file.name} holds no text.`);
   } catch (error) {
     table = null;
-    byId("column-control").hidden = true;
     return trouble(error.message);
   }
   byId("column").replaceChildren(...table.columns.map((name, i) => h("option", { value: i }, name || `column ${i + 1}`)));
@@ -138,34 +158,24 @@ async function answer() {
       byId("file-state").textContent = `${answered.length} of ${texts.length} texts`;
     }
     const more = answered.length > SHOWN ? `; the first ${SHOWN} are shown` : "";
-    byId("file-state").textContent = `Done: ${answered.length} texts${more}.${table.note}`;
+    byId("file-state").textContent = `Done: ${answered.length} texts of ${table.name}${more}.${table.note}`;
   } catch (error) {
     if (mine !== stopping) return; // another file has taken its place
     if (error.name !== "AbortError") trouble(error.message);
     byId("file-state").textContent = answered.length ? `Stopped after ${answered.length} texts.` : "";
   }
-  byId("stop").hidden = true;
-  for (const id of ["download-csv", "download-jsonl"]) byId(id).disabled = !answered.length;
+  byId("stop").hidden = byId("progress").hidden = true;
+  for (const id of ["one-by-one", "download-csv", "download-jsonl"]) byId(id).disabled = !answered.length;
 }
 
 function row({ text, suggestions }) {
   const number = (score) => (model.probabilities ? percent(score) : score.toFixed(2));
-  const labels = suggestions.map((one) => `${one.label} (${number(one.score)})`).join(", ");
-  return h("tr", {}, h("td", {}, text.length > 160 ? `${text.slice(0, 160)} …` : text), h("td", {}, labels || (text.trim() ? "none likely" : "no text")));
-}
-
-function download(name, lines, type) {
-  const link = h("a", { href: URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type })), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  const labels = suggestions.map((one) => h("span", {}, `${one.label} `, h("i", {}, number(one.score))));
+  return h("tr", {}, h("td", {}, shortened(text)), h("td", {}, ...(labels.length ? labels : [text.trim() ? "none likely" : "no text"])));
 }
 
 function downloadCsv() {
-  // A column id of the file comes back with the answers.
-  const known = answered.some(({ id }) => id !== undefined);
-  const rows = answered.flatMap(({ id, text, suggestions }, i) =>
-    suggestions.map((one, rank) => csvLine([i + 1, ...(known ? [id ?? ""] : []), text, rank + 1, one.label, one.score])));
-  download("suggestions.csv", [`row,${known ? "id," : ""}text,rank,label,score`, ...rows], "text/csv");
+  downloadLabels("suggestions.csv", answered.map(({ id, text, suggestions }) => ({ id, text, labels: suggestions.map((one) => one.label) })));
 }
 
 function downloadJsonl() {
@@ -175,8 +185,13 @@ function downloadJsonl() {
 }
 
 const drop = byId("drop");
-byId("file").addEventListener("change", (event) => event.target.files[0] && read(event.target.files[0]));
+byId("file").addEventListener("change", (event) => {
+  if (event.target.files[0]) read(event.target.files[0]);
+  event.target.value = ""; // the same file once more is a change, too
+});
+byId("one-by-one").addEventListener("click", () => checked(answered.filter(({ text }) => text.trim())));
 byId("column").addEventListener("change", answer);
+byId("file-k").addEventListener("change", () => table && answer());
 drop.addEventListener("dragover", (event) => { event.preventDefault(); drop.classList.add("over"); });
 drop.addEventListener("dragleave", () => drop.classList.remove("over"));
 drop.addEventListener("drop", (event) => {

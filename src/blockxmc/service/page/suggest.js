@@ -1,226 +1,289 @@
-// One text: suggestions as you type, why, accepting and rejecting.
+// One text after the other: suggestions as you type, accepting, evidence, the next text.
 import { of } from "./api.js";
-import { byId, csvLine, h, later, percent, signed, table, trouble } from "./dom.js";
+import { byId, downloadLabels, h, later, percent, trouble } from "./dom.js";
+import { evidence } from "./evidence.js";
+import * as work from "./work.js";
 
-const MOST = 50; // suggestions that the slider cuts
-const MARKED = 15; // words that are marked, those that count most
-const MORE = 5; // labels that a press of the button adds
+const MOST = 50; // suggestions that are asked for
+const FEW = 5; // that are shown at least, and that a press of the button adds
 let model = null;
 let suggestions = [];
-let selected = null; // the label that is explained
+let shown = FEW;
+let open = null; // {label, element}: the evidence that is seen
 let asking = null; // what is being asked for and can be called off
-const verdicts = new Map(); // label -> "accepted" or "rejected"
+let example = "";
 
-export function chosen(card) {
+export function chosen(card, text) {
   model = card;
-  forget();
   byId("teach").hidden = !card.updates;
-  byId("threshold-control").hidden = !card.probabilities;
-  byId("threshold").value = card.probabilities ? Math.round(100 * Math.min(card.f1_threshold ?? 0, 1)) : 0;
   byId("text").disabled = !card.takes_text;
-  fetchSuggestions();
+  if (text !== undefined && text !== work.current().text) work.add([{ text }]);
+  here();
+  findExample();
 }
 
-/** What was said of one text is not said of the next. */
-function forget() {
-  verdicts.clear();
-  selected = null;
-  byId("why").hidden = true;
-  byId("copied").textContent = "";
+/** The names of labels that come together are a text that the model knows something about. */
+async function findExample() {
+  example = model.example ?? "";
+  try {
+    if (example || !model.takes_text) return;
+    const { labels } = await of(model.name, "labels?limit=1");
+    const { co_labels } = labels.length ? await of(model.name, `labels/${labels[0].id}`) : {};
+    example = [labels[0], ...(co_labels ?? []).slice(0, 2)].filter(Boolean).map((one) => one.label).join(", ");
+  } catch { /* an offer only */ }
+  byId("start").hidden = !example || work.current().text !== "";
 }
 
-function newText() {
-  byId("text").value = "";
-  fetchSuggestions();
-  byId("text").focus();
+/** Shows the current text. */
+function here() {
+  byId("text").value = work.current().text;
+  byId("said").textContent = "";
+  open = null;
+  shown = 0;
+  suggestions = [];
+  draw();
+  return fetchSuggestions();
 }
 
 async function fetchSuggestions() {
   asking?.abort();
-  const text = byId("text").value;
-  byId("new-text").disabled = !text;
+  const text = work.current().text;
   if (!model?.takes_text || !text.trim()) {
     suggestions = [];
-    forget();
-    byId("state").textContent = "";
+    open = null;
     return draw();
   }
   const mine = (asking = new AbortController());
   try {
-    const answer = await of(model.name, "suggest", { text, k: MOST }, mine.signal);
+    const answer = await of(model.name, "suggest", { text, k: MOST, threshold: model.probabilities ? 0 : null }, mine.signal);
     suggestions = answer.results[0].suggestions;
+    shown = Math.max(FEW, suggestions.filter(isLikely).length);
     trouble();
     draw();
-    if (selected !== null && !byId("why").hidden) explain(selected, false);
+    if (open) explain(open.label);
   } catch (error) {
     if (error.name !== "AbortError") trouble(error.message);
   }
 }
 
-function threshold() {
-  return model?.probabilities ? byId("threshold").value / 100 : -Infinity;
-}
+const isLikely = (one) => model.probabilities && one.score > (model.f1_threshold ?? 0);
 
 function draw() {
-  byId("threshold-value").textContent = `${byId("threshold").value} %`;
-  const shown = suggestions.filter((one) => one.score > threshold());
-  const hidden = suggestions.length - shown.length;
-  if (byId("text").value.trim()) {
-    byId("state").textContent = `${shown.length} shown` + (hidden ? `, ${hidden} less likely` : "");
-  }
-  byId("more").hidden = !hidden || threshold() <= 0;
-  // The focus stays where it was, although the list is drawn anew.
-  const focus = document.activeElement?.dataset?.key;
-  byId("suggestions").replaceChildren(...shown.map(suggestion));
-  if (focus) byId("suggestions").querySelector(`[data-key="${CSS.escape(focus)}"]`)?.focus();
-  drawAccepted();
+  const { text, labels } = work.current(), { at, count, labelled } = work.place();
+  const focus = document.activeElement?.dataset?.key; // stays where it was, although the list is drawn anew
+  const listed = suggestions.slice(0, shown);
+  const rows = listed.map(suggestion);
+  if (open?.element && !listed.some((one) => one.label === open.label)) rows.unshift(h("li", { class: "apart" }, open.element));
+  byId("suggestions").replaceChildren(...(rows.length ? rows : [h("li", { class: "nothing" }, text.trim() ? "The model knows nothing to suggest." : "Labels for your text appear here.")]));
+  if (focus) document.querySelector(`[data-key="${CSS.escape(focus)}"]`)?.focus();
+  byId("state").textContent = suggestions.length ? "best first; a click accepts" : "";
+  byId("more").hidden = suggestions.length <= shown;
+  byId("accepted").replaceChildren(...(labels.length ? labels.map((label) => h("li", {}, String(label),
+    h("button", { "aria-label": `Remove ${label}`, onclick: () => judge(label) }, "×"))) : [h("li", { class: "empty" }, "None yet.")]));
+  byId("place").textContent = count > 1 ? `${at + 1} of ${count}` : "";
+  byId("start").hidden = !example || text !== "";
+  byId("collected").hidden = !labelled;
+  byId("collected-text").textContent = `${labelled} ${labelled === 1 ? "text" : "texts"} labelled`;
+  byId("previous").disabled = at === 0;
+  byId("next").disabled = byId("share").disabled = !text.trim();
+  byId("undo").disabled = !work.canUndo();
+  byId("copy-list").disabled = !labels.length;
+  byId("teach").disabled = !labels.length || !text.trim();
 }
 
-function suggestion({ label, score }) {
-  const bar = h("span", { class: "bar" });
+function suggestion(one, i) {
+  const { label, score } = one, bar = h("span", { class: "bar" });
   bar.style.width = model.probabilities ? `${100 * score}%` : "0";
-  const verdict = verdicts.get(label);
-  const number = model.probabilities ? percent(score) : score.toFixed(3);
-  const name = h("button", { class: "name", "aria-pressed": String(label === selected), "data-key": `why ${label}`, title: "Why?", onclick: () => explain(label) },
-    bar, h("span", {}, String(label)), h("span", {}, number));
-  const mark = (what, sign, said) => h("button",
-    { class: "mark", "aria-pressed": String(verdict === what), "aria-label": `${said} ${label}`, "data-key": `${what} ${label}`, onclick: () => judge(label, what) }, sign);
-  return h("li", { class: verdict ?? "" }, name, mark("accepted", "✓", "Accept"), mark("rejected", "✗", "Reject"));
+  const accepted = work.current().labels.includes(label), seen = open?.label === label && open.element;
+  return h("li", { class: `${accepted ? "accepted" : ""} ${isLikely(one) ? "" : "unlikely"}` },
+    h("button", { class: "name", "aria-pressed": String(accepted), "data-key": `accept ${label}`, title: accepted ? "Take it back" : "Accept", onclick: () => judge(label) },
+      bar, i < 9 ? h("kbd", { "aria-hidden": "true" }, String(i + 1)) : null, h("span", { class: "label" }, String(label)),
+      h("span", { class: "score" }, model.probabilities ? percent(score) : score.toFixed(3))),
+    h("button", { class: "ask", "aria-expanded": String(Boolean(seen)), "aria-label": `Why ${label}?`, "data-key": `why ${label}`, onclick: () => (open?.label === label ? close() : explain(label)) }, "Why?"),
+    seen || null);
 }
 
-function judge(label, verdict) {
-  if (verdicts.get(label) === verdict) verdicts.delete(label);
-  else verdicts.set(label, verdict);
+function judge(label) {
+  work.toggle(label);
+  byId("said").textContent = "";
   draw();
 }
 
-const accepted = () => [...verdicts].filter(([, verdict]) => verdict === "accepted").map(([label]) => label);
-
-function drawAccepted() {
-  const labels = accepted();
-  byId("accepted").replaceChildren(...labels.map((label) =>
-    h("li", {}, String(label), h("button", { "aria-label": `Remove ${label}`, onclick: () => judge(label, "accepted") }, "×"))));
-  for (const id of ["copy-list", "copy-csv"]) byId(id).disabled = !labels.length;
-  byId("teach").disabled = !labels.length || !byId("text").value.trim();
+function close() {
+  open = null;
+  draw();
 }
 
-/** The slider goes down as far as it must to show a few more. */
-function showMore() {
-  const next = suggestions.filter((one) => one.score <= threshold()).slice(0, MORE).at(-1);
-  if (next) byId("threshold").value = Math.max(0, Math.ceil(100 * next.score) - 1);
-  draw();
+async function explain(label) {
+  const text = work.current().text, before = open?.label === label ? open.element : null;
+  const mine = (open = { label, element: before });
+  try {
+    const answer = await of(model.name, "explain", { text, labels: [label], k: Math.max(1, shown) });
+    if (open !== mine) return;
+    open.element = evidence(text, answer.explanations[0]);
+    draw();
+    if (!before) open.element.scrollIntoView({ block: "nearest" });
+    trouble();
+  } catch (error) {
+    open = null;
+    trouble(error.message);
+  }
+}
+
+// ---- the next text ----
+function go(step) {
+  if (!work.move(step)) return;
+  const typing = work.current().text === "";
+  here();
+  if (typing) byId("text").focus();
+  else document.activeElement?.blur();
+  window.scrollTo({ top: 0 });
+}
+
+export function addTexts(texts) {
+  work.add(texts);
+  here();
+}
+
+function undo() {
+  const before = work.current();
+  work.undo();
+  if (work.current() === before) draw();
+  else here();
+}
+
+function startOver() {
+  if (!confirm("Forget the texts and labels of this tab?")) return;
+  work.startOver();
+  here();
 }
 
 async function copy(text, what) {
   try {
     await navigator.clipboard.writeText(text);
-    byId("copied").textContent = `Copied ${what}.`;
+    byId("said").textContent = `Copied ${what}.`;
   } catch {
-    byId("copied").textContent = "The browser does not let pages copy here (it wants HTTPS or localhost).";
+    byId("said").textContent = "The browser does not let pages copy here (it wants HTTPS or localhost).";
   }
+}
+
+/** What stands behind # is never sent to a server, so the text is in no log. */
+function share() {
+  const text = byId("text").value, address = new URL(location.href);
+  address.hash = new URLSearchParams({ tab: "suggest", model: model.name, text });
+  if (address.href.length > 30_000) byId("said").textContent = "The text is too long for an address.";
+  else copy(address.href, "a link that opens this text here");
 }
 
 async function teach() {
   byId("teach").disabled = true;
-  byId("copied").textContent = "The model learns …";
+  byId("said").textContent = "The model learns …";
   try {
-    await of(model.name, "update", { texts: [byId("text").value], labels: [accepted().map(String)] });
-    byId("copied").textContent = "The model has learnt this text.";
+    await of(model.name, "update", { texts: [work.current().text], labels: [work.current().labels.map(String)] });
+    byId("said").textContent = "The model has learnt this text.";
     fetchSuggestions();
   } catch (error) {
-    byId("copied").textContent = error.message;
+    byId("said").textContent = error.message;
   }
-  drawAccepted();
+  draw();
 }
 
-// ---- why ----
-async function explain(label, asked = true) {
-  selected = label;
-  draw();
-  const text = byId("text").value;
+// ---- a label by its name ----
+let matches = []; // {label, training_rows}; the last one may be a new name
+let picked = 0;
+
+async function offerNames() {
+  const words = byId("missing").value.trim();
+  if (!words || !model) return drawMatches([]);
   try {
-    const answer = await of(model.name, "explain", { text, labels: [label], k: Math.max(1, suggestions.filter((one) => one.score > threshold()).length) });
-    if (selected === label) drawWhy(text, answer.explanations[0]);
-    // On a phone the answer stands below the list: who asked for it sees it.
-    const why = byId("why");
-    if (asked && why.getBoundingClientRect().top > window.innerHeight - 100) why.scrollIntoView({ block: "start" });
-    trouble();
+    const { labels } = await of(model.name, `labels?limit=10&q=${encodeURIComponent(words)}`);
+    if (byId("missing").value.trim() !== words) return;
+    const known = labels.some((one) => String(one.label) === words);
+    drawMatches([...labels, ...(known ? [] : [{ label: words, fresh: true }])]);
   } catch (error) {
     trouble(error.message);
   }
 }
 
-function drawWhy(text, why) {
-  const parts = why.features.filter((feature) => feature.part).slice(0, MARKED);
-  const chance = why.probability == null ? "" : `, probability ${percent(why.probability)}`;
-  const others = why.features.slice(MARKED).reduce((sum, feature) => sum + feature.part, why.other_features);
-  const rows = why.score == null ? [] : [
-    ...parts.map((feature) => [feature.name ?? `feature ${feature.feature}`, signed(feature.part)]),
-    ...(others ? [["other words", signed(others)]] : []),
-    ["the label in general", signed(why.constant)],
-    ...Object.entries(why.terms).map(([name, part]) => [name, signed(part)]),
-    ["score", why.score.toFixed(3)],
-  ];
-  const close = h("button", { "aria-label": "Close the explanation", onclick: () => { selected = null; byId("why").hidden = true; draw(); } }, "×");
-  const accept = h("button", { onclick: () => { if (verdicts.get(why.label) !== "accepted") judge(why.label, "accepted"); } }, "Accept");
-  const blocks = why.blocks.map((block) => `${block.block} (${percent(block.probability)}${block.has_label ? ", has the label" : ""})`);
-  const neighbors = why.neighbors.map((near) => [`row ${near.row}`, percent(near.similarity), near.has_label ? "yes" : "no", near.labels.join(", ")]);
-  byId("why").replaceChildren(
-    h("div", { class: "heading-row" }, h("h2", {}, `Why ${why.label}?`), h("span", { class: "grow" }), accept, close),
-    h("p", {}, `${why.fate}${chance}`),
-    marked(text, parts),
-    h("div", { class: "columns" },
-      h("div", {}, ...(rows.length ? [h("h3", {}, "What counts"), table(["Word", "Part of the score"], rows, "parts")] : [])),
-      h("div", {},
-        ...(blocks.length ? [h("h3", {}, "Blocks that were looked at"), h("p", {}, blocks.join(" · "))] : []),
-        ...(neighbors.length ? [h("h3", {}, "Training texts like it"), table(["Text", "Alike", "Has the label", "Its labels"], neighbors, "near")] : []))));
-  byId("why").hidden = false;
+function drawMatches(found, at = 0) {
+  matches = found;
+  picked = Math.min(Math.max(0, at), found.length - 1);
+  const field = byId("missing"), list = byId("matches");
+  list.hidden = !found.length;
+  field.setAttribute("aria-expanded", String(found.length > 0));
+  if (found.length) field.setAttribute("aria-activedescendant", `match-${picked}`);
+  else field.removeAttribute("aria-activedescendant");
+  list.replaceChildren(...found.map((one, i) => h("li", { role: "option", id: `match-${i}`, "aria-selected": String(i === picked), onpointerdown: (event) => { event.preventDefault(); take(one); } },
+    h("span", {}, one.fresh ? `New label: ${one.label}` : String(one.label)), one.fresh ? null : h("span", { class: "quiet" }, `${one.training_rows.toLocaleString("en")} texts`))));
+  list.children[picked]?.scrollIntoView({ block: "nearest" });
 }
 
-/** The text with the words that count: words and runs of words as the model cuts them. */
-function marked(text, parts) {
-  const weight = new Map(parts.filter((part) => part.name).map((part) => [part.name, part.part]));
-  const most = Math.max(1e-9, ...[...weight.values()].map(Math.abs)); // has the full colour
-  const longest = Math.max(1, ...[...weight.keys()].map((name) => name.split(" ").length));
-  const words = [...text.matchAll(/[\p{L}\p{N}\p{M}_]{2,}/gu)].map((match) => ({ at: match.index, end: match.index + match[0].length, word: match[0].toLowerCase() }));
-  const view = h("p", { class: "marked", tabindex: "0", role: "region", "aria-label": "The text with the words that count" });
-  let done = 0;
-  for (let i = 0; i < words.length; i++) {
-    for (let length = Math.min(longest, words.length - i); length > 0; length--) {
-      const part = weight.get(words.slice(i, i + length).map((one) => one.word).join(" "));
-      if (part === undefined) continue;
-      const end = words[i + length - 1].end;
-      const said = h("mark", { class: part < 0 ? "against" : "for", title: `${signed(part)} ${part < 0 ? "against" : "for"} the label` }, text.slice(words[i].at, end));
-      said.style.setProperty("--strength", `${Math.round(15 + 85 * Math.min(1, Math.abs(part) / most))}%`);
-      view.append(text.slice(done, words[i].at), said);
-      done = end;
-      i += length - 1;
-      break;
-    }
+function take(one) {
+  byId("missing").value = "";
+  drawMatches([]);
+  if (!work.current().labels.includes(one.label)) judge(one.label);
+  if (!one.fresh && work.current().text.trim()) explain(one.label);
+}
+
+byId("missing").addEventListener("input", later(offerNames, 120));
+byId("missing").addEventListener("blur", () => drawMatches([]));
+byId("missing").addEventListener("keydown", (event) => {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (step && matches.length) {
+    event.preventDefault();
+    drawMatches(matches, picked + step);
   }
-  view.append(text.slice(done));
-  return view;
-}
-
-async function offerNames() {
-  const words = byId("missing").value.trim();
-  if (!words || !model) return;
-  try {
-    const answer = await of(model.name, `labels?limit=10&q=${encodeURIComponent(words)}`);
-    byId("missing-names").replaceChildren(...answer.labels.map((one) => h("option", { value: one.label })));
-  } catch { /* names are an offer; the question itself says what is wrong */ }
-}
-
-byId("text").addEventListener("input", later(fetchSuggestions, 150));
-byId("new-text").addEventListener("click", newText);
-byId("more").addEventListener("click", showMore);
-byId("threshold").addEventListener("input", draw);
-byId("copy-list").addEventListener("click", () => copy(accepted().join("\n"), "a list"));
-byId("copy-csv").addEventListener("click", () => copy(csvLine(accepted()), "CSV"));
-byId("teach").addEventListener("click", teach);
-byId("missing").addEventListener("input", later(offerNames, 150));
-byId("why-not").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const name = byId("missing").value.trim();
-  if (name) explain(name);
 });
+byId("add").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const words = byId("missing").value.trim();
+  if (!words) return;
+  if (!matches.length || !matches.some((one) => String(one.label).toLowerCase().includes(words.toLowerCase()))) await offerNames();
+  if (matches[picked]) take(matches[picked]);
+});
+
+// ---- keys ----
+const KEYS = {
+  n: () => go(1),
+  p: () => go(-1),
+  u: undo,
+  "/": () => byId("missing").focus(),
+  e: () => byId("text").focus(),
+  w: () => {
+    const label = document.activeElement?.closest("#suggestions li")?.querySelector(".label")?.textContent;
+    const one = suggestions.find((other) => String(other.label) === label) ?? suggestions[0];
+    if (one) open?.label === one.label ? close() : explain(one.label);
+  },
+};
+document.addEventListener("keydown", (event) => {
+  if (byId("suggest").hidden || document.querySelector("dialog[open]")) return;
+  const field = event.target.closest("input, textarea, select");
+  if (field && event.key === "Escape") return field.blur();
+  if (event.ctrlKey && event.key === "Enter") return go(1);
+  if (field || event.ctrlKey || event.metaKey || event.altKey) return;
+  const one = /^[1-9]$/.test(event.key) && suggestions.slice(0, shown)[event.key - 1];
+  if (one) judge(one.label);
+  else if (KEYS[event.key]) KEYS[event.key]();
+  else return;
+  event.preventDefault();
+});
+
+const ask = later(fetchSuggestions, 150);
+byId("text").addEventListener("input", () => {
+  work.setText(byId("text").value);
+  byId("said").textContent = "";
+  ask();
+});
+byId("example").addEventListener("click", () => {
+  work.setText(example);
+  here();
+});
+byId("more").addEventListener("click", () => { shown += FEW; draw(); });
+byId("next").addEventListener("click", () => go(1));
+byId("previous").addEventListener("click", () => go(-1));
+byId("undo").addEventListener("click", undo);
+byId("copy-list").addEventListener("click", () => copy(work.current().labels.join("\n"), "the labels"));
+byId("download").addEventListener("click", () => downloadLabels("labels.csv", work.labelled()));
+byId("start-over").addEventListener("click", startOver);
+byId("share").addEventListener("click", share);
+byId("teach").addEventListener("click", teach);
