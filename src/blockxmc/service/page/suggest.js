@@ -11,6 +11,7 @@ let suggestions = [];
 let shown = FEW;
 let open = null; // {label, element}: the evidence that is seen
 let asking = null; // what is being asked for and can be called off
+let loading = null; // until the suggestions for the text are there
 let example = "";
 
 export function chosen(card, text) {
@@ -42,7 +43,7 @@ function here() {
   shown = 0;
   suggestions = [];
   draw();
-  return fetchSuggestions();
+  loading = fetchSuggestions();
 }
 
 async function fetchSuggestions() {
@@ -243,6 +244,7 @@ byId("add").addEventListener("submit", async (event) => {
 });
 
 // ---- keys ----
+let pressed = Promise.resolve();
 const KEYS = {
   n: () => go(1),
   p: () => go(-1),
@@ -261,11 +263,16 @@ document.addEventListener("keydown", (event) => {
   if (field && event.key === "Escape") return field.blur();
   if (event.ctrlKey && event.key === "Enter") return go(1);
   if (field || event.ctrlKey || event.metaKey || event.altKey) return;
-  const one = /^[1-9]$/.test(event.key) && suggestions.slice(0, shown)[event.key - 1];
-  if (one) judge(one.label);
-  else if (KEYS[event.key]) KEYS[event.key]();
-  else return;
+  const place = /^[1-9]$/.test(event.key) ? Number(event.key) : 0;
+  if (!place && !KEYS[event.key]) return;
   event.preventDefault();
+  if (event.key === "/" || event.key === "e") return KEYS[event.key]();
+  // Other keys are faster than answers: each waits for the suggestions of its text.
+  pressed = pressed.then(() => loading).then(() => {
+    const one = suggestions.slice(0, shown)[place - 1];
+    if (KEYS[event.key]) KEYS[event.key]();
+    else if (one) judge(one.label);
+  });
 });
 
 const ask = later(fetchSuggestions, 150);
