@@ -90,8 +90,9 @@ def test_explanations_are_those_of_the_library(client, model, demo):
     assert lost["fate"] == model.explain("", label="zlib1g-dev", k=1)[0].fate
 
 
-def test_a_card_says_what_is_known(client, model, model_dir):
+def test_a_card_says_what_is_known(client, model, model_dir, demo):
     card = client.get(MODEL).json()
+    assert card["example"][:30] == demo[0][0][:30]
     assert client.get("/v1/models").json() == {"models": [card], "updates": False}
     manifest = json.loads((model_dir / "manifest.json").read_text())
     assert card["version"] == manifest["manifest_sha256"][:16]

@@ -41,6 +41,8 @@ def test_suggestions_as_you_type(page, client):
     assert names(page) == labels
     width = "(e) => e.offsetWidth / e.parentElement.offsetWidth"
     assert page.locator("#suggestions li").first.evaluate(width) > 0.98  # they fill the width
+    page.fill("#text", "zzzqq")
+    playwright.expect(page.locator("#suggestions")).to_have_text("The model knows no word of this text.")
     page.fill("#text", "")
     playwright.expect(page.locator("#suggestions")).to_have_text("Labels for your text appear here.")
 
@@ -74,6 +76,7 @@ def test_why(page, client):
     near = client.post("/v1/models/packages/explain", json=body).json()["explanations"][0]["neighbors"]
     near.sort(key=lambda one: not one["has_label"])  # texts with the label come first
     for item, one in zip(page.locator("#why .near li").all_inner_texts(), near, strict=True):
+        assert item.startswith(one["title"])
         assert item.endswith(" · ".join(one["labels"]))
     playwright.expect(page.locator("#why table")).to_be_hidden()
     page.click("#why summary")

@@ -1,18 +1,25 @@
-"""The lines of docs/howto/serving.md in the programs they are for; without a program its test is skipped."""
+"""What deploy/ and docs/howto/serving.md give to other programs, in these programs; without one its test is skipped."""
 
+import json
 import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import httpx
 import pytest
+import typer
+import yaml
 from service_parts import TOKEN, running
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "serving.md"
+from blockxmc.cli import app
+
+ROOT = Path(__file__).parents[2]
+PAGE, DEPLOY = ROOT / "docs" / "howto" / "serving.md", ROOT / "deploy"
 
 
 def shown(kind):
@@ -25,10 +32,42 @@ def shown(kind):
 def test_systemd_takes_the_unit(tmp_path):
     unit = tmp_path / "blockxmc.service"
     # The program must exist: any will do here.
-    unit.write_text(shown("ini").replace("/opt/blockxmc/bin/blockxmc", sys.executable))
+    unit.write_text((DEPLOY / unit.name).read_text().replace("/opt/blockxmc/bin/blockxmc", sys.executable))
     command = ["systemd-analyze", "verify", "--man=no", unit]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, [line for line in done.stderr.splitlines() if "blockxmc" in line]) == (0, [])
+
+
+def understood(command):
+    """What the command line makes of ``blockxmc serve ...``."""
+    program, name, *args = command
+    assert (Path(program).name, name) == ("blockxmc", "serve")
+    return typer.main.get_command(app).commands["serve"].make_context("serve", args).params
+
+
+def test_the_commands_of_unit_and_image_are_ours():
+    [line] = re.findall(r"^ExecStart=(.*)$", (DEPLOY / "blockxmc.service").read_text(), re.MULTILINE)
+    assert understood(line.split())["workers"] == 2
+    image = (DEPLOY / "Dockerfile").read_text()
+    entry, given = (json.loads(re.search(rf"^{word} (.*)$", image, re.MULTILINE)[1]) for word in ("ENTRYPOINT", "CMD"))
+    params = understood([*entry, *given])
+    service = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["blockxmc"]
+    assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).samefile(DEPLOY / "Dockerfile")
+    targets = [Path(volume.split(":")[-2]) for volume in service["volumes"]]
+    assert targets == [params["models"][0].parent, params["token_file"]]
+    assert service["ports"] == [f"127.0.0.1:{params['port']}:{params['port']}"]
+    assert f"EXPOSE {params['port']}" in image
+    assert f":{params['port']}/readyz" in image
+
+
+def test_the_image_gets_all_that_a_wheel_is_built_from():
+    rules = (ROOT / ".dockerignore").read_text().split()
+    assert rules[0] == "*"  # nothing else: no data, no environment, no history
+    sent = {rule.removeprefix("!") for rule in rules[1:]}
+    assert all((ROOT / name).exists() for name in sent)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    licenses = {Path(pattern).parts[0] for pattern in project["license-files"]}
+    assert sent == {"src", "CMakeLists.txt", "pyproject.toml", project["readme"], *licenses}
 
 
 @pytest.fixture

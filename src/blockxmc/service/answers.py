@@ -152,6 +152,7 @@ def card(model: ServedModel) -> dict[str, Any]:
         "estimator": type(model.loaded).__name__,
         "classifier": type(classifier).__name__,
         "takes_text": model.vectorizer is not None,
+        "example": _example(classifier),
         "labels": model.n_labels,
         "features": int(classifier.n_features_in_),
         "training_rows": int(classifier.n_train_rows_),
@@ -167,6 +168,12 @@ def card(model: ServedModel) -> dict[str, Any]:
             key: made.get(key) for key in ("blockxmc", "numpy", "python", "machine", "created", "data_digest")
         },
     }
+
+
+def _example(classifier: Any) -> str | None:
+    """What a page can offer to try: the first training text, or its first words."""
+    sources = getattr(classifier, "sources_", None)
+    return None if sources is None or not sources[0].text else str(sources[0].text[:SHOWN_CHARS])
 
 
 def _calibrated(classifier: Any) -> bool:

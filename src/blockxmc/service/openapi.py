@@ -83,6 +83,7 @@ _ANSWERS = {
         estimator=_TEXT,
         classifier=_TEXT,
         takes_text={"type": "boolean"},
+        example=_or_null(_TEXT),
         labels=_WHOLE,
         features=_WHOLE,
         training_rows=_WHOLE,

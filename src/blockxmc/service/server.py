@@ -87,7 +87,7 @@ def worker_app() -> Starlette:
 
 def _end_on_hangup() -> None:
     """SIGHUP, as a closed terminal sends it, ends the service in order, too."""
-    if sys.platform != "win32":
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup wants it
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
 
 

@@ -1,5 +1,5 @@
 // Why a label: the words that count, texts like it, and the numbers for who asks.
-import { h, percent, shortened, signed, table } from "./dom.js";
+import { h, percent, signed, table } from "./dom.js";
 
 const SHOWN = 8; // words that are listed
 const MARKED = 15; // words that are marked, those that count most
@@ -44,9 +44,10 @@ function neighbors(why) {
   const first = why.neighbors.toSorted((a, b) => b.has_label - a.has_label).slice(0, NEAR);
   return h("ul", { class: "near" }, ...first.map((near) => {
     const labels = near.labels.flatMap((label) => [" · ", label === why.label ? h("strong", {}, String(label)) : String(label)]).slice(1);
+    const title = h("span", { class: "title" }, near.title ?? "Training text"), place = near.id ?? `row ${near.row + 1}`;
     return h("li", {},
-      h("span", { class: "title" }, shortened(near.title ?? `Training text ${near.id ?? near.row + 1}`)),
-      h("span", { class: "quiet" }, ` ${percent(near.similarity)} alike`),
+      near.text ? h("details", {}, h("summary", {}, title), h("p", { class: "title" }, near.text)) : title,
+      h("span", { class: "quiet" }, ` ${place} · ${percent(near.similarity)} alike`),
       h("br"), ...labels);
   }));
 }

@@ -152,7 +152,7 @@ async function answer() {
     for (const batch of batches(texts)) {
       const found = await of(model.name, "suggest", { texts: batch, k, threshold: model.probabilities ? "f1" : null }, mine.signal);
       mine.signal.throwIfAborted();
-      batch.forEach((text, i) => answered.push({ id: table.rows[answered.length][ids], text, suggestions: found.results[i].suggestions }));
+      batch.forEach((text, i) => answered.push({ id: table.rows[answered.length][ids], text, ...found.results[i] }));
       body.append(...answered.slice(body.rows.length, SHOWN).map(row));
       byId("progress").value = answered.length / texts.length;
       byId("file-state").textContent = `${answered.length} of ${texts.length} texts`;
@@ -168,10 +168,10 @@ async function answer() {
   for (const id of ["one-by-one", "download-csv", "download-jsonl"]) byId(id).disabled = !answered.length;
 }
 
-function row({ text, suggestions }) {
+function row({ text, suggestions, known }) {
   const number = (score) => (model.probabilities ? percent(score) : score.toFixed(2));
   const labels = suggestions.map((one) => h("span", {}, `${one.label} `, h("i", {}, number(one.score))));
-  return h("tr", {}, h("td", {}, shortened(text)), h("td", {}, ...(labels.length ? labels : [text.trim() ? "none likely" : "no text"])));
+  return h("tr", {}, h("td", {}, shortened(text)), h("td", {}, ...(labels.length ? labels : [!text.trim() ? "no text" : known ? "none likely" : "no known word"])));
 }
 
 function downloadCsv() {

@@ -12,7 +12,7 @@ let shown = FEW;
 let open = null; // {label, element}: the evidence that is seen
 let asking = null; // what is being asked for and can be called off
 let loading = null; // until the suggestions for the text are there
-let example = "";
+let known = null; // whether the model knows a word of the text; null: it has not said yet
 
 export function chosen(card, text) {
   model = card;
@@ -20,19 +20,6 @@ export function chosen(card, text) {
   byId("text").disabled = !card.takes_text;
   if (text !== undefined && text !== work.current().text) work.add([{ text }]);
   here();
-  findExample();
-}
-
-/** The names of labels that come together are a text that the model knows something about. */
-async function findExample() {
-  example = model.example ?? "";
-  try {
-    if (example || !model.takes_text) return;
-    const { labels } = await of(model.name, "labels?limit=1");
-    const { co_labels } = labels.length ? await of(model.name, `labels/${labels[0].id}`) : {};
-    example = [labels[0], ...(co_labels ?? []).slice(0, 2)].filter(Boolean).map((one) => one.label).join(", ");
-  } catch { /* an offer only */ }
-  byId("start").hidden = !example || work.current().text !== "";
 }
 
 /** Shows the current text. */
@@ -42,6 +29,7 @@ function here() {
   open = null;
   shown = 0;
   suggestions = [];
+  known = null;
   draw();
   loading = fetchSuggestions();
 }
@@ -57,7 +45,7 @@ async function fetchSuggestions() {
   const mine = (asking = new AbortController());
   try {
     const answer = await of(model.name, "suggest", { text, k: MOST, threshold: model.probabilities ? 0 : null }, mine.signal);
-    suggestions = answer.results[0].suggestions;
+    ({ suggestions, known } = answer.results[0]);
     shown = Math.max(FEW, suggestions.filter(isLikely).length);
     trouble();
     draw();
@@ -75,14 +63,14 @@ function draw() {
   const listed = suggestions.slice(0, shown);
   const rows = listed.map(suggestion);
   if (open?.element && !listed.some((one) => one.label === open.label)) rows.unshift(h("li", { class: "apart" }, open.element));
-  byId("suggestions").replaceChildren(...(rows.length ? rows : [h("li", { class: "nothing" }, text.trim() ? "The model knows nothing to suggest." : "Labels for your text appear here.")]));
+  byId("suggestions").replaceChildren(...(rows.length ? rows : [h("li", { class: "nothing" }, !text.trim() ? "Labels for your text appear here." : known === null ? "…" : known ? "No label is likely." : "The model knows no word of this text.")]));
   if (focus) document.querySelector(`[data-key="${CSS.escape(focus)}"]`)?.focus();
   byId("state").textContent = suggestions.length ? "best first; a click accepts" : "";
   byId("more").hidden = suggestions.length <= shown;
   byId("accepted").replaceChildren(...(labels.length ? labels.map((label) => h("li", {}, String(label),
     h("button", { "aria-label": `Remove ${label}`, onclick: () => judge(label) }, "×"))) : [h("li", { class: "empty" }, "None yet.")]));
   byId("place").textContent = count > 1 ? `${at + 1} of ${count}` : "";
-  byId("start").hidden = !example || text !== "";
+  byId("start").hidden = !model?.example || text !== "";
   byId("collected").hidden = !labelled;
   byId("collected-text").textContent = `${labelled} ${labelled === 1 ? "text" : "texts"} labelled`;
   byId("previous").disabled = at === 0;
@@ -282,7 +270,7 @@ byId("text").addEventListener("input", () => {
   ask();
 });
 byId("example").addEventListener("click", () => {
-  work.setText(example);
+  work.setText(model.example);
   here();
 });
 byId("more").addEventListener("click", () => { shown += FEW; draw(); });
