@@ -79,7 +79,7 @@ test-encoder: $(ENVS)/encoder/stamp
 
 # Clusters of programs: every stage is struck, and docs/howto/cluster.md is followed word for word.
 test-cluster: $(VENV)/dev.stamp
-	BLOCKXMC_CLUSTER=1 $(BIN)/python -m pytest tests/cluster tests/unit/test_distributed.py $(PYTEST_ARGS)
+	BLOCKXMC_CLUSTER=1 $(BIN)/python -m pytest tests/cluster $(PYTEST_ARGS)
 
 # The backend in a real Annif, in an environment of its own, then the bundled data beside omikuji (docs/results/annif.md).
 test-annif: $(ENVS)/annif/stamp
@@ -160,7 +160,7 @@ test-sanitize: $(VENV)/dev.stamp
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONPATH=$(SANITIZE) LD_PRELOAD="$(ASAN) $(STDCXX)" \
 		$(BIN)/python tests/fuzz/fuzz_models.py
 	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZE) LD_PRELOAD="$(ASAN) $(STDCXX)" $(BIN)/python -m pytest -q \
-		-p no:cacheprovider -k "not check_estimator and not in_a_browser" tests/unit tests/paper tests/properties
+		-p no:cacheprovider -k "not check_estimator and not in_a_browser" $(addprefix tests/,_core kernels data metrics partition linear routing model learners training storage paper)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .coverage

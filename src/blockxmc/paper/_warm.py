@@ -15,7 +15,7 @@ from blockxmc.paper._bilinear import balance
 from blockxmc.paper._tall import gram, one_blas_thread
 
 # Outer rounds of a warm start: one round from balanced factors of a smaller lambda leads where five rounds from the usual
-# start do, within noise. Measured on synthetic data in tests/unit/test_tuning.py; bench/paper/choices.py (leml) compares
+# start do, within noise. Measured on synthetic data in tests/tuning/test_tuning.py; bench/paper/choices.py (leml) compares
 # one round and five from the usual start.
 _ROUNDS = 1
 
