@@ -9,11 +9,11 @@ from contract.test_estimators import ESTIMATORS, NAMES
 from helpers import blocky
 from hypothesis import given
 from hypothesis import strategies as st
+from model.test_explanations import with_reranker
+from model.test_reranker import random_look
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
-from unit.test_explanations import with_reranker
-from unit.test_reranker import random_look
 
 from blockxmc import BlockwiseClassifier, DiSMEC
 from blockxmc.errors import BlockXMCError

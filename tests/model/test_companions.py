@@ -7,9 +7,9 @@ import pytest
 from helpers import blocky
 from hypothesis import given
 from hypothesis import strategies as st
+from model.test_reranker import fitted_once, random_look
 from numpy.testing import assert_array_equal
 from scipy import sparse
-from unit.test_reranker import fitted_once, random_look
 
 from blockxmc import BlockwiseClassifier
 from blockxmc.errors import ModelFormatError
