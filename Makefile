@@ -51,11 +51,22 @@ test-browser: $(VENV)/dev.stamp
 
 # The documentation site, examples run anew, into docs/_build/html; a warning is an error. `make docs-check` looks at it in a
 # real browser, at the width of a phone and of a desk.
-$(VENV)/docs.stamp: $(VENV)/dev.stamp
-	$(BIN)/python -m pip install -q -e '.[docs]'
+# What needs no compiler comes first; then blockxmc itself, unless developers have it already.
+DOCS_NEEDS := import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; e = p["optional-dependencies"]; \
+	print(*p["dependencies"], *(x for n in ("docs", "plots", "serve") for x in e[n] if not x.startswith("blockxmc")), sep="\n")
+$(VENV)/docs-tools.stamp: $(VENV)/pip.stamp pyproject.toml
+	@echo "make docs: 1. installs the tools of the site, 2. compiles blockxmc (minutes), 3. runs all examples (minutes)"
+	$(BIN)/python -c '$(DOCS_NEEDS)' > $(VENV)/docs.txt
+	$(BIN)/python -m pip install -q -r $(VENV)/docs.txt
+	touch $@
+
+$(VENV)/docs.stamp: $(VENV)/docs-tools.stamp $(wildcard $(VENV)/dev.stamp) $(wildcard src/kernels/*)
+	@echo "make docs: installing blockxmc"
+	@[ -e $(VENV)/dev.stamp ] || $(BIN)/python -m pip install -q -e .
 	touch $@
 
 docs: $(VENV)/docs.stamp
+	@echo "make docs: building the site; examples run anew where their page or the library changed"
 	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
 	@echo docs/_build/html/index.html
 

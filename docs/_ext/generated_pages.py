@@ -16,30 +16,48 @@ def setup(app):
 def write_pages(app):
     """Write the generated pages, and leave a page alone that would not change, so that Sphinx does not read it again."""
     folder = Path(app.srcdir) / "reference"
-    for name, text in {"commands.md": commands(), "http.md": http()}.items():
+    for name, text in (commands() | {"http.md": http()}).items():
         path = folder / name
+        path.parent.mkdir(exist_ok=True)
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
 
 
 # ---- commands ----
 def commands():
-    """Every command with its arguments and options, as its own ``--help`` has them."""
+    """A page for every command with its arguments and options, as its own ``--help`` has them, and a list of them."""
     from blockxmc.cli import app as program
 
     group = typer.main.get_command(program)
-    parts = [
-        "# Commands\n",
-        "Written from the commands' own `--help`. Results go to standard output, progress and messages to standard error."
-        " Exit codes: 0 done, 2 bad input or usage, 130 interrupted, 1 a defect of ours.\n",
-    ]
-    for name, command in group.commands.items():
-        parts.append(f"## {name}\n\n{inspect.cleandoc(command.help or '')}\n")
-        context = click.Context(command, info_name=f"blockxmc {name}")
-        parts.append(f"```text\n{command.get_usage(context)}\n```\n".replace("Usage: ", ""))
-        rows = [_row(context, param) for param in command.params]
-        parts.append("| option | meaning |\n|---|---|\n" + "\n".join(rows) + "\n")
-    return "\n".join(parts)
+    pages = {f"commands/{name}.md": _command(name, command) for name, command in group.commands.items()}
+    lines = [f"| [{name}](commands/{name}.md) | {_cell(_first(command))} |" for name, command in group.commands.items()]
+    listed = "\n".join(
+        [
+            "# Commands\n",
+            "Results go to standard output, progress and messages to standard error."
+            " Exit codes: 0 done, 2 bad input or usage, 130 interrupted, 1 a defect of ours.\n",
+            "| command | what it does |\n|---|---|",
+            *lines,
+            "\n```{toctree}\n:hidden:",
+            *(name.removesuffix(".md") for name in pages),
+            "```\n",
+        ]
+    )
+    return pages | {"commands.md": listed}
+
+
+def _first(command):
+    return inspect.cleandoc(command.help or "").split("\n\n")[0]
+
+
+def _command(name, command):
+    context = click.Context(command, info_name=f"blockxmc {name}")
+    usage = command.get_usage(context).replace("Usage: ", "")
+    rows = [_row(context, param) for param in command.params]
+    return (
+        f"# blockxmc {name}\n\n{inspect.cleandoc(command.help or '')}\n\n```text\n{usage}\n```\n\n"
+        "| option | meaning |\n|---|---|\n" + "\n".join(rows) + "\n"
+    )
 
 
 def _row(context, param):
