@@ -24,7 +24,7 @@ from blockxmc import DiSMEC, metrics
 from blockxmc._core.matrix import as_csr, as_indicator
 from blockxmc._core.progress import Reporter
 from blockxmc.data import read_xc
-from blockxmc.learners._learner import Job
+from blockxmc.learners._learner import Context
 
 
 def cpu_seconds(work):
@@ -35,7 +35,7 @@ def cpu_seconds(work):
 
 def ours(X, Y, threads, **params):
     with Reporter().phase("") as silent:
-        weights = DiSMEC(**params)._train(as_csr(X), as_indicator(Y), Job(threads, 0, silent))
+        weights = DiSMEC(**params)._train(as_csr(X), as_indicator(Y), Context(threads, 0, silent))
     return np.vstack([weights.coef.toarray(), weights.bias[None]])
 
 

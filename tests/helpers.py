@@ -5,13 +5,13 @@ from scipy import sparse
 
 from blockxmc._core.matrix import as_csr, as_indicator
 from blockxmc._core.progress import Reporter
-from blockxmc.learners._learner import Job
+from blockxmc.learners._learner import Context
 
 
 def trained(learner, X, Y):
     """The weights a learner finds, before they are packed for serving."""
     with Reporter().phase("") as silent:
-        return learner._train(as_csr(X), as_indicator(Y), Job(learner._threads, learner.random_state or 0, silent))
+        return learner._train(as_csr(X), as_indicator(Y), Context(learner._threads, learner.random_state or 0, silent))
 
 
 def blocky(n=240, n_features=60, n_labels=30, n_blocks=3, seed=0):

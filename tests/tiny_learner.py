@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from blockxmc.learners._learner import Job, Learner
+from blockxmc.learners._learner import Context, Learner
 from blockxmc.linear.weights import LinearWeights, LowRankWeights
 
 
@@ -19,7 +19,7 @@ class TinyRidge(Learner):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _train(self, X, Y, job: Job):
+    def _train(self, X, Y, job: Context):
         A = np.column_stack([X.toarray(), np.ones(X.shape[0])]).astype(np.float64)
         B = 2 * Y.toarray().astype(np.float64) - 1
         w = np.linalg.solve(A.T @ A + self.alpha * np.eye(A.shape[1]), A.T @ B).astype(np.float32)

@@ -246,10 +246,10 @@ def test_a_pair_needs_two_folders(tmp_path):
 
 def rewritten(folder, **changes):
     """A manifest with other content, or without what is None, and the right checksum: what an attacker would write."""
-    from blockxmc._core.kept import Kept
+    from blockxmc._core.results import ResultFolder
 
-    content = Kept(folder).get("shards") | changes
-    Kept(folder).put("shards", {key: value for key, value in content.items() if value is not None})
+    content = ResultFolder(folder).get("shards") | changes
+    ResultFolder(folder).put("shards", {key: value for key, value in content.items() if value is not None})
 
 
 def corrupt(path, offset, new):

@@ -14,7 +14,7 @@ from blockxmc import DiSMEC
 from blockxmc._core.needs import sizes_of
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners._learner import Job
+from blockxmc.learners._learner import Context
 from blockxmc.linear.one_vs_all import unit_prune
 
 
@@ -47,7 +47,7 @@ def test_trains_each_label_on_its_rows():
     rows = sparse.csr_array(np.repeat([[1.0, 0.0]], 4, axis=0).repeat(150, axis=1).astype(np.float32))
     half = sparse.csr_array(Y.toarray() * (np.arange(300) < 150)[:, None])
     with Reporter().phase("") as phase:
-        job = Job(threads=1, seed=0, phase=phase)
+        job = Context(threads=1, seed=0, phase=phase)
         model = DiSMEC(tol=1e-6, prune=0.0)
         some = model._train(X, half, job, rows=rows)
         sliced = model._train(X[:150], half[:150], job)
@@ -65,7 +65,7 @@ def long_rows(n_features):
 
 def weights_of(model, X, Y):
     with Reporter().phase("") as phase:
-        return model._train(X, Y, Job(threads=1, seed=0, phase=phase)).coef.toarray()
+        return model._train(X, Y, Context(threads=1, seed=0, phase=phase)).coef.toarray()
 
 
 @pytest.mark.parametrize(("n_features", "level"), [(100, 0.1), (150, 0.1 / 1.5**0.5), (600, 0.07)])

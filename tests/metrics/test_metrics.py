@@ -14,7 +14,7 @@ from sklearn.preprocessing import MaxAbsScaler
 
 from blockxmc import metrics
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners._learner import Job, Learner
+from blockxmc.learners._learner import Context, Learner
 from blockxmc.linear.weights import LinearWeights
 
 # Row 0 has labels 0 and 2, row 1 has label 1, row 2 has none.
@@ -242,7 +242,7 @@ class Shrunken(Learner):
     def __init__(self, keep=1, n_jobs=1, random_state=0, verbose=0):
         self.keep, self.n_jobs, self.random_state, self.verbose = keep, n_jobs, random_state, verbose
 
-    def _train(self, X, Y, job: Job):
+    def _train(self, X, Y, job: Context):
         coef = (X.T @ Y).toarray()
         coef[self.keep :] = 0
         return LinearWeights(sparse.csr_array(coef.astype(np.float32)), np.zeros(Y.shape[1], np.float32))

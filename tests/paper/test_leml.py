@@ -6,7 +6,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from blockxmc import LEML
 from blockxmc._core.progress import _SilentPhase
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners._learner import Job
+from blockxmc.learners._learner import Context
 from blockxmc.linear.weights import LinearWeights, LowRankWeights
 from blockxmc.paper._bilinear import Bilinear, SparseDesign, TurnedDesign, balance, decouple, design_for
 from blockxmc.paper._tall import gram, one_blas_thread, transpose
@@ -30,7 +30,7 @@ def factors(seed, *shapes):
 
 
 def job(threads=1):
-    return Job(threads, 0, _SilentPhase())
+    return Context(threads, 0, _SilentPhase())
 
 
 def bilinear(X, Y, lam=0.3, design=SparseDesign):

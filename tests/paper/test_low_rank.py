@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from blockxmc._core.progress import _SilentPhase
-from blockxmc.learners._learner import Job
+from blockxmc.learners._learner import Context
 from blockxmc.paper._tall import spmm, transpose
 from blockxmc.paper.leml import LEML
 
@@ -33,7 +33,7 @@ def test_training_descends_and_stays_finite_on_any_shape(n, d, m, rank, init, bi
     X = draw(n, d, 0.5, seed)
     Y = sparse.csr_array((np.random.default_rng(seed).random((n, m)) < 0.3).astype(np.float32))
     learner = LEML(rank=rank, n_iter=3, bias=float(bias), init=init)
-    outcome = learner._factorise(X, Y, Job(1, seed, _SilentPhase()))
+    outcome = learner._factorise(X, Y, Context(1, seed, _SilentPhase()))
     assert outcome.H.shape == (m, min(rank, n, m))
     assert (np.diff(outcome.objective_trace) <= 1e-5 * (1 + Y.nnz)).all()
     assert np.isfinite(outcome.folded(1).scores(X)).all()

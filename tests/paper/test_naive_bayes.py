@@ -7,11 +7,11 @@ from sklearn.utils.estimator_checks import check_estimator
 from blockxmc import NaiveBayes
 from blockxmc._core.progress import _SilentPhase
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners._learner import Job
+from blockxmc.learners._learner import Context
 from blockxmc.paper import naive_bayes
 from blockxmc.paper.naive_bayes import offset_term
 
-JOB = Job(1, 0, _SilentPhase())
+JOB = Context(1, 0, _SilentPhase())
 
 
 def problem(n=50, d=20, m=7, seed=0):

@@ -14,7 +14,7 @@ from blockxmc import PPDSparse, _kernels
 from blockxmc._core.matrix import as_csr, as_indicator, csr_args
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners._learner import Job
+from blockxmc.learners._learner import Context
 from blockxmc.linear.weights import LinearWeights
 
 TIGHT: dict[str, Any] = {"tol": 1e-6, "prune": 0.0, "max_iter": 1000}
@@ -31,7 +31,7 @@ def train(
     clf: PPDSparse, X: sparse.csr_array, Y: sparse.csr_array, rows: Any = None, threads: int = 2
 ) -> LinearWeights:
     with Reporter().phase("") as phase:
-        return clf._train(X, Y, Job(threads, clf.random_state or 0, phase), rows)
+        return clf._train(X, Y, Context(threads, clf.random_state or 0, phase), rows)
 
 
 def objective(w: np.ndarray, b: float, X: np.ndarray, s: np.ndarray, C: float, lam: float) -> float:

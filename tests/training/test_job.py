@@ -14,8 +14,8 @@ from scipy import sparse
 
 from blockxmc import BlockwiseClassifier, DiSMEC
 from blockxmc._core import files
-from blockxmc._core.kept import DamagedError, Kept
 from blockxmc._core.progress import Reporter
+from blockxmc._core.results import DamagedError, ResultFolder
 from blockxmc.errors import BlockXMCError
 from blockxmc.training.job import opened, parameters
 
@@ -48,7 +48,7 @@ class Said(Reporter):
 
 # ---- kept results ----
 def test_a_result_comes_back_bit_by_bit(tmp_path):
-    kept = Kept(tmp_path / "new" / "folder")
+    kept = ResultFolder(tmp_path / "new" / "folder")
     kept.put("all of it", EVERYTHING)
     assert same_bits(kept.get("all of it"), EVERYTHING)
     assert sorted(path.name for path in kept.folder.iterdir()) == ["all-of-it.json", "all-of-it.npy"]
@@ -56,14 +56,14 @@ def test_a_result_comes_back_bit_by_bit(tmp_path):
 
 def test_the_same_result_is_the_same_files(tmp_path):
     for folder in ("a", "b"):
-        Kept(tmp_path / folder).put("x", EVERYTHING)
+        ResultFolder(tmp_path / folder).put("x", EVERYTHING)
     for name in ("x.json", "x.npy"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.npy"])
 def test_every_damaged_byte_is_found(tmp_path, name):
-    kept = Kept(tmp_path)
+    kept = ResultFolder(tmp_path)
     kept.put("x", {"array": np.arange(3.0), "value": 1.5})
     whole = (tmp_path / name).read_bytes()
     for at in range(0, len(whole), 3):
@@ -87,7 +87,7 @@ def test_every_damaged_byte_is_found(tmp_path, name):
 @pytest.mark.parametrize("value", [object(), {1: 2}, {"$array": 0}, np.array(["a"]), np.array([{}], dtype=object)])
 def test_what_is_no_data_is_not_kept(tmp_path, value):
     with pytest.raises(BlockXMCError, match="cannot be kept"):
-        Kept(tmp_path).put("x", value)
+        ResultFolder(tmp_path).put("x", value)
     assert not list(tmp_path.iterdir())
 
 

@@ -26,7 +26,7 @@ from blockxmc import (
     TextClassifier,
     load,
 )
-from blockxmc._core.kept import Kept
+from blockxmc._core.results import ResultFolder
 from blockxmc.data import write_xc
 from blockxmc.errors import BlockXMCError
 from blockxmc.training import settings
@@ -49,7 +49,7 @@ def data(n=600, n_labels=50):
 
 def kill_after(monkeypatch, number):
     """End the process, so to speak, when this many results are on the disk."""
-    put, done = Kept.put, []
+    put, done = ResultFolder.put, []
 
     def put_or_die(self, name, result):
         if len(done) == number:
@@ -57,7 +57,7 @@ def kill_after(monkeypatch, number):
         put(self, name, result)
         done.append(name)
 
-    monkeypatch.setattr(Kept, "put", put_or_die)
+    monkeypatch.setattr(ResultFolder, "put", put_or_die)
 
 
 WAYS = {

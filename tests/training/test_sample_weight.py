@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 from blockxmc import BlockwiseClassifier, DiSMEC, TextClassifier
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners._learner import Job
+from blockxmc.learners._learner import Context
 from blockxmc.training.hints import Hints
 from blockxmc.training.labels import shared_costs
 
@@ -35,7 +35,7 @@ def test_weights_of_rows_are_those_of_liblinear():
     X, Y = plain_rows()
     weight = np.random.default_rng(1).integers(0, 4, 60).astype(np.float32)
     with Reporter().phase("") as silent:
-        found = TIGHT._train(X, Y, Job(1, 0, silent), costs=shared_costs(Y, 0.0, weight))
+        found = TIGHT._train(X, Y, Context(1, 0, silent), costs=shared_costs(Y, 0.0, weight))
     theirs = LinearSVC(C=1.0, tol=1e-8, dual=False, intercept_scaling=1.0, max_iter=10000)
     for label in range(Y.shape[1]):
         theirs.fit(X.astype(np.float64), Y[:, [label]].toarray().ravel() > 0, sample_weight=weight)

@@ -22,7 +22,7 @@ from blockxmc import (
 from blockxmc._core.progress import Reporter
 from blockxmc.data import make_synthetic
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners._learner import Job
+from blockxmc.learners._learner import Context
 from blockxmc.learners.sklearn_adapter import as_learner
 from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.vectors import LabelVectors
@@ -161,7 +161,7 @@ def test_labels_learn_from_the_union_of_their_rows():
         if not used.size:
             continue
         own = sparse.csr_array(Y[used][:, [label]])
-        alone = learner._train(X[used], own, Job(1, 0, Silent()), costs=costs[used])
+        alone = learner._train(X[used], own, Context(1, 0, Silent()), costs=costs[used])
         theirs = found.vectors[[label]].toarray().ravel()
         np.testing.assert_allclose(theirs, alone.coef.toarray().ravel(), atol=2e-3)
 

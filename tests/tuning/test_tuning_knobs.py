@@ -9,7 +9,7 @@ from blockxmc import BlockwiseClassifier, DiSMEC, NaiveBayes, PPDSparse
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners import dismec
-from blockxmc.learners._learner import Job
+from blockxmc.learners._learner import Context
 from blockxmc.tuning import KnobGrid, Knobs, Limits, TrialOptions, knobs, tune_knobs
 from blockxmc.tuning.knobs import Remembered, Trainings
 
@@ -110,8 +110,8 @@ def test_remembered_weights_are_those_of_a_harder_pruned_training(base, times):
         for level in (0.02, 0.1, 0.4, 1.0):
             trainings.rewind()
             base.set_params(prune=0.02)
-            found = Remembered(base, level, trainings)._train(X, Y, Job(1, 0, silent))
-            wanted = clone(base).set_params(prune=level)._train(X, Y, Job(1, 0, silent))
+            found = Remembered(base, level, trainings)._train(X, Y, Context(1, 0, silent))
+            wanted = clone(base).set_params(prune=level)._train(X, Y, Context(1, 0, silent))
             assert_array_equal(found.coef.toarray(), wanted.coef.toarray())
             assert_array_equal(found.bias, wanted.bias)
             pruned.add(np.count_nonzero(found.bias))

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc._core.files import PART, flush_to_disk
-from blockxmc._core.kept import DamagedError, Kept
 from blockxmc._core.mapping import mapped
 from blockxmc._core.matrix import as_pattern, csr_args, csr_of, matrix_digest, row_parts
 from blockxmc._core.memory import check_file_widths
+from blockxmc._core.results import DamagedError, ResultFolder
 from blockxmc.data._source import PathLike, SlowPhase, read_names, write_names
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.tfidf import TextVectorizer
@@ -192,8 +192,8 @@ class ShardWriter:
             "shards": _checksums(arrays, row_ranges(self.n_rows, n_shards), verbose),
             "files": self._write_names(names),
         }
-        self._written.append(Kept(self.folder).path(MANIFEST))
-        Kept(self.folder).put(MANIFEST, {"shards_format": FORMAT} | sizes | counts | digests)
+        self._written.append(ResultFolder(self.folder).path(MANIFEST))
+        ResultFolder(self.folder).put(MANIFEST, {"shards_format": FORMAT} | sizes | counts | digests)
 
     def _lengths(self) -> tuple[int, ...]:
         rows, values, positives = self.n_rows + 1, self._ends["X"], self._ends["Y"]
@@ -207,7 +207,7 @@ class ShardWriter:
         before = len(self._written)
         if names.vectorizer is not None:
             self._written += [self.folder / f"{WORDS}.json", self.folder / f"{WORDS}.npy"]
-            Kept(self.folder).put(WORDS, names.vectorizer.state())
+            ResultFolder(self.folder).put(WORDS, names.vectorizer.state())
         listed = {LABELS: names.labels, FEATURES: None if names.vectorizer is not None else names.features}
         for file, some in listed.items():
             if some is not None:
@@ -242,7 +242,7 @@ def shard_ranges(folder: PathLike) -> list[tuple[int, int]]:
 # ---- inner workings ----
 def _manifest(folder: Path) -> dict[str, Any]:
     try:
-        known = Kept(folder).get(MANIFEST)
+        known = ResultFolder(folder).get(MANIFEST)
     except DamagedError as error:
         raise DataFormatError(f"{error}; convert the data again") from None
     if not isinstance(known, dict):
@@ -332,7 +332,7 @@ def _named(folder: Path, files: Mapping[str, str], X: sparse.csr_array, Y: spars
     if f"{WORDS}.json" not in files:
         return Dataset(X, Y, read_names(folder / FEATURES) if FEATURES in files else None, labels)
     try:
-        state = Kept(folder).get(WORDS)
+        state = ResultFolder(folder).get(WORDS)
         if state is None:
             raise DamagedError(f"{WORDS}.json is missing")
         vectorizer = TextVectorizer.from_state(state)

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from distributed import CancelledError, Client, Future, KilledWorker
 from distributed.comm import CommClosedError
 
-from blockxmc._core.kept import Kept
 from blockxmc._core.progress import Reporter
+from blockxmc._core.results import ResultFolder
 from blockxmc.distributed.worker import Task, compute_range, forget
 from blockxmc.errors import BlockXMCError
 from blockxmc.training.job import Identity, Job, Range, held, version
@@ -38,7 +38,9 @@ class ClusterJob(Job):
 
     elsewhere = True
 
-    def __init__(self, kept: Kept, identity: Identity, reporter: Reporter | None, client: Client, task: bytes) -> None:
+    def __init__(
+        self, kept: ResultFolder, identity: Identity, reporter: Reporter | None, client: Client, task: bytes
+    ) -> None:
         super().__init__(kept, identity, reporter)
         self._client, self._task = client, task
 

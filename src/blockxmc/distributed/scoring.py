@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockxmc._core.base import TopK, XMCEstimator
-from blockxmc._core.kept import Kept
+from blockxmc._core.results import ResultFolder
 from blockxmc._version import __version__
 from blockxmc.data import Dataset, read_dataset, read_shards
 from blockxmc.data.shards import is_shards
@@ -77,7 +77,7 @@ class Scoring:
 
     def keep_answers(self, job: Job, n_rows: int) -> None:
         """Have all rows scored whose answers are not there."""
-        kept, ranges = Kept(self.folder), row_ranges(n_rows)
+        kept, ranges = ResultFolder(self.folder), row_ranges(n_rows)
         missing = [part for part in ranges if not kept.path(rows_name(part)).exists()]
         with job.reporter.phase(ROWS, len(missing)) as phase:
             for done, (part, _) in enumerate(zip(missing, job.ranges(ROWS, missing, _nothing), strict=True)):
@@ -113,7 +113,7 @@ class Answers:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self._kept = Kept(Path(folder))
+        self._kept = ResultFolder(Path(folder))
         known = self._kept.get(WHAT)
         if known is None or "k" not in known:
             raise BlockXMCError(f"{folder} holds no answers")

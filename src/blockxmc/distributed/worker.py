@@ -17,8 +17,8 @@ from typing import Any, Protocol, TypeVar
 from sklearn.base import clone
 
 from blockxmc import _kernels
-from blockxmc._core.kept import Kept
 from blockxmc._core.progress import Reporter
+from blockxmc._core.results import ResultFolder
 from blockxmc.data import Dataset, read_dataset
 from blockxmc.errors import BlockXMCError
 from blockxmc.training.job import PLAIN, WHAT, Form, Identity, Job, Range, refuse_another, version
@@ -47,7 +47,7 @@ class Replay(Job):
 
     elsewhere = True
 
-    def __init__(self, kept: Kept, identity: Identity, wanted: str) -> None:
+    def __init__(self, kept: ResultFolder, identity: Identity, wanted: str) -> None:
         super().__init__(kept, identity)
         self._wanted = wanted
 
@@ -84,9 +84,9 @@ class Reading:
         yield Replay(checked_folder(self.folder, identity), identity, self.wanted)
 
 
-def checked_folder(folder: Path, identity: Identity) -> Kept:
+def checked_folder(folder: Path, identity: Identity) -> ResultFolder:
     """The kept stages of a folder, which must be those of this job."""
-    kept = Kept(folder)
+    kept = ResultFolder(folder)
     known = kept.get(WHAT)
     if known is None:
         raise BlockXMCError(f"{folder} is not the work folder of the job here: every worker must see the same one")

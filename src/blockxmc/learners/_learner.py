@@ -20,7 +20,7 @@ from blockxmc.model.routed import RoutedModel
 
 
 @dataclass(frozen=True)
-class Job:
+class Context:
     """Circumstances of one training: threads to use, seed, and where to report finished labels."""
 
     threads: int
@@ -44,7 +44,7 @@ class Learner(Explained):
     # True where labels that come in a fixed order (training/batches.py) may be trained in batches of any size.
     any_batch: ClassVar[bool] = False
 
-    def _train(self, X: sparse.csr_array, Y: sparse.csr_array, job: Job) -> Weights:
+    def _train(self, X: sparse.csr_array, Y: sparse.csr_array, job: Context) -> Weights:
         """Weights of all columns of Y from all rows of X; reports ``job.phase.update(labels_done)``."""
         raise NotImplementedError
 
@@ -52,9 +52,9 @@ class Learner(Explained):
         """What trains like this learner from weights of a related problem; its labels are ``kept`` there (-1: new)."""
         raise NotImplementedError
 
-    def _job(self, threads: int, phase: Phase, seed: int | None = None) -> Job:
+    def _context(self, threads: int, phase: Phase, seed: int | None = None) -> Context:
         """A training that this learner is asked for: its own ``random_state`` counts, on top of the caller's seed."""
-        return Job(threads, (seed or 0) + as_seed(self.random_state), phase)
+        return Context(threads, (seed or 0) + as_seed(self.random_state), phase)
 
     def _check_params(self) -> None:
         """Raise BlockXMCError in one line for a parameter out of range; called before training."""
@@ -62,7 +62,7 @@ class Learner(Explained):
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
         self._check_params()
         with reporter.phase(f"train {type(self).__name__}", Y.shape[1]) as phase:
-            weights = self._train(X, Y, self._job(self._threads, phase))
+            weights = self._train(X, Y, self._context(self._threads, phase))
         self.scorer_ = pack_scorer([weights], [np.arange(Y.shape[1])], n_features=X.shape[1], n_labels=Y.shape[1])
 
     def _topk(self, X: sparse.csr_array, k: int, allowed: Mask | None = None) -> TopK:

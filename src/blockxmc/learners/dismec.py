@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from scipy import sparse
 
-from blockxmc.learners._learner import Job, Learner
+from blockxmc.learners._learner import Context, Learner
 from blockxmc.linear.one_vs_all import (
     Lessons,
     OneVsAll,
@@ -82,7 +82,7 @@ class DiSMEC(Learner):
         self,
         X: sparse.csr_array,
         Y: sparse.csr_array,
-        job: Job,
+        job: Context,
         rows: sparse.csr_array | None = None,
         costs: F32 | None = None,
         start: sparse.csr_array | None = None,
@@ -98,7 +98,9 @@ class DiSMEC(Learner):
         problem = replace(self._problem(X), few=nearest[0], nearest=nearest[1])
         return train_one_vs_all(problem, X, Y, threads=job.threads, phase=job.phase, **how)
 
-    def _shift(self, X: sparse.csr_array, old: LinearWeights, lessons: Lessons, job: Job, tol: float) -> LinearWeights:
+    def _shift(
+        self, X: sparse.csr_array, old: LinearWeights, lessons: Lessons, job: Context, tol: float
+    ) -> LinearWeights:
         """The weights of old rows, changed so as to learn from new rows."""
         problem = replace(self._problem(X), tol=tol)
         return shift_one_vs_all(problem, X, old, lessons, threads=job.threads, phase=job.phase)

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 
 from blockxmc._core.params import as_seed
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners._learner import Job, Learner
+from blockxmc.learners._learner import Context, Learner
 from blockxmc.linear.weights import F32, I32, Ids, LinearWeights, Weights
 
 
@@ -48,7 +48,7 @@ class OneVsRest(Learner):
             raise BlockXMCError(f"base must be a classifier of blockxmc or scikit-learn, got {self.estimator!r}")
 
     def _train(
-        self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, rows: sparse.csr_array | None = None
+        self, X: sparse.csr_array, Y: sparse.csr_array, job: Context, rows: sparse.csr_array | None = None
     ) -> Weights:
         by_label = sparse.csc_array(Y)
         models: list[Any] = []

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
-from blockxmc.learners._learner import Job, Learner
+from blockxmc.learners._learner import Context, Learner
 from blockxmc.linear.weights import F32, LowRankWeights, Weights
 from blockxmc.paper._bilinear import balance
 from blockxmc.paper._tall import gram, one_blas_thread
@@ -46,6 +46,6 @@ class WarmLearner:
         if self._start is not None:
             self._learner.set_params(n_iter=min(self._learner.n_iter, _ROUNDS))
 
-    def _train(self, X: sparse.csr_array, Y: sparse.csr_array, job: Job) -> Weights:
+    def _train(self, X: sparse.csr_array, Y: sparse.csr_array, job: Context) -> Weights:
         weights: Weights = self._learner._train(X, Y, job, warm=self._start)
         return weights

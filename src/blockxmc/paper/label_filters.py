@@ -232,7 +232,7 @@ class LabelFilters(XMCEstimator):
             f"with {100 * self.cost_['candidate_recall']:.1f} % of the true ones"
         )
         with reporter.phase(f"train {type(base).__name__}", Y.shape[1]) as phase:
-            self.weights_ = CandidateWeights.of(base._train(X, Y, base._job(self._threads, phase, seed)))
+            self.weights_ = CandidateWeights.of(base._train(X, Y, base._context(self._threads, phase, seed)))
 
     def _trained(
         self, X: sparse.csr_array, Y: sparse.csr_array, rng: np.random.Generator, reporter: Reporter

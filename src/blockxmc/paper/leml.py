@@ -12,7 +12,7 @@ from scipy import sparse
 from blockxmc._core import stored
 from blockxmc._core.progress import Phase, Reporter
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners._learner import Job, Learner
+from blockxmc.learners._learner import Context, Learner
 from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.weights import LinearWeights, LowRankWeights, Weights
 from blockxmc.paper._bilinear import Bilinear, SparseDesign, balance, decouple, design_for
@@ -86,14 +86,14 @@ class LEML(Learner):
     def _fit(self, X: sparse.csr_array, Y: sparse.csr_array, reporter: Reporter) -> None:
         self._check_params()
         with reporter.phase(f"train {type(self).__name__}", Y.shape[1]) as phase:
-            factors = self._factorise(X, Y, self._job(self._threads, phase))
+            factors = self._factorise(X, Y, self._context(self._threads, phase))
             weights = factors.weights(self._threads)
         self.rank_ = factors.H.shape[1]
         self.objective_trace_ = factors.objective_trace
         self.scorer_ = pack_scorer([weights], [np.arange(Y.shape[1])], n_features=X.shape[1], n_labels=Y.shape[1])
 
     def _train(
-        self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, warm: tuple[F32, F32] | None = None
+        self, X: sparse.csr_array, Y: sparse.csr_array, job: Context, warm: tuple[F32, F32] | None = None
     ) -> Weights:
         """``warm`` = (W, H) of a related problem, on the same features and labels, starts the search there.
 
@@ -105,7 +105,7 @@ class LEML(Learner):
         return WarmLearner(self, previous, kept, threads)
 
     def _factorise(
-        self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, warm: tuple[F32, F32] | None = None
+        self, X: sparse.csr_array, Y: sparse.csr_array, job: Context, warm: tuple[F32, F32] | None = None
     ) -> Factors:
         features = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
         seen = _take_columns(X, features)

@@ -72,7 +72,7 @@ class LPSR(KMeansBaseline):
         learner._check_params()
         seed = as_seed(self.random_state)
         with reporter.phase("train label scorer", Y.shape[1]) as phase:
-            weights: Any = learner._train(X, Y, learner._job(self._threads, phase, seed))
+            weights: Any = learner._train(X, Y, learner._context(self._threads, phase, seed))
         with reporter.phase("cluster rows"):
             assignment, seen = kmeans_blocks(X, Y, self.n_blocks, seed=seed, threads=self._threads)
         with reporter.phase("attach labels"):

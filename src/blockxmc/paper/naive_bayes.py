@@ -16,7 +16,7 @@ from blockxmc._core.allowed import Mask
 from blockxmc._core.base import TopK
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners._learner import Job, Learner
+from blockxmc.learners._learner import Context, Learner
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.model.routed import RoutedModel
 
@@ -68,7 +68,7 @@ class NaiveBayes(Learner):
         self.offset_term_ = offset_term(X, self.alpha)
 
     def _train(
-        self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, rows: sparse.csr_array | None = None
+        self, X: sparse.csr_array, Y: sparse.csr_array, job: Context, rows: sparse.csr_array | None = None
     ) -> LinearWeights:
         """``rows`` (labels x rows, 0-1): label j sees these rows only; its weights are then complete, and less sparse."""
         if X.nnz and X.data.min() < 0:

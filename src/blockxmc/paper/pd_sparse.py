@@ -11,7 +11,7 @@ from blockxmc._core.matrix import csr_args
 from blockxmc._core.params import require_number, require_whole
 from blockxmc._core.progress import watched
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners._learner import Job, Learner
+from blockxmc.learners._learner import Context, Learner
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.paper._steps import ScaledPhase
 
@@ -89,7 +89,7 @@ class PDSparse(Learner):
         if not 0 <= self.early_stopping < 1:
             raise BlockXMCError(f"early_stopping must be a share of the rows in [0, 1), got {self.early_stopping!r}")
 
-    def _train(self, X: sparse.csr_array, Y: sparse.csr_array, job: Job) -> LinearWeights:
+    def _train(self, X: sparse.csr_array, Y: sparse.csr_array, job: Context) -> LinearWeights:
         n_labels = int(Y.shape[1])
         if n_labels == 1:  # no other label to be beaten: the complement stands in for one
             Y = sparse.csr_array(sparse.hstack([Y, sparse.csr_array(1 - Y.toarray())]))

@@ -10,7 +10,7 @@ from blockxmc import _kernels
 from blockxmc._core.matrix import csr_args, pattern_args
 from blockxmc._core.params import require_number, require_whole
 from blockxmc._core.progress import watched
-from blockxmc.learners._learner import Job, Learner
+from blockxmc.learners._learner import Context, Learner
 from blockxmc.linear.weights import LinearWeights
 
 
@@ -77,7 +77,7 @@ class PPDSparse(Learner):
         require_whole(self, "max_iter")
 
     def _train(
-        self, X: sparse.csr_array, Y: sparse.csr_array, job: Job, rows: sparse.csr_array | None = None
+        self, X: sparse.csr_array, Y: sparse.csr_array, job: Context, rows: sparse.csr_array | None = None
     ) -> LinearWeights:
         """Weights of all columns of Y; with ``rows`` (labels x rows, sorted) label j learns from those rows only."""
         indptr, indices, values = csr_args(X)

@@ -20,8 +20,8 @@ from sklearn.base import BaseEstimator
 
 from blockxmc import _kernels
 from blockxmc._core.files import PART
-from blockxmc._core.kept import DamagedError, Kept
 from blockxmc._core.progress import Beside, Reporter
+from blockxmc._core.results import DamagedError, ResultFolder
 from blockxmc._version import __version__
 from blockxmc.errors import BlockXMCError
 
@@ -72,7 +72,9 @@ class Job:
     # Whether ranges are computed by other processes.
     elsewhere: ClassVar[bool] = False
 
-    def __init__(self, kept: Kept | None = None, identity: Identity | None = None, reporter: Reporter | None = None):
+    def __init__(
+        self, kept: ResultFolder | None = None, identity: Identity | None = None, reporter: Reporter | None = None
+    ):
         self.kept, self.reporter = kept, reporter or Reporter()
         self._key = _key(identity or {})
         self._prefix = ""
@@ -178,10 +180,10 @@ def opened(work: PathLike | Workplace | None, identity: Identity, reporter: Repo
 
 
 @contextmanager
-def held(folder: Path, identity: dict[str, str]) -> Iterator[Kept]:
+def held(folder: Path, identity: dict[str, str]) -> Iterator[ResultFolder]:
     """The kept stages of a folder, which belongs to this job and, while it is held, to this process alone."""
     with _locked(folder):
-        kept = Kept(folder)
+        kept = ResultFolder(folder)
         _check(kept, identity)
         yield kept
 
@@ -244,7 +246,7 @@ def _key(identity: Identity) -> str:
     return hashlib.sha256(repr(sorted(identity.items())).encode()).hexdigest()[:16]
 
 
-def _check(kept: Kept, identity: dict[str, str]) -> None:
+def _check(kept: ResultFolder, identity: dict[str, str]) -> None:
     """Refuse a folder of another job; a new one is marked as this job's."""
     try:
         known = kept.get(WHAT)
@@ -292,7 +294,7 @@ def _locked(folder: Path) -> Iterator[None]:
         raise BlockXMCError(f"{folder}: finished work cannot be kept there: {error.strerror}") from None
     try:
         _lock(lock, folder)
-        Kept(folder).clear_parts()
+        ResultFolder(folder).clear_parts()
         yield
     finally:
         os.close(lock)

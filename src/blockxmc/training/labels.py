@@ -126,7 +126,7 @@ class LabelTrainer:
                 rows = rows_of_labels(rows_of_block, take_rows(blocks, some), own, self.threads)
                 if new is not None:
                     rows = nearest_rows(self.X, own, rows, new[some], self.settings.update_negatives, self.threads)
-                job = self.learner._job(self.threads, Shifted(phase, begin), self.seed)
+                job = self.learner._context(self.threads, Shifted(phase, begin), self.seed)
                 targets = sparse.csr_array(own.T)
                 return self.learner._train(self.X, targets, job, rows=rows, **more), rows.nnz  # type: ignore[call-arg]
 

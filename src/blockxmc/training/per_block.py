@@ -12,7 +12,7 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from blockxmc._core.progress import Phase, Reporter, run_in_threads
-from blockxmc.learners._learner import Job, Learner
+from blockxmc.learners._learner import Context, Learner
 from blockxmc.linear.weights import Ids, LinearWeights, Weights
 from blockxmc.training import job
 from blockxmc.training.forms import WEIGHTS, WEIGHTS_OF_BLOCKS
@@ -54,7 +54,7 @@ def _trained_blocks(
     inner = 1 if len(label_clusters) >= 2 * threads else threads
 
     def train(block: int, phase: Phase) -> Weights:
-        how = learner._job(inner, phase, seed + block)
+        how = learner._context(inner, phase, seed + block)
         weights = train_block(learner, X, Y, rows_of[block], label_clusters[block], how)
         if work.kept is not None:
             WEIGHTS.state(weights)  # what cannot be kept is refused with the first block
@@ -88,7 +88,7 @@ def train_block(
     Y: sparse.csr_array,
     rows: NDArray[np.integer],
     labels: Ids,
-    how: Job,
+    how: Context,
     start: sparse.csr_array | None = None,
 ) -> Weights:
     """Weights of ``labels`` from ``rows``; the learner sees only the features that occur in these rows.
@@ -113,7 +113,7 @@ def train_global(
 ) -> Any:
     """Global weights: every label trained on all rows; split over blocks, which then only choose candidates."""
     with work.reporter.phase("train all labels", Y.shape[1]) as phase:
-        how = learner._job(threads, phase, seed)
+        how = learner._context(threads, phase, seed)
         return work.stage("all labels", lambda: learner._train(X, Y, how), WEIGHTS)
 
 

@@ -230,7 +230,7 @@ def _shifted(
     assert isinstance(learner, DiSMEC)
     old = some_of(weights, labels)
     with reporter.phase("shift labels", labels.size) as phase:
-        job = learner._job(request.threads, phase, request.seed)
+        job = learner._context(request.threads, phase, request.seed)
         given = LinearWeights(sparse.csc_array(old.vectors.T), old.bias)
         found = learner._shift(X, given, lessons, job, request.settings.update_tol)
         return weights.replaced(labels, LabelVectors(sparse.csr_array(found.coef.T), found.bias), request.threads)

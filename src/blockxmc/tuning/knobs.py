@@ -17,7 +17,7 @@ from scipy import sparse
 
 from blockxmc._core.progress import Phase
 from blockxmc.errors import BlockXMCError
-from blockxmc.learners._learner import Job, Learner
+from blockxmc.learners._learner import Context, Learner
 from blockxmc.learners.dismec import DiSMEC
 from blockxmc.linear.one_vs_all import typical_length, unit_prune
 from blockxmc.linear.packed import PackedScorer
@@ -267,8 +267,8 @@ class Remembered(Learner):
         self.prune = prune
         self.trainings = trainings
 
-    def _job(self, threads: int, phase: Phase, seed: int | None = None) -> Job:
-        return self.base._job(threads, phase, seed)
+    def _context(self, threads: int, phase: Phase, seed: int | None = None) -> Context:
+        return self.base._context(threads, phase, seed)
 
     @property
     def _threshold(self) -> float:  # type: ignore[override]
@@ -291,7 +291,7 @@ class Remembered(Learner):
         self,
         X: sparse.csr_array,
         Y: sparse.csr_array,
-        job: Job,
+        job: Context,
         rows: sparse.csr_array | None = None,
         costs: F32 | None = None,
         nearest: tuple[int, int] | None = None,

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from blockxmc._core.kept import DamagedError, Kept
+from blockxmc._core.results import DamagedError, ResultFolder
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
@@ -41,7 +41,7 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._kept = Kept(folder)
+        self._kept = ResultFolder(folder)
 
     def path(self, cell: str, setting: dict[str, Any]) -> Path:
         """Where a cell lies."""

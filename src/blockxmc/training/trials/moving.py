@@ -146,7 +146,7 @@ class MovingBlocks:
         def train(block: int, phase: Phase) -> None:
             labels, at, have = todo[block]
             start = self._start(known.by_number[block], labels) if starts and have is None else None
-            job = task.learner._job(inner, phase, task.seed + block)
+            job = task.learner._context(inner, phase, task.seed + block)
             fresh = train_block(task.learner, split.X, split.Y, rows_of[block], labels, job, start)
             weights[block] = fresh if have is None else together(have, at, fresh, split.X.shape[1])
 
@@ -171,7 +171,7 @@ class MovingBlocks:
         todo = [block for block, have in enumerate(weights) if have is None]
 
         def train(block: int, phase: Phase) -> None:
-            job = task.learner._job(1, phase, task.seed + block)
+            job = task.learner._context(1, phase, task.seed + block)
             rows, labels = rows_of[block], layout.clusters[block]
             weights[block] = train_block(task.learner, split.X, split.Y, rows, labels, job)
 
@@ -192,7 +192,7 @@ class MovingBlocks:
                 if previous is not None and (at >= 0).mean() >= ENOUGH_KNOWN:
                     moved = _on_rows(previous, split.X, rows)
                     learner = task.learner._warmed(moved, at, task.threads)
-                job = task.learner._job(task.threads, phase, task.seed + block)
+                job = task.learner._context(task.threads, phase, task.seed + block)
                 trained.append(train_block(learner, split.X, split.Y, rows, want, job))
         return trained
 

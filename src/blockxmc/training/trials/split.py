@@ -109,7 +109,7 @@ class Split:
         task = self.task
         title = f"train {type(task.learner).__name__}, all labels"
         with self.training(), task.reporter.phase(title, self.Y.shape[1]) as phase:
-            return task.learner._train(self.X, self.Y, task.learner._job(task.threads, phase, task.seed))
+            return task.learner._train(self.X, self.Y, task.learner._context(task.threads, phase, task.seed))
 
     def full_precision(self) -> list[float]:
         """P@k of the base without blocks."""
@@ -299,7 +299,7 @@ def train_warm(split: Split, layout: Layout, known: Layout, weights: list[Weight
         for block, (previous, have, want) in enumerate(zip(weights, known.clusters, layout.clusters, strict=True)):
             learner: Any = task.learner._warmed(previous, np.searchsorted(have, want), task.threads)
             rows = np.flatnonzero(layout.assignment == block)
-            job = task.learner._job(task.threads, silent, task.seed + block)
+            job = task.learner._context(task.threads, silent, task.seed + block)
             trained.append(train_block(learner, split.X, split.Y, rows, want, job))
             phase.update(block + 1)
     return trained

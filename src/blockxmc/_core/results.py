@@ -28,11 +28,11 @@ _LONGEST, _DIGEST = 120, 8
 _MARK = "$"  # starts the only key of a dict that stands for something else
 
 
-class Kept:
+class ResultFolder:
     """The results of a folder by name.
 
     >>> import tempfile
-    >>> kept = Kept(Path(tempfile.mkdtemp()))
+    >>> kept = ResultFolder(Path(tempfile.mkdtemp()))
     >>> kept.put("mean of rows", {"value": np.arange(3)})
     >>> kept.get("mean of rows")["value"].tolist(), kept.get("another") is None
     ([0, 1, 2], True)
