@@ -115,6 +115,9 @@ def test_blocks_and_labels(client, model, demo):
     found = client.get(f"{MODEL}/labels", params={"q": "PYTHON3", "limit": 5}).json()["labels"]
     assert found[0]["label"] == "python3"
     assert all("python3" in x["label"] for x in found)
+    assert client.get(f"{MODEL}/labels", params={"q": "pyhton3"}).json()["labels"][0]["label"] == "python3"
+    turned = client.get(f"{MODEL}/labels", params={"q": "jquery libjs"}).json()["labels"]
+    assert "libjs-jquery" in [x["label"] for x in turned]
     label = client.get(f"{MODEL}/labels/{found[0]['id']}").json()
     assert label["training_rows"] == counts[label["id"]] == sum("python3" in labels for labels in demo[1])
     assert label["blocks"] == [i for i, ids in enumerate(partition.label_clusters_) if label["id"] in ids]
@@ -173,6 +176,13 @@ def test_extra_columns_are_made_beside_other_requests(demo, tmp_path, monkeypatc
         suggested(client, text=texts[0])
         client.post("/v1/projects/packages/suggest", data={"text": texts[0]}).raise_for_status()
     assert len(threads) == 2
+    assert all(name.startswith("answer") for name in threads), threads
+
+
+def test_looking_for_near_names_holds_nobody_up(client, monkeypatch):
+    threads = []
+    monkeypatch.setattr("blockxmc._core.allowed.near_names", lambda *_: threads.append(threading.current_thread().name))
+    assert client.post(f"{MODEL}/suggest", json={"text": "a", "deny": ["pyhton3"]}).status_code == 422
     assert all(name.startswith("answer") for name in threads), threads
 
 

@@ -68,7 +68,8 @@ def _id_of(targets: Targets, label: Any, what: str) -> int:
     if is_number and numbered and 0 <= label < targets.n_labels:
         return int(label)
     hint = f"ids lie in 0..{targets.n_labels - 1}" if is_number and numbered else "labels are spelled as in training"
-    if isinstance(label, str) and targets.names is not None and (near := near_names(label, map(str, targets.names))):
+    names = [] if targets.names is None or not isinstance(label, str) else targets.names.tolist()
+    if near := near_names(str(label), [str(name) for name in names]):
         hint = f"did you mean {' or '.join(map(repr, near))}?"
     raise BlockXMCError(f"{what} names the label {str(label)[:60]!r}, which the model does not know; {hint}")
 

@@ -12,6 +12,9 @@ _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{1,6}|#[xX][\dA-Fa-f]{1,5});")
 # A name that was cut at the semicolon of an entity.
 _CUT_ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|nbsp|#\d{1,6})$")
 
+# Names among which near ones are looked for: a second for all of them.
+_COMPARED = 100_000
+
 
 def folded(name: str) -> str:
     """A name without what people type differently: case, and the number of spaces.
@@ -75,14 +78,14 @@ def remarks(texts: Sequence[str], labels: Sequence[Sequence[str]]) -> list[str]:
     return found
 
 
-def near_names(name: str, names: Iterable[str], most: int = 3) -> list[str]:
-    """Names that somebody may have meant.
+def near_names(name: str, names: Sequence[str], most: int = 3) -> list[str]:
+    """Names that somebody may have meant; none of very many names, which would take seconds to compare.
 
     >>> near_names("kats", ["cats", "dogs", "Cats "])
     ['Cats ', 'cats']
     """
     known: defaultdict[str, list[str]] = defaultdict(list)
-    for other in names:
+    for other in names if len(names) <= _COMPARED else ():
         known[folded(other)].append(other)
     near = difflib.get_close_matches(folded(name), known, most)
     return [other for key in near for other in sorted(known[key])][:most]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blockxmc._core.spelling import near_names
 from blockxmc.plots import block_matrix
 from blockxmc.service.models import ServedModel
 from blockxmc.service.problems import Problem
@@ -48,10 +49,13 @@ def block(model: ServedModel, number: int) -> dict[str, Any]:
 
 
 def search(model: ServedModel, words: str, limit: int) -> list[dict[str, Any]]:
-    """Labels whose name has these words: names that begin with them first, then by training rows."""
+    """Labels whose name has these words: names that begin with them first, then by training rows; else near names."""
     wanted, counts = words.casefold().strip(), model.classifier.label_counts_
-    folded = model.folded_names
-    found = [j for j, name in enumerate(folded) if wanted in name]
+    folded, parts = model.folded_names, wanted.split()
+    found = [j for j, name in enumerate(folded) if all(part in name for part in parts)]
+    if not found:
+        near = set(near_names(wanted, folded, limit))
+        found = [j for j, name in enumerate(folded) if name in near]
     found.sort(key=lambda j: (folded[j] != wanted, not folded[j].startswith(wanted), -counts[j], j))
     return _listed(model, np.array(found[:limit], np.int64))
 

@@ -87,7 +87,7 @@ function suggestion(one, i) {
   return h("li", { class: `${accepted ? "accepted" : ""} ${isLikely(one) ? "" : "unlikely"}` },
     h("button", { class: "name", "aria-pressed": String(accepted), "data-key": `accept ${label}`, title: accepted ? "Take it back" : "Accept", onclick: () => judge(label) },
       bar, i < 9 ? h("kbd", { "aria-hidden": "true" }, String(i + 1)) : null, h("span", { class: "label" }, String(label)),
-      h("span", { class: "score" }, model.probabilities ? percent(score) : score.toFixed(3))),
+      h("span", { class: "score" }, `${accepted ? "✓ " : ""}${model.probabilities ? percent(score) : score.toFixed(3)}`)),
     h("button", { class: "ask", "aria-expanded": String(Boolean(seen)), "aria-label": `Why ${label}?`, "data-key": `why ${label}`, onclick: () => (open?.label === label ? close() : explain(label)) }, "Why?"),
     seen || null);
 }
