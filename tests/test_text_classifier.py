@@ -4,6 +4,8 @@ import json
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
@@ -21,6 +23,7 @@ from blockxmc._core.base import NOT_SCORED
 from blockxmc.data import from_texts
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, UpdateError
+from blockxmc.model.sources import Source, Sources
 from blockxmc.text import Suggestion
 
 ANIMALS = {"cat": "cats purr sleep whiskers", "dog": "dogs bark run lead", "cow": "cows moo graze milk"}
@@ -361,7 +364,8 @@ def test_words_of_updates_become_features_and_known_ones_keep_their_idf():
     assert second.idf[2] == np.float32(np.log(7 / 3) + 1)
     assert second.counts.in_texts.tolist() == [2, 3, 2]
     again = TextVectorizer.from_state(second.state())
-    assert again.counts.waiting == second.counts.waiting == {"wine": 1, "jam": 1}
+    for counts in (second.counts, again.counts):  # plum is a feature now, but the features of the fourth text lack it
+        assert {word: rows.tolist() for word, rows in counts.before.items()} == {"wine": [3], "plum": [3], "jam": [5]}
     np.testing.assert_array_equal(again.transform(["plum pear"]).toarray(), second.transform(["plum pear"]).toarray())
 
 
@@ -385,6 +389,137 @@ def test_texts_are_learnt_and_forgotten(tmp_path):
         TextClassifier().fit(TEXTS, LABELS).update(["x"], [["y"]])
     with pytest.raises(UpdateError, match="cannot be updated"):
         TextClassifier(DiSMEC()).fit(TEXTS, LABELS).update(["x"], [["y"]])
+
+
+def contents(folder):
+    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+@pytest.mark.parametrize("min_df", [1, 2])
+def test_words_of_forgotten_texts_leave_the_files(min_df, tmp_path):
+    clf = TextClassifier(BlockwiseClassifier(keep_rows=True), min_df=min_df).fit(TEXTS, LABELS)
+    clf.classifier_.sources_ = Sources.of([Source(None, text) for text in TEXTS], whole=True)  # as with neighbors
+    clf.save(tmp_path)
+    known = contents(tmp_path)
+    for text in ("cats of jane.doe", "cats of jane and john", "cats of john"):  # jane is a feature from the second on
+        clf.update([text], [["cat"]])
+    clf.save(tmp_path)
+    assert all(word in contents(tmp_path) for word in (b"jane", b"doe", b"john"))
+    assert "jane" in clf.classifier_.sources_[len(TEXTS)].text
+    clf.forget([len(TEXTS) + 1])
+    clf = pickle.loads(pickle.dumps(clf))
+    clf.save(tmp_path)
+    assert all(word in contents(tmp_path) for word in (b"jane", b"doe", b"john"))
+    clf = load(tmp_path).forget([len(TEXTS)])
+    clf.save(tmp_path)
+    assert b"jane" not in contents(tmp_path)
+    assert b"doe" not in contents(tmp_path)
+    assert b"john" in contents(tmp_path)
+    assert not any("jane" in clf.classifier_.sources_[row].text for row in range(clf.classifier_.n_train_rows_))
+    clf.forget([len(TEXTS)]).save(tmp_path)
+    assert not any(word in contents(tmp_path) for word in (b"jane", b"doe", b"john"))
+    assert clf.vectorizer_.counts.n_texts == len(TEXTS)
+    assert len(contents(tmp_path)) < 2 * len(known)
+    clf.update(["cats of jane"], [["cat"]])
+    assert ("jane" in clf.vectorizer_.feature_names) == (min_df == 1)  # it is counted from the beginning
+
+
+def test_counts_of_words_are_those_of_the_texts_that_are_left(tmp_path):
+    rng = np.random.default_rng(3)
+    words = [f"w{i}" for i in range(40)]
+
+    def some(n):
+        return [" ".join(rng.choice(words, 4)) for _ in range(n)], [["a"] if i % 2 else ["b"] for i in range(n)]
+
+    texts, labels = some(12)
+    clf = TextClassifier(BlockwiseClassifier(keep_rows=True, n_blocks=2, n_jobs=1), min_df=2).fit(texts, labels)
+    fitted = set(clf.vectorizer_.feature_names)
+    since = len(texts)  # words that were too rare in the texts of the fit were never counted there
+    for turn in range(12):
+        if turn % 3 == 2:
+            gone = np.sort(rng.choice(len(texts), 4, replace=False))
+            clf.forget(gone)
+            texts, since = [text for i, text in enumerate(texts) if i not in gone], since - (gone < since).sum()
+        else:
+            more = some(4)
+            clf.update(*more)
+            texts += more[0]
+        counts = clf.vectorizer_.counts
+        holders = {w: [i for i, text in enumerate(texts) if w in text.split()] for w in words}
+        known = {name: j for j, name in enumerate(clf.vectorizer_.feature_names)}
+        assert counts.n_texts == len(texts)
+        fitted &= known.keys()
+        for word in words:
+            rows = [i for i in holders[word] if i >= since or word in fitted]
+            if word in known:
+                assert counts.in_texts[known[word]] == len(rows) > 0
+            else:
+                assert counts.before.get(word, np.zeros(0)).tolist() == rows
+        if turn % 4 == 3:
+            clf.save(tmp_path)
+            clf = load(tmp_path)
+
+
+class Meanwhile(list):
+    """A list of allowed labels; while it is read, the model learns another."""
+
+    def __init__(self, names, learn):
+        super().__init__(names)
+        self.learn = learn
+
+    def __iter__(self):
+        self.learn()
+        return super().__iter__()
+
+
+def test_an_answer_is_of_one_version():
+    clf = TextClassifier(BlockwiseClassifier(keep_rows=True, n_jobs=1), min_df=1).fit(TEXTS, LABELS)
+    before = clf.suggest("zebras purr", k=3)
+    allowed = Meanwhile(["cat", "dog", "cow"], lambda: clf.update(["zebras graze"] * 9, [["ape"]] * 9))
+    assert clf.suggest("zebras purr", k=3, allow=allowed) == before
+    assert clf.suggest("zebras purr", k=3) != before
+
+
+def test_threads_that_update_one_model_lose_no_rows():
+    clf = TextClassifier(BlockwiseClassifier(keep_rows=True, n_jobs=1), min_df=1).fit(TEXTS, LABELS)
+
+    def learn(name):
+        for i in range(6):
+            clf.update([f"{name}{i} purr"], [[name]])
+            assert any(found.label == name for found in clf.suggest(f"{name}{i}", k=9))
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(learn, ["ape", "bee", "cod"]))
+    assert clf.classifier_.n_train_rows_ == len(TEXTS) + 18
+    assert clf.vectorizer_.counts.n_texts == len(TEXTS) + 18
+    counts = dict(zip(clf.label_names_.tolist(), clf.classifier_.label_counts_.tolist(), strict=True))
+    assert [counts[name] for name in ("ape", "bee", "cod")] == [6, 6, 6]
+    assert all(f"{name}{i}" in clf.vectorizer_.feature_names for name in ("ape", "bee", "cod") for i in range(6))
+    for other in (deepcopy(clf), pickle.loads(pickle.dumps(clf)), clone(clf).fit(TEXTS, LABELS)):
+        other.update(["ape7 purr"], [["ape"]])
+    assert clf.classifier_.n_train_rows_ == len(TEXTS) + 18
+
+
+def test_an_update_after_blocks_have_gone(tmp_path):
+    texts, labels = ["cats purr", "dogs bark", "cats sleep", "dogs run"], [["cat"], ["dog"]] * 2
+    clf = TextClassifier(BlockwiseClassifier(keep_rows=True, n_blocks=2)).fit(texts, labels).forget([1, 3])
+    clf.save(tmp_path)
+    for model in (clf, load(tmp_path)):
+        model.update(["cats moo", "cows moo"], [["cat"], ["cow"]]).forget([0]).update(["cows graze"], [["cow"]])
+        assert model.suggest("cows graze", k=1)[0].label == "cow"
+
+
+def test_forgetting_with_extra_columns_drops_words():
+    def lengths(texts):
+        return np.array([[len(text), 1.0] for text in texts])
+
+    clf = TextClassifier(BlockwiseClassifier(keep_rows=True), extra=lengths, min_df=1)
+    clf.fit([*TEXTS, "cats of jane"], [*LABELS, ["cat"]])
+    assert "jane" in clf.vectorizer_.feature_names
+    clf.update(["cats of jane"], [["cat"]]).forget([len(TEXTS)])
+    assert "jane" in clf.vectorizer_.feature_names
+    clf.forget([len(TEXTS)])
+    assert "jane" not in clf.vectorizer_.feature_names
 
 
 def test_a_model_with_extra_columns_is_updated_without_new_words():

@@ -23,6 +23,7 @@ from blockxmc.linear.one_vs_all import longer_rows
 from blockxmc.linear.packing import BITS
 from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.weights import Weights
+from blockxmc.model.label_sets import NO_TOP_K
 from blockxmc.model.routed import RoutedModel
 from blockxmc.model.sources import Sources
 from blockxmc.partition import Partitioner
@@ -207,6 +208,9 @@ class BlockwiseClassifier(LearningOn):
             raise BlockXMCError(f"sample_weight needs shared weights of DiSMEC, not {kind} of {type(learner).__name__}")
         if hints.label_features is not None and kind != "shared":
             raise BlockXMCError(f'label_features needs weights="shared", not {kind}')
+        n_rows = X.shape[0] if hints.teaching is None else int(hints.teaching.sum())
+        if self.threshold == "top-k" and (kind != "shared" or n_rows < settings.SETTINGS.least_rows):
+            raise BlockXMCError(NO_TOP_K)
         if self.keep_rows and not (hints.sample_weight is None and hints.label_features is None):
             raise BlockXMCError("keep_rows does not go with sample_weight or label_features: updates do not know them")
         with opened(work, {} if work is None else self._identity(X, Y, hints), reporter) as job:
@@ -320,6 +324,8 @@ class BlockwiseClassifier(LearningOn):
             raise BlockXMCError(f"weights must be one of {', '.join(WEIGHTS)}, got {self.weights!r}")
         self._check_route()
         self._check_threshold()
+        if not isinstance(self.partitioner, Partitioner | None):
+            raise BlockXMCError(f"partitioner must be a Partitioner or None, got {self.partitioner!r:.60}")
         if self.weight_bits not in ("auto", *BITS):
             raise BlockXMCError(f'weight_bits must be "auto", 32, 16 or 8, got {self.weight_bits!r}')
         if self.n_neighbors != "auto" and (not isinstance(self.n_neighbors, (int, np.integer)) or self.n_neighbors < 0):

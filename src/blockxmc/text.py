@@ -15,8 +15,10 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from blockxmc._core import saving
 from blockxmc._core.base import TopK, XMCEstimator
+from blockxmc._core.matrix import take_rows
 from blockxmc._core.params import check_k
 from blockxmc._core.targets import form_of_matrix
+from blockxmc._core.versions import draft, lock_of, of_one_version, swapped
 from blockxmc.classifier import BlockwiseClassifier
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.extra import ExtendedVectorizer, Extra, beside, large_values, words_only
@@ -33,6 +35,7 @@ from blockxmc.model.suggestions import Suggestion as Suggestion
 from blockxmc.model.suggestions import UntrainedSuggestion as UntrainedSuggestion
 from blockxmc.model.suggestions import least_score as least_score
 from blockxmc.training.dataset import fit_dataset
+from blockxmc.training.learning_on import row_mask
 
 # Parameters that say nothing about words.
 NO_WORDS = ("classifier", "extra", "encoder")
@@ -206,28 +209,38 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         >>> clf.update(["cows moo", "cows graze"], [["cow"], ["cow"]]).suggest("cows", k=1)[0].label
         'cow'
         """
-        classifier = self._updatable()
         texts, labels = as_rows(texts, labels)
-        vectorizer, X = self.vectorizer_.extended(texts, classifier.n_jobs)
         sources = _sources(texts, ids)
-        classifier.update(X, labels, **options)
-        self.vectorizer_ = vectorizer
-        if classifier.sources_ is not None:
-            before = classifier.n_train_rows_ - len(texts)
-            classifier.sources_ = classifier.sources_.extended(before, sources)
+        with lock_of(self):
+            classifier = self._updatable()
+            vectorizer, X = self.vectorizer_.extended(texts, classifier.n_jobs)
+            classifier.update(X, labels, **options)
+            if classifier.sources_ is not None:
+                classifier.sources_ = classifier.sources_.extended(classifier.n_train_rows_ - len(texts), sources)
+            swapped(self, classifier_=classifier, vectorizer_=vectorizer)
         return self
 
     def forget(self, rows: Any) -> Self:
-        """Remove texts, by their numbers, from the model: see the classifier's ``forget``. Words stay known."""
-        self._updatable().forget(rows)
+        """Remove texts, by their numbers, from the model: see the classifier's ``forget``.
+
+        Words that no other text has are forgotten, too.
+        """
+        with lock_of(self):
+            classifier = self._updatable()
+            dropped = row_mask(rows, classifier.n_train_rows_)
+            X, _ = classifier._learned().kept.rows(classifier.n_features_in_, classifier.targets_.n_labels)
+            vectorizer = self.vectorizer_.without(take_rows(X, np.flatnonzero(dropped)), dropped)
+            classifier.forget(dropped)
+            swapped(self, classifier_=classifier, vectorizer_=vectorizer)
         return self
 
     def _updatable(self) -> BlockwiseClassifier:
+        """A copy of the classifier that can change while the classifier answers."""
         check_is_fitted(self)
         if not isinstance(self.classifier_, BlockwiseClassifier):
             raise UpdateError(f"a {type(self.classifier_).__name__} cannot be updated: use BlockwiseClassifier")
         self.classifier_._learned()  # refuses a model that keeps no rows, before words are counted
-        return self.classifier_
+        return draft(self.classifier_)
 
     # ---- answers ----
     @overload
@@ -240,6 +253,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         self, texts: Any, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None, encoder: bool = True
     ) -> list[list[Suggestion]]: ...
 
+    @of_one_version
     def suggest(
         self, texts: Any, k: int = 5, threshold: Any = None, allow: Any = None, deny: Any = None, encoder: bool = True
     ) -> Any:
@@ -252,7 +266,6 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         ``encoder=False`` answers by the linear model alone.
         """
         listed, one = as_texts(texts)
-        check_k(k)
         X, _ = self._features(listed)
         answering = self._answering(listed, encoder)
         least = least_score(answering, threshold)
@@ -269,6 +282,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         ]
         return rows[0] if one else rows
 
+    @of_one_version
     def predict(self, texts: Any) -> Any:
         """The label set of each text, as a list of names (for one text, its list), or a matrix if labels were one.
 
@@ -283,9 +297,9 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
             rows = rows * known if isinstance(rows, np.ndarray) else type(rows)(rows.multiply(known))
         return rows[0] if one else rows
 
+    @of_one_version
     def predict_topk(self, texts: Any, k: int = 5, allow: Any = None, deny: Any = None) -> TopK:
         """Label ids (int64, n x k) and scores (float32): best first, padded with -1 / -inf; for one text, 1-d arrays."""
-        check_k(k)
         X, one = self._features(texts)
         ids, scores = _topk(self._answering(texts), X, k, allow, deny)
         return (ids[0], scores[0]) if one else (ids, scores)
@@ -296,14 +310,17 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
             return self.classifier_
         return WithEncoder(self.classifier_, self.encoder_, as_texts(texts)[0])
 
+    @of_one_version
     def predict_proba(self, texts: Any) -> Any:
         """Probabilities of the candidates of each text (CSR, a column per label)."""
         return self._by_label("predict_proba", texts)
 
+    @of_one_version
     def decision_function(self, texts: Any) -> Any:
         """Scores of the candidates of each text (CSR, a column per label)."""
         return self._by_label("decision_function", texts)
 
+    @of_one_version
     def explain(self, text: str, label: Any = None, k: int = 5, most_features: int | None = None) -> list[Explanation]:
         """Explain why labels are suggested for a text, by its words: see the classifier's ``explain``."""
         row, _ = self._features(text)
@@ -311,6 +328,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         found: list[Explanation] = self.classifier_.explain(row, label=label, k=k, **options)
         return found
 
+    @of_one_version
     def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:
         """Precision at 1."""
         texts, labels = as_rows(texts, labels)
@@ -335,6 +353,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return np.array(self.vectorizer_.feature_names, dtype=object)
 
     # ---- the rest ----
+    @of_one_version
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a directory (manifest + arrays, no pickle); see :func:`blockxmc.load`."""
         check_is_fitted(self)
@@ -366,6 +385,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
 
 
 def _topk(answering: Any, X: sparse.csr_array, k: int, allow: Any, deny: Any) -> TopK:
+    check_k(k, X.shape[0])
     if not X.shape[0]:
         return np.empty((0, k), np.int64), np.empty((0, k), np.float32)
     limits = {name: value for name, value in (("allow", allow), ("deny", deny)) if value is not None}

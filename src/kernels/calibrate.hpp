@@ -54,7 +54,8 @@ inline void calibrate_best(const Calibration &curve, int64_t k, const double *fa
     const double start = curve.of_row(enough ? scores[at_row_rank] : -std::numeric_limits<float>::infinity());
     for (int64_t j = 0; j < k && labels[j] >= 0; ++j) {
         const int64_t label = labels[j];
-        const float probability = curve.probability(scores[j], falls[j], start);
+        float probability = curve.probability(scores[j], falls[j], start);
+        if (j > 0) probability = std::min(probability, scores[j - 1]); // rounding must not put it first
         int64_t at = j;
         for (; at > 0 && scores[at - 1] == probability && labels[at - 1] > label; --at) labels[at] = labels[at - 1];
         labels[at] = label;
@@ -90,7 +91,10 @@ inline void calibrate_rows(const Calibration &curve, const int64_t *indptr, int6
             const bool enough = order.size() >= Calibration::row_rank;
             const double start =
                 curve.of_row(enough ? scores[order[Calibration::row_rank - 1]] : -std::numeric_limits<float>::infinity());
-            for (size_t r = 0; r < order.size(); ++r) scores[order[r]] = curve.probability(scores[order[r]], falls[r], start);
+            for (size_t r = 0; r < order.size(); ++r) {
+                const float probability = curve.probability(scores[order[r]], falls[r], start);
+                scores[order[r]] = r ? std::min(probability, scores[order[r - 1]]) : probability;
+            }
         }
     });
 }

@@ -185,7 +185,8 @@ class WeighedLabels {
         heap_.clear();
         for (const Weighed &item : found_) {
             const bool full = heap_.size() == most;
-            if (item.score + item.bonus + most_gain_of(item.weight) < (full ? heap_[0].score : threshold_)) continue;
+            // Added in the order of final_score, so that rounding keeps this above it.
+            if (item.score + most_gain_of(item.weight) + item.bonus < (full ? heap_[0].score : threshold_)) continue;
             const Scored candidate{final_score(item), item.label};
             if (!full) {
                 heap_.push_back(candidate);

@@ -234,3 +234,31 @@ def test_a_signal_ends_training_soon_and_leaves_nothing(tmp_path, number, more):
     assert (process.returncode, err) == (130, "interrupted: nothing half-written was left behind\n")
     assert time.monotonic() - began < 15
     assert sorted(file.name for file in tmp_path.iterdir()) == ["train.txt"]
+
+
+HOSTILE = "\x1b[2J\x1b]0;owned\x07[red]\nerror: all is lost\u202e\x9b31m"
+
+
+def test_names_that_a_terminal_would_obey_are_shown_harmlessly(capsys, tmp_path):
+    rows = [{"text": "cats purr", "labels": [HOSTILE]}, {"text": "dogs bark", "labels": ["dog", "[b]"]}] * 4
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    model = tmp_path / "model"
+    commands = [
+        ("train", tmp_path / "t.jsonl", "--model", model, "--keep-rows", "--blocks", "1"),
+        ("inspect", model),
+        ("inspect", model, "--block", "0"),
+        ("explain", model, "cats purr \x1b[2J"),
+        ("explain", model, "cats purr", "--label", HOSTILE),
+        ("explain", model, "cats purr", "--label", f"{HOSTILE} "),
+        ("train", tmp_path / f"{HOSTILE.replace('/', '')}.jsonl", "--model", model),
+    ]
+    seen = ""
+    for command in commands:
+        _, out, err = run(capsys, *command)
+        seen += out + err
+        for sign in ("\x1b", "\x07", "\x9b", "\u202e"):
+            assert sign not in out + err, command
+        assert "\nerror: all is lost" not in out + err
+    assert r"\x1b[2J" in seen
+    assert "[red]" in seen
+    assert "[b]" in seen

@@ -92,6 +92,15 @@ def test_not_npz_at_all(small: tuple[Dataset, Dataset], tmp_path: Path) -> None:
         file.write_bytes(content)
         with pytest.raises(DataFormatError):
             read_npz(file)
+    write_npz(file, small[0])
+    with np.load(file) as archive:
+        parts = dict(archive)
+    np.savez(file, **parts)  # stored: the headers of the arrays are plain
+    whole = file.read_bytes()
+    for place in [whole.index(b"'descr'") + i for i in range(40)]:
+        file.write_bytes(whole[:place] + b"(" + whole[place + 1 :])
+        with pytest.raises(DataFormatError):
+            read_npz(file)
     with open(file, "wb") as out:
         np.save(out, np.ones(3))
     with pytest.raises(DataFormatError, match="single array"):

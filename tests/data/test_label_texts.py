@@ -181,8 +181,13 @@ def test_what_cannot_take_them_says_so():
 
 
 def test_files_of_label_texts(tmp_path):
-    (tmp_path / "a.tsv").write_text("cow\tcows moo\n\n dog \n<http://x/1>\tone\n")
-    assert read_label_texts(tmp_path / "a.tsv") == {"cow": "cows moo", "dog": " dog ", "http://x/1": "one"}
+    (tmp_path / "a.tsv").write_text("cow\tcows moo\n\n dog \n<http://x/1>\tone\n<b>\tbold\n")
+    assert read_label_texts(tmp_path / "a.tsv") == {
+        "cow": "cows moo",
+        "dog": " dog ",
+        "http://x/1": "one",
+        "<b>": "bold",
+    }
     (tmp_path / "a.json").write_text(json.dumps({"cow": "cows\nmoo"}))
     assert read_label_texts(tmp_path / "a.json") == {"cow": "cows\nmoo"}
     for name, content in (

@@ -1,8 +1,10 @@
 """Folders of shards: the same numbers as read whole, in a stream; damage is found; nothing is copied."""
 
 import json
+import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -299,6 +301,42 @@ DAMAGE = {
     "huge width": lambda s: rewritten(s, features=2**31 - 1),
     "numbers that are not aligned": lambda s: shifted(s / "X.data.npy"),
 }
+
+
+STRANGE = {
+    "missing": lambda path: None,
+    "a folder": lambda path: path.mkdir(),
+    "a pipe": os.mkfifo,
+    "a link to an endless file": lambda path: path.symlink_to("/dev/zero"),
+    "a link to itself": lambda path: path.symlink_to(path),
+    "a link to what was there": lambda path: path.symlink_to(path.with_suffix(".moved")),
+}
+
+
+@pytest.mark.parametrize("name", [*(f"{name}.npy" for name in ARRAYS), "labels.txt", "features.txt", "shards.json"])
+@pytest.mark.parametrize("strange", STRANGE.values(), ids=STRANGE)
+def test_links_and_what_is_no_file_are_refused(tmp_path, data, strange, name):
+    names = Names([f"label {j}" for j in range(20)], [f"feature {j}" for j in range(60)])
+    with ShardWriter(tmp_path) as writer:
+        writer.add(next(parts_of(data)))
+        writer.finish(2, 60, 20, names)
+    path = tmp_path / name
+    path.rename(path.with_suffix(".moved"))
+    strange(path)
+    for verify in (False, True):
+        with pytest.raises(DataFormatError, match=name.replace(".", r"\.")) as caught:
+            read_shards(tmp_path, verify=verify)
+        assert "\n" not in str(caught.value)
+        assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("place", range(0, 128, 3))
+def test_a_changed_byte_in_a_header_is_one_line(tmp_path, data, place):
+    write_shards(tmp_path / "s", data, n_shards=4)
+    for byte in b"(\x00'9\xff":
+        corrupt(tmp_path / "s" / "X.data.npy", place, bytes([byte]))
+        with suppress(DataFormatError):  # a space may be another
+            read_shards(tmp_path / "s")
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from blockxmc.data import TextVectorizer, from_texts, load_demo, read_dataset, read_text
 from blockxmc.data.corpus import Fields, read_corpus
 from blockxmc.data.label_lists import listed_names
+from blockxmc.data.label_texts import clean_label_texts
 from blockxmc.data.text import clean_rows
 from blockxmc.errors import BlockXMCError, DataFormatError
 
@@ -42,7 +44,7 @@ def quoted(cell: str) -> str:
         ("a.jsonl", jsonl(ROWS)),
         ("a.txt", "\n" + jsonl(ROWS).replace("\n", "\r\n\r\n")),
         ("a.tsv", "".join(f"{text}\t{' '.join(labels)}\n" for text, labels in ROWS)),
-        ("b.txt", "\ufeff" + "".join(f"{text}\t{' '.join(f'<{x}>' for x in labels)}\n" for text, labels in ROWS)),
+        ("b.txt", "\ufeff" + "".join(f"{text}\t{' '.join(labels)}\n" for text, labels in ROWS)),
         ("a.csv", "id,text,labels\n" + "".join(f'1,"{text}",{";".join(labels)}\n' for text, labels in ROWS)),
         ("c.csv", "text,labels\n" + "".join(f'{text},"{labels}"\n' for text, labels in ROWS)),
         ("d.csv", "text\tlabel\n" + "".join(f"{text}\t{quoted(json.dumps(labels))}\n" for text, labels in ROWS)),
@@ -80,6 +82,30 @@ def test_csv_joins_text_columns_and_quoted_lines(tmp_path: Path) -> None:
     data = read_text(file)
     assert data.feature_names == ["and", "blue", "far", "sky", "wide"]
     assert data.label_names == ["http://x/1", "http://x/2"]
+
+
+def test_names_in_angle_brackets_are_kept(tmp_path: Path) -> None:
+    texts, labels = ["red apple", "green leaf"], [["<b>", "b"], ["<>", "<http://x/1>"]]
+    uris = [["<b>", "b"], ["<>", "http://x/1"]]  # Annif's tables write URIs in brackets
+    for name, content, want in (
+        ("a.jsonl", jsonl(zip(texts, labels, strict=True)), labels),
+        ("a.json", json.dumps([{"text": t, "labels": ls} for t, ls in zip(texts, labels, strict=True)]), labels),
+        (
+            "a.csv",
+            "text,labels\n" + "".join(f"{t},{';'.join(ls)}\n" for t, ls in zip(texts, labels, strict=True)),
+            labels,
+        ),
+        ("b.csv", "text,subject_uris\n" + f"{texts[0]},<b> b\n{texts[1]},<> <http://x/1>\n", uris),
+        ("a.tsv", f"{texts[0]}\t<b> b\n{texts[1]}\t<> <http://x/1>\n", uris),
+    ):
+        assert read_corpus(write(tmp_path / name, content)).labels == want, name
+    assert clean_rows(labels) == clean_rows(pd.Series(labels)) == clean_rows([str(row) for row in labels]) == labels
+    data = from_texts(texts, labels)
+    assert data.label_names == ["<>", "<b>", "<http://x/1>", "b"]
+    assert clean_label_texts({"<b>": "bold", "b": "letter"}) == {"<b>": "bold", "b": "letter"}
+    (tmp_path / "x.txt").write_text("2 2 3\n0,1 0:1\n2 1:1\n")
+    (tmp_path / "labels.txt").write_text("<b>\nb\n<>\n")
+    assert read_dataset(tmp_path / "x.txt").label_names == ["<b>", "b", "<>"]
 
 
 @pytest.mark.parametrize(

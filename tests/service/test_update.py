@@ -1,8 +1,11 @@
 """Models that learn from what people send back."""
 
+import errno
+import os
+
 from service_parts import TOKEN, running
 
-from blockxmc import load
+from blockxmc import TextClassifier, load
 
 UPDATE = "/v1/models/packages/update"
 TEXTS = [f"a frobnicator of quuxes, number {i}" for i in range(10)]
@@ -31,6 +34,19 @@ def test_who_may_not_teach(teachable):
     short = teachable.post(UPDATE, json={"texts": ["a", "b"], "labels": [["c"]]})
     assert (short.status_code, short.json()["detail"]) == (422, "there are 2 texts but 1 lists of labels")
     assert best(teachable, TEXTS[0])[0] != "frobnicator"
+
+
+def test_a_full_disk_is_told_and_the_old_model_serves_on(teachable, monkeypatch):
+    def full(model, path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    version = best(teachable, TEXTS[0])
+    monkeypatch.setattr(TextClassifier, "save", full)
+    answer = teachable.post(UPDATE, json=BODY, timeout=120)
+    assert answer.status_code == 507
+    assert "No space left on device" in answer.json()["detail"]
+    assert str(teachable.path) not in answer.text
+    assert best(teachable, TEXTS[0]) == version
 
 
 def test_a_model_without_rows_says_how_to_get_one(model_dir, tmp_path):

@@ -38,6 +38,34 @@ def model(**params):
     return BlockwiseClassifier(base, n_blocks=4, lam=1.0, keep_rows=True, random_state=1, **params)
 
 
+class Meanwhile(list):
+    """A list of allowed labels; while it is read, something happens."""
+
+    def __init__(self, labels, happens):
+        super().__init__(labels)
+        self.happens = happens
+
+    def __iter__(self):
+        self.happens()
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("one", [False, True])
+def test_an_answer_is_of_one_version(data, one):
+    X, Y = data
+    clf = model().fit(X[:OLD], Y[:OLD])
+    row = X[:1].indices.astype(np.int32), X[:1].data
+
+    def ask(allow):
+        return clf.predict_one(*row, 3, allow=allow) if one else clf.predict_topk(X[:50], 3, allow=allow)
+
+    wider = sparse.csr_array(sparse.hstack([Y[OLD:], np.ones((X.shape[0] - OLD, 2))]))
+    before = ask(range(32))
+    for was, now in zip(before, ask(Meanwhile(range(32), lambda: clf.update(X[OLD:], wider))), strict=True):
+        assert_array_equal(was, now)
+    assert not np.array_equal(before[1], ask(range(32))[1])
+
+
 @pytest.fixture
 def fitted(data):
     X, Y = data

@@ -20,12 +20,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blockxmc._core import saving
 from blockxmc._core.allowed import Mask, allowed_labels, best_allowed
-from blockxmc._core.matrix import as_csr, check_values, dense_scores, is_ready, row_parts, take_rows
+from blockxmc._core.matrix import as_csr, check_not_lost, check_values, dense_scores, is_ready, row_parts, take_rows
 from blockxmc._core.memory import check_memory_limit, check_training_memory
 from blockxmc._core.params import check_k, check_random_state
 from blockxmc._core.progress import Reporter, reporter_for, thread_count
 from blockxmc._core.stored import require
 from blockxmc._core.targets import Targets
+from blockxmc._core.versions import of_one_version
 from blockxmc.errors import BlockXMCError
 
 # Labels that are looked at first where rows are cut at a threshold; many times as many where all of them exceed it.
@@ -102,6 +103,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """X and Y as kernels want them, checked; what they say about labels is remembered."""
         check_random_state(self.random_state)
         X = self._checked(X, reset=True)
+        check_not_lost(X)
         targets, Y01 = Targets.encode(Y)
         if X.shape[0] != Y01.shape[0]:
             raise BlockXMCError(f"X has {X.shape[0]} rows but Y has {Y01.shape[0]}: the numbers of samples must agree")
@@ -125,6 +127,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.targets_.names
 
+    @of_one_version
     def predict_topk(self, X: Any, k: int = 5, allow: Any = None, deny: Any = None) -> TopK:
         """Labels (int64, n x k) and scores (float32): best first, ties to the lower id, padded with -1 / -inf.
 
@@ -132,7 +135,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         top k of the allowed candidates, with the scores that they have among all. A mask is the fastest form.
         """
         X = self._validated(X)
-        check_k(k)
+        check_k(k, X.shape[0])
         if self.targets_.n_labels == 0:
             return np.full((X.shape[0], k), -1, np.int64), np.full((X.shape[0], k), -np.inf, np.float32)
         allowed = allowed_labels(self.targets_, allow, deny)
@@ -143,6 +146,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             scores = np.pad(scores, pad, constant_values=-np.inf)
         return labels, scores
 
+    @of_one_version
     def predict(self, X: Any) -> Any:
         """The label set of each row, in the form Y had in ``fit``; with one class per row, the best class."""
         X = self._validated(X)
@@ -175,6 +179,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         which, chosen = (np.concatenate(part) for part in zip(*found, strict=True))
         return sparse.csr_array((np.ones(which.size, np.float32), (which, chosen)), shape=shape)
 
+    @of_one_version
     def decision_function(self, X: Any) -> Any:
         """Scores of the candidates: those of ``predict_topk`` as CSR when Y was sparse or names (absent: not scored).
 
@@ -190,6 +195,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dense = np.maximum(dense - least, NOT_SCORED, dtype=np.float32)
         return dense[:, 1] - dense[:, 0] if self.targets_.kind == "classes" and dense.shape[1] == 2 else dense
 
+    @of_one_version
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Precision at 1 (for one class per row: accuracy).
 
@@ -204,6 +210,7 @@ class XMCEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         hit = np.asarray(Y01[rows, np.maximum(best, 0)]).ravel() * (best >= 0)
         return float(np.average(hit, weights=sample_weight))
 
+    @of_one_version
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a directory (manifest + arrays, no pickle); see :func:`blockxmc.load`."""
         check_is_fitted(self)

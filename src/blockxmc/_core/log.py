@@ -6,6 +6,8 @@ import logging
 from functools import cache
 from typing import TYPE_CHECKING
 
+from blockxmc._core.shown import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -17,7 +19,8 @@ class LogOnConsole(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one line."""
-        console_for_progress().print(record.getMessage(), markup=False, soft_wrap=True)
+        text = "\n".join(map(printable, record.getMessage().split("\n")))
+        console_for_progress().print(text, markup=False, soft_wrap=True)
 
 
 @cache

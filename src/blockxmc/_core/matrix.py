@@ -15,6 +15,9 @@ from blockxmc.errors import BlockXMCError
 
 # Kernels square what they get, in 32-bit floats: values beyond this would become infinite.
 LARGEST_VALUE = 1e15
+# ... and the squares of values below this would be lost: where all are smaller, nothing can be learnt of them.
+SMALLEST_VALUE = 1e-15
+_RESCALE = "rescale the features, for example with sklearn.preprocessing.normalize"
 _DIGESTED_AT_A_TIME = 1 << 22
 
 CsrArgs = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
@@ -64,12 +67,24 @@ def has_usable_values(X: sparse.csr_array) -> bool:
     return bool(X.data.max(initial=0) <= LARGEST_VALUE and X.data.min(initial=0) >= -LARGEST_VALUE)
 
 
-def check_values(X: sparse.csr_array) -> None:
+def check_values(X: sparse.csr_array, what: str = "X") -> None:
     """Refuse values that are not finite or too large to be squared."""
     if not has_usable_values(X):
+        if not np.isfinite(X.data).all():
+            raise BlockXMCError(f"{what} holds NaN or infinite values; every value must be a finite number")
         raise BlockXMCError(
-            f"X holds values of up to {np.abs(X.data).max():.0e}, and {LARGEST_VALUE:.0e} is the most that can be squared"
-            " in 32-bit floats; rescale the features, for example with sklearn.preprocessing.normalize"
+            f"{what} holds values of up to {np.abs(X.data).max():.0e}, and {LARGEST_VALUE:.0e} is the most that can be"
+            f" squared in 32-bit floats; {_RESCALE}"
+        )
+
+
+def check_not_lost(X: sparse.csr_array, what: str = "X") -> None:
+    """Refuse values to learn from whose squares are all lost; where all are zero, this is meant."""
+    largest = max(float(X.data.max(initial=0)), -float(X.data.min(initial=0)))
+    if 0 < largest < SMALLEST_VALUE:
+        raise BlockXMCError(
+            f"no value of {what} is larger than {largest:.0e}, and below {SMALLEST_VALUE:.0e} nothing can be learnt in"
+            f" 32-bit floats; {_RESCALE}"
         )
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+import os
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state as sklearn_random_state
 
+from blockxmc._core.memory import free_memory, gigabytes
 from blockxmc.errors import BlockXMCError
 
 MAX_SEED = 2**31 - 1
+# Answers, of labels and scores, that every machine has room for.
+MANY_ANSWERS = 1 << 24
+_BYTES_PER_ANSWER = 12
 
 
 def require_whole(estimator: Any, name: str, low: int = 1, high: float = math.inf) -> None:
@@ -30,10 +36,27 @@ def require_number(estimator: Any, name: str, *, zero: bool = False) -> None:
         raise BlockXMCError(f"{type(estimator).__name__}: {name} must be {kind}, got {value!r}")
 
 
-def check_k(k: Any) -> None:
-    """Raise unless this many labels can be answered."""
+def check_k(k: Any, n_rows: int = 1) -> None:
+    """Raise unless this many labels can be answered, for so many rows."""
     if not isinstance(k, Integral) or k < 1:
         raise BlockXMCError(f"k must be a whole number of at least 1, got {k!r}")
+    if int(k) * n_rows > MANY_ANSWERS:
+        size, free = _BYTES_PER_ANSWER * int(k) * n_rows, free_memory()
+        if free is not None and size > free:
+            raise BlockXMCError(f"k={k} labels of {n_rows} rows take {gigabytes(size)}, and {gigabytes(free)} are free")
+
+
+def as_path(path: Any) -> Path:
+    """The path of a file or a folder, if it can be one.
+
+    >>> as_path(3)
+    Traceback (most recent call last):
+        ...
+    blockxmc.errors.BlockXMCError: a path must be text or a pathlib.Path, got 3
+    """
+    if not isinstance(path, (str, os.PathLike)) or path == "":
+        raise BlockXMCError(f"a path must be text or a pathlib.Path, got {path!r:.60}")
+    return Path(path)
 
 
 def check_random_state(random_state: Any) -> None:

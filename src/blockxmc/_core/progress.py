@@ -323,7 +323,7 @@ def useful_threads(threads: int, n_rows: int, rows_per_item: int) -> int:
     return max(1, min(threads, -(-n_rows // rows_per_item)))
 
 
-def thread_count(n_jobs: int | None) -> int:
+def thread_count(n_jobs: object) -> int:
     """Number of threads for ``n_jobs``: None or -1 means every core this process may use; -2 all but one; and so on.
 
     >>> thread_count(3)
@@ -332,6 +332,6 @@ def thread_count(n_jobs: int | None) -> int:
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else (os.cpu_count() or 1)
     if n_jobs is None:
         return cores
-    if n_jobs == 0:
-        raise BlockXMCError("n_jobs must not be 0: use None for all cores or a positive number")
-    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+    if not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
+        raise BlockXMCError(f"n_jobs must be None for all cores or a whole number other than 0, got {n_jobs!r}")
+    return int(n_jobs) if n_jobs > 0 else max(1, cores + 1 + int(n_jobs))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._core.files import PART, write_atomically, writing
+from blockxmc._core.files import PART, read_plain, write_atomically, writing
 from blockxmc.errors import BlockXMCError
 
 # Layout of the files: another number is another layout.
@@ -48,9 +48,11 @@ class ResultFolder:
     def get(self, name: str) -> Any:
         """The result, or None where there is none; a damaged one raises DamagedError."""
         try:
-            text = self.path(name).read_bytes()
+            text = read_plain(self.path(name))
         except FileNotFoundError:
             return None
+        except (OSError, ValueError) as error:
+            raise DamagedError(f"{self.path(name)}: {error}") from None
         try:
             record = json.loads(text)
             sha256 = record.pop("sha256")
@@ -59,7 +61,7 @@ class ResultFolder:
             if record["name"] != name:
                 return None
             return _decoded(record["result"], self._arrays(name, record["arrays"]))
-        except (AttributeError, KeyError, TypeError, ValueError, EOFError, OSError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError, EOFError, OSError) as error:
             raise DamagedError(f"{self.path(name)} is damaged: {error}") from None
 
     def put(self, name: str, result: Any) -> None:
@@ -83,7 +85,7 @@ class ResultFolder:
     def _arrays(self, name: str, listed: Any) -> list[NDArray[Any]]:
         if listed is None:
             return []
-        content = self.path(name).with_suffix(".npy").read_bytes()
+        content = read_plain(self.path(name).with_suffix(".npy"))
         if hashlib.sha256(content).hexdigest() != listed["sha256"]:
             raise DamagedError("the checksum of its arrays is wrong")
         file = io.BytesIO(content)

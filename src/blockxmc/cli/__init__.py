@@ -165,5 +165,7 @@ def _end_with_defect(error: Exception) -> NoReturn:
 
 
 def _end(code: int, line: str) -> NoReturn:
-    print(line, file=sys.stderr)
+    from blockxmc._core.shown import printable
+
+    print(printable(line), file=sys.stderr)
     sys.exit(code)

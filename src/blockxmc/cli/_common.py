@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from blockxmc._core.shown import printable
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
@@ -68,12 +69,14 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    heading = Text(printable(title), style="bold") if title else None
+    table = Table(title=heading, box=box.SIMPLE_HEAD, title_justify="left")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
+        table.add_column(Text(printable(column)), justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(value) for value in row))
+        table.add_row(*(Text(printable(_cell(value))) for value in row))
     # Piped output has no width of its own: lines stay whole.
     width = None if sys.stdout.isatty() else 160
     Console(width=width, highlight=False).print(table)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from blockxmc._core.shown import printable
 from blockxmc.cli._common import Json, RankBy, kind_of, loaded, on_features, print_json, rank_answers, read_for
 from blockxmc.cli._text_options import ExtraColumns, IdField, TextField, TextSettings
 from blockxmc.errors import BlockXMCError
@@ -131,7 +132,7 @@ def _show(row: _Row, found: list[Explanation]) -> None:
 
     console = Console(highlight=False, soft_wrap=True)
     if row.id is not None:
-        console.print(f"id {row.id}", style="bold", markup=False)
+        console.print(f"id {printable(str(row.id))}", style="bold", markup=False)
     for why in found:
         if row.text is not None and why.features:
             console.print(_highlighted(row.text, why))
@@ -143,7 +144,7 @@ def _highlighted(text: str, why: Explanation) -> Any:
     """The text with the words that count: green where they speak for the label, red where they speak against it."""
     from rich.text import Text
 
-    marked = Text(text)
+    marked = Text("\n".join(map(printable, text.splitlines())))
     for feature in [part for part in why.features if part.name and part.part][:HIGHLIGHTED]:
         words = r"\W+".join(re.escape(word) for word in str(feature.name).split())
         style = "bold green" if feature.part > 0 else "red"

@@ -65,6 +65,7 @@ def update(
         known.forget(row_numbers(forget, classifier.n_train_rows_))
     if new is not None:
         _learn(known, new, text)
+    classifier = on_features(known)  # a text model has changed to another
     times = {"update_seconds": time.perf_counter() - wall, "update_cpu_seconds": time.process_time() - cpu}
     classifier.set_params(n_jobs=jobs, verbose=0)
     known.save(target)

@@ -24,6 +24,8 @@ from typing import IO, Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from blockxmc._core.memory import check_space
+from blockxmc._core.params import as_path
 from blockxmc._core.progress import Phase, reporter_for
 from blockxmc.data.sheets import as_csv, is_sheet
 from blockxmc.errors import DataFormatError
@@ -33,6 +35,7 @@ Block = NDArray[np.uint8]
 
 STDIN = "-"
 BLOCK_BYTES = 8 << 20
+_PIECE_BYTES = 64 << 20
 MAX_LINE_BYTES = 64 << 20
 SHOW_AFTER_SECONDS = 2.0
 
@@ -71,6 +74,7 @@ def once(path: PathLike) -> PathLike:
     """The path itself; or, for standard input (``-``), a pipe or a device, all that comes out of it."""
     if isinstance(path, Piped):
         return path
+    as_path(path)
     if str(path) == STDIN:
         if sys.stdin is None:
             raise DataFormatError("standard input is closed; name a file")
@@ -82,7 +86,9 @@ def once(path: PathLike) -> PathLike:
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         return path
     with open(path, "rb") as pipe:
-        return Piped(str(path), pipe.read())
+        if not stat.S_ISFIFO(mode) and not pipe.isatty():
+            raise DataFormatError(f"{path}: is a device, which may never end; name a file or a pipe")
+        return Piped(str(path), _whole(pipe, path))
 
 
 class SlowPhase:
@@ -143,7 +149,16 @@ def unpacked(raw: IO[bytes], path: PathLike) -> IO[bytes]:
 @functools.lru_cache(maxsize=1)
 def _whole_stdin(stream: IO[bytes]) -> bytes:
     """All of standard input, kept: a program may name it twice."""
-    return stream.read()
+    return _whole(stream, "standard input")
+
+
+def _whole(stream: IO[bytes], name: PathLike) -> bytes:
+    """All that a stream holds, as long as it fits the memory."""
+    parts: list[bytes] = []
+    while part := stream.read(_PIECE_BYTES):
+        parts.append(part)
+        check_space(name, len(parts) * _PIECE_BYTES)  # which are copied into one
+    return b"".join(parts)
 
 
 def open_raw(path: PathLike) -> IO[bytes]:
@@ -249,7 +264,7 @@ def write_atomic(path: PathLike) -> Iterator[IO[bytes]]:
     A file of that name is replaced and keeps its permissions; a link keeps pointing to it; a pipe or a device is written
     to as it is.
     """
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(as_path(path)))
     if target.is_dir():
         raise DataFormatError(f"{path}: is a folder; name a file in it")
     if not target.parent.is_dir():

@@ -21,6 +21,7 @@ TEXT_FORMATS = ("jsonl", "json", "tsv", "csv")
 _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "tsv", ".csv": "csv", ".xlsx": "csv"}
 # How an object, or an array of objects, begins: texts, too, may begin with a bracket.
 _JSON = re.compile(rb'\s*(?:(\{)\s*(?:["}]|$)|\[\s*(?:[{\]]|$))')
+_URI = re.compile(r"<([A-Za-z][A-Za-z0-9+.-]*:[^<>\s]+)>\Z")
 _TEXT_COLUMNS = ("text", "title", "abstract", "description", "body")
 # Column -> the separator of its labels (None: spaces).
 _LABEL_COLUMNS = {"subject_uris": None, "labels": ";", "subjects": ";", "label": ";"}
@@ -241,7 +242,7 @@ def _tsv_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields
             )
         if lines.number == 1 and subjects.strip().lower() in _LABEL_COLUMNS:
             raise DataFormatError(f"{path}: line 1: looks like a header; a TSV corpus has none: delete it, or use CSV")
-        yield Row(text, clean_names(subjects.split(fields.separator)), None, lines.number)
+        yield Row(text, clean_names(bare_uris(subjects.split(fields.separator))), None, lines.number)
 
 
 @dataclass(frozen=True)
@@ -326,7 +327,9 @@ class _LabelCells:
                 f"{where}: labels of earlier lines are {earlier}, but here stands {ascii(cell)[:60]};"
                 " write all in one way, or say by --label-separator what stands between names"
             )
-        return cell.split(self._separator) if found is None or not self.lists else found
+        if found is not None and self.lists:
+            return found
+        return bare_uris(cell.split()) if self._separator is None else cell.split(self._separator)
 
 
 def _csv_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Fields) -> Iterator[Row]:
@@ -385,15 +388,24 @@ def _separator(header: bytes) -> str:
 
 
 def clean_names(labels: Iterable[Any], where: str = "") -> list[Any]:
-    """Labels as they are learnt: names stripped, without the angle brackets of a URI, empty ones left out.
+    """Labels as they are learnt: names stripped, empty ones left out.
 
     ``where`` says in messages what file and line they come from.
 
-    >>> clean_names([" a ", "<http://x/1>", " ", 3])
-    ['a', 'http://x/1', 3]
+    >>> clean_names([" a ", "<b>", " ", 3])
+    ['a', '<b>', 3]
     """
     names = (_name(label, where) if isinstance(label, str) else label for label in labels)
     return [name for name in names if not isinstance(name, str) or name]
+
+
+def bare_uris(names: Iterable[str]) -> list[str]:
+    """Names of a format that has URIs in angle brackets, as Annif's tables do: these without them.
+
+    >>> bare_uris(["<http://x/1>", "http://x/2", "<b>", "<>"])
+    ['http://x/1', 'http://x/2', '<b>', '<>']
+    """
+    return [_URI.sub(r"\1", name.strip()) for name in names]
 
 
 def _name(label: str, where: str) -> str:
@@ -402,8 +414,7 @@ def _name(label: str, where: str) -> str:
         try:
             label.encode()
         except UnicodeEncodeError as error:
-            place = f"{where}: " if where else ""
             raise DataFormatError(
-                f"{place}the label {ascii(label)[:60]} holds half a character (a lone surrogate); write it anew"
+                f"{where}{': ' if where else ''}the label {ascii(label)[:60]} holds half a character; write it anew"
             ) from error
-    return label[1:-1].strip() if label.startswith("<") and label.endswith(">") else label
+    return label

@@ -110,7 +110,7 @@ class ExtendedVectorizer(TextVectorizer):
         """What has learnt words, with extra columns behind them."""
         out = cls(words.options)
         out._set_words(words._words, words._ends, words.idf)
-        out.extra = extra
+        out.extra, out.counts = extra, words.counts
         return out
 
     def transform(self, texts: Iterable[str], n_jobs: int | None = None) -> sparse.csr_array:
@@ -128,7 +128,12 @@ class ExtendedVectorizer(TextVectorizer):
 
     def extended(self, texts: Sequence[str], n_jobs: int | None = None) -> tuple[Self, sparse.csr_array]:
         """The same, and the features of texts: no word is added, since extra columns stand behind the words."""
-        return self, self.transform(texts, n_jobs)
+        out, X = self.of(self, self.extra), self.transform(texts, n_jobs)
+        if self.counts is not None:
+            in_texts = self.counts.in_texts
+            words = np.bincount(X.indices, minlength=in_texts.size)[: in_texts.size]
+            out.counts = replace(self.counts, n_texts=self.counts.n_texts + len(texts), in_texts=in_texts + words)
+        return out, X
 
     @property
     def n_features(self) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blockxmc._core.params import as_path
 from blockxmc.data._source import COMPRESSED_SUFFIXES, PathLike, Piped, bare_name, once, sibling_names
 from blockxmc.data.corpus import Fields, text_format
 from blockxmc.data.dataset import Dataset
@@ -93,7 +94,7 @@ def read_data_dir(
     >>> train.n_rows, test.Y.toarray().tolist()
     (2, [[1.0, 1.0]])
     """
-    if not Path(folder).is_dir():
+    if not as_path(folder).is_dir():
         raise DataFormatError(f"{folder}: no such folder; give a folder with train.* and test.*")
     pair = train_and_test(Path(folder))
     if pair is not None:

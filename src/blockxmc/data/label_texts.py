@@ -11,7 +11,7 @@ from scipy import sparse
 
 from blockxmc._core.matrix import as_csr
 from blockxmc.data._source import PathLike, bare_name, read_names
-from blockxmc.data.corpus import clean_names
+from blockxmc.data.corpus import bare_uris, clean_names
 from blockxmc.data.dataset import Dataset
 from blockxmc.errors import BlockXMCError, DataFormatError
 
@@ -39,13 +39,12 @@ def read_label_texts(path: PathLike) -> dict[str, str]:
     else:
         given = {}
         for number, line in enumerate(lines, 1):
-            name, tab, text = line.partition("\t")
-            if name.strip() in given:
-                raise DataFormatError(
-                    f"{path}: line {number}: {name.strip()!r} is there twice; give each label one line"
-                )
-            if name.strip():
-                given[name.strip()] = text if tab else name
+            found, tab, text = line.partition("\t")
+            [name] = bare_uris([found])
+            if name in given:
+                raise DataFormatError(f"{path}: line {number}: {name!r} is there twice; give each label one line")
+            if name:
+                given[name] = text if tab else found
     try:
         return clean_label_texts(given)
     except BlockXMCError as error:

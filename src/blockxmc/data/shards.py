@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._core.files import PART, flush_to_disk
+from blockxmc._core.files import PART, checksum_of, flush_to_disk, npy_header, open_plain, read_plain
 from blockxmc._core.mapping import mapped
 from blockxmc._core.matrix import as_pattern, csr_args, csr_of, matrix_digest, row_parts
 from blockxmc._core.memory import check_file_widths
+from blockxmc._core.params import as_path
 from blockxmc._core.results import DamagedError, ResultFolder
-from blockxmc.data._source import PathLike, SlowPhase, read_names, write_names
+from blockxmc.data._source import PathLike, Piped, SlowPhase, read_names, write_names
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import DataFormatError, ModelFormatError
@@ -82,12 +83,12 @@ def read_shards(
     >>> read_shards(folder, verify=True).digest == train.digest
     True
     """
-    path = Path(folder)
+    path = as_path(folder)
     known = _manifest(path)
     try:
         sizes = [int(known[name]) for name in ("rows", "features", "labels", "values", "positives")]
         files, digest = dict(known["files"]), str(known["digest"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _damaged(path, f"{MANIFEST}.json lacks {error}") from None
     n, d, m, values, positives = sizes
     if min(sizes) < 0 or max(d, m) >= 2**31:
@@ -213,7 +214,7 @@ class ShardWriter:
             if some is not None:
                 self._written.append(self.folder / file)
                 write_names(self.folder / file, [str(name) for name in some])
-        return {path.name: _sha256_of(path) for path in self._written[before:] if path.exists()}
+        return {path.name: checksum_of(path) for path in self._written[before:] if path.exists()}
 
 
 def row_ranges(n_rows: int, n_shards: int) -> list[tuple[int, int]]:
@@ -234,7 +235,7 @@ def shard_ranges(folder: PathLike) -> list[tuple[int, int]]:
         ends = [0, *(end for _, end in ranges)]
         if ranges != list(pairwise(ends)) or ends[-1] != known["rows"] or sorted(set(ends)) != ends:
             raise ValueError("rows that belong to no shard, or to two")
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _damaged(Path(folder), str(error)) from None
     return ranges
 
@@ -285,12 +286,10 @@ def _write_header(file: IO[bytes], name: str, length: int) -> None:
 def _mapped_array(path: Path, length: int) -> NDArray[Any]:
     dtype = np.dtype(ARRAYS[path.name.removesuffix(".npy")])
     try:
-        with open(path, "rb") as file:
-            if np.lib.format.read_magic(file) != (1, 0):
-                raise ValueError("its header is another")
-            shape, fortran, found = np.lib.format.read_array_header_1_0(file)
-            start, size = file.tell(), os.fstat(file.fileno()).st_size
-            if found != dtype or fortran or shape != (length,) or size != start + length * dtype.itemsize:
+        with open_plain(path) as file:
+            found, shape, start = npy_header(file)
+            size = os.fstat(file.fileno()).st_size
+            if found != dtype.str or shape != [length] or size != start + length * dtype.itemsize:
                 raise ValueError(f"it does not hold {length:,} numbers of type {dtype.str}")
             if start % ALIGNED:
                 raise ValueError(f"its numbers do not start at a multiple of {ALIGNED} bytes")
@@ -328,9 +327,9 @@ def _matrix(
 
 def _named(folder: Path, files: Mapping[str, str], X: sparse.csr_array, Y: sparse.csr_array) -> Dataset:
     """The matrices with the names that lie beside them."""
-    labels = read_names(folder / LABELS) if LABELS in files else None
+    labels, features = (_names_of(folder / name) if name in files else None for name in (LABELS, FEATURES))
     if f"{WORDS}.json" not in files:
-        return Dataset(X, Y, read_names(folder / FEATURES) if FEATURES in files else None, labels)
+        return Dataset(X, Y, features, labels)
     try:
         state = ResultFolder(folder).get(WORDS)
         if state is None:
@@ -339,6 +338,14 @@ def _named(folder: Path, files: Mapping[str, str], X: sparse.csr_array, Y: spars
     except (DamagedError, ModelFormatError, KeyError, TypeError) as error:
         raise _damaged(folder, f"its words: {error}") from None
     return Dataset(X, Y, vectorizer.feature_names, labels, vectorizer)
+
+
+def _names_of(path: Path) -> list[str]:
+    try:
+        content = read_plain(path)
+    except (OSError, ValueError) as error:
+        raise _damaged(path.parent, f"{path.name}: {error}") from None
+    return read_names(Piped(str(path), content))
 
 
 def _widened(folder: Path, data: Dataset, n_features: int | None, n_labels: int | None) -> Dataset:
@@ -401,7 +408,7 @@ def _verify(folder: Path, arrays: Mapping[str, NDArray[Any]], files: Mapping[str
     if wrong:
         raise _damaged(folder, f"the checksum of shard {wrong[0]} of {len(known)} is wrong")
     for name, sha256 in files.items():
-        if name not in OTHERS or not (folder / name).is_file() or _sha256_of(folder / name) != sha256:
+        if name not in OTHERS or checksum_of(folder / name) != sha256:
             raise _damaged(folder, f"{ascii(name)[:60]} is missing or has another checksum")
 
 
@@ -410,8 +417,3 @@ def _sha256(numbers: NDArray[Any]) -> str:
     for start in range(0, numbers.size, AT_A_TIME):
         state.update(numbers[start : start + AT_A_TIME].data)
     return state.hexdigest()
-
-
-def _sha256_of(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

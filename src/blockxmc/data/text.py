@@ -122,8 +122,8 @@ def clean_rows(labels: Any) -> Any:
 
     Text that is a list, as a table that was written and read again has it, is taken for one where all of it is.
 
-    >>> clean_rows([[" a", ""], ("<http://x/1>",), []]), clean_rows(["['a', 'b']", "[]", ""])
-    ([['a'], ['http://x/1'], []], [['a', 'b'], [], []])
+    >>> clean_rows([[" a", ""], ("<b>",), []]), clean_rows(["['a', 'b']", "[]", ""])
+    ([['a'], ['<b>'], []], [['a', 'b'], [], []])
     """
     if _is_matrix(labels):
         return labels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any, Self
@@ -15,6 +15,7 @@ from scipy import sparse
 
 from blockxmc._core import stored
 from blockxmc._core.progress import thread_count
+from blockxmc._core.versions import draft
 from blockxmc._kernels import TextFeatures, Vocabulary, WordLearner, weigh_counts
 from blockxmc.data.words import batches, decoded, encoded
 from blockxmc.errors import BlockXMCError, ModelFormatError, UpdateError
@@ -23,6 +24,8 @@ from blockxmc.errors import BlockXMCError, ModelFormatError, UpdateError
 SMALL_CORPUS = 100
 # A word in one of 10^18 texts has an idf of 42.
 MOST_IDF = 1000
+# How the name of a feature begins whose word was forgotten: two spaces in a row are in no feature of a text.
+_FORGOTTEN = "  "
 ANALYZERS = ("word", "char", "char_wb")
 MOST_NGRAM = 100
 
@@ -113,19 +116,46 @@ def _idf(n_texts: int, in_texts: NDArray[np.integer]) -> NDArray[np.float32]:
     return np.asarray(np.log((1 + n_texts) / (1 + in_texts)) + 1, np.float32)
 
 
+def _cut(values: NDArray[Any], ends: NDArray[Any]) -> list[NDArray[Any]]:
+    """Stretches of an array that end there, one behind the other."""
+    return [values[a:b] for a, b in itertools.pairwise([0, *ends.tolist()])]
+
+
 @dataclass(frozen=True)
 class WordCounts:
     """What it takes to learn more words: how many texts there were, and in how many of them each word occurred."""
 
     n_texts: int
     in_texts: NDArray[np.int64]  # of each feature
-    waiting: dict[str, int] = field(default_factory=dict)  # words of updates that are no features yet
+    # Numbers of the texts, in order, in which words of updates occurred before they were features (or are none yet).
+    before: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+
+    def without(self, dropped: NDArray[np.bool_], features: NDArray[np.int32], names: Sequence[str]) -> Self:
+        """The counts less those of some texts, which have these features."""
+        if dropped.size != self.n_texts:
+            raise UpdateError(f"words of {self.n_texts} texts are counted, but there are {dropped.size}: train again")
+        number, known = np.cumsum(~dropped) - 1, {name: j for j, name in enumerate(names)}
+        in_texts, before = self.in_texts - np.bincount(features, minlength=self.in_texts.size), {}
+        for word, texts in self.before.items():
+            left = number[texts[~dropped[texts]]]
+            if left.size:
+                before[word] = left
+            if word in known:
+                in_texts[known[word]] -= texts.size - left.size
+        return replace(self, n_texts=int((~dropped).sum()), in_texts=in_texts, before=before)
 
     def state(self) -> dict[str, Any]:
         """Arrays and JSON values for the model directory."""
-        words, ends = encoded(list(self.waiting))
-        counts = np.array(list(self.waiting.values()), np.int64)
-        return {"n_texts": self.n_texts, "in_texts": self.in_texts, "words": words, "ends": ends, "of_words": counts}
+        words, ends = encoded(list(self.before))
+        texts = list(self.before.values())
+        return {
+            "n_texts": self.n_texts,
+            "in_texts": self.in_texts,
+            "words": words,
+            "ends": ends,
+            "texts": np.concatenate([np.zeros(0, np.int64), *texts]),
+            "texts_ends": np.cumsum([part.size for part in texts], dtype=np.int64),
+        }
 
     @classmethod
     def from_state(cls, state: Any, n_features: int) -> Self:
@@ -133,13 +163,15 @@ class WordCounts:
         state = stored.mapping(state, "the set of word counts")
         n_texts = stored.whole(state["n_texts"], "n_texts", 0, 1 << 62)
         in_texts = stored.array(state["in_texts"], "in_texts", np.int64, (n_features,))
-        ends = stored.array(state["ends"], "ends of waiting words", np.int64, (None,))
-        words = stored.array(state["words"], "waiting words", np.uint8, (ends[-1] if ends.size else 0,))
-        counts = stored.array(state["of_words"], "counts of waiting words", np.int64, ends.shape)
-        for numbers in (in_texts, counts):
-            stored.require(((numbers >= 0) & (numbers <= n_texts)).all(), "a word occurs in more texts than there are")
-        stored.require((np.diff(ends, prepend=0) > 0).all(), "ends of waiting words do not rise")
-        return cls(n_texts, in_texts, dict(zip(decoded(words, ends), counts.tolist(), strict=True)))
+        ends = stored.array(state["ends"], "ends of new words", np.int64, (None,))
+        words = stored.array(state["words"], "new words", np.uint8, (ends[-1] if ends.size else 0,))
+        stops = stored.array(state["texts_ends"], "ends of texts of new words", np.int64, ends.shape)
+        texts = stored.array(state["texts"], "texts of new words", np.int64, (stops[-1] if stops.size else 0,))
+        inside = ((in_texts >= 0) & (in_texts <= n_texts)).all() and ((texts >= 0) & (texts < n_texts)).all()
+        stored.require(bool(inside), "a word occurs in more texts than there are")
+        for rising in (ends, stops):
+            stored.require((np.diff(rising, prepend=0) > 0).all(), "ends of new words do not rise")
+        return cls(n_texts, in_texts, dict(zip(decoded(words, ends), _cut(texts, stops), strict=True)))
 
 
 class TextVectorizer:
@@ -199,26 +231,48 @@ class TextVectorizer:
             raise UpdateError("the model does not know how many texts its words were counted in: train it again")
         threads, learner = thread_count(n_jobs), WordLearner()
         n_texts = self.counts.n_texts + self._feed(learner, texts, threads)
-        words, ends, in_texts, _ = learner.finish(1, 2**31 - 1, threads)
-        known = {word: number for number, word in enumerate(self.feature_names)}
-        found = dict(zip(decoded(words, ends), in_texts.tolist(), strict=True))
-        seen, waiting = self.counts.in_texts.copy(), dict(self.counts.waiting)
-        for word, count in found.items():
+        words, ends, _, (indptr, indices, values) = learner.finish(1, 2**31 - 1, threads)
+        by_word = sparse.csr_array((values, indices, indptr), shape=(indptr.size - 1, ends.size)).tocsc()
+        found = dict(zip(decoded(words, ends), _cut(by_word.indices, by_word.indptr[1:]), strict=True))
+        known = {word: number for number, word in enumerate(self.feature_names) if not word.startswith(_FORGOTTEN)}
+        seen, before, waiting = self.counts.in_texts.copy(), dict(self.counts.before), {}
+        none = np.zeros(0, np.int64)
+        for word, rows in found.items():
             if (number := known.get(word)) is not None:
-                seen[number] += count
+                seen[number] += rows.size
             else:
-                waiting[word] = waiting.get(word, 0) + count
+                waiting[word] = np.concatenate([before.get(word, none), self.counts.n_texts + rows], dtype=np.int64)
         room = (self.options.max_features or 2**31 - 1) - len(known)
-        enough = [word for word in sorted(found) if waiting.get(word, 0) >= self.options.least_texts(n_texts)]
-        new = sorted(sorted(enough, key=lambda word: -waiting[word])[: max(room, 0)])
-        of_new = np.array([waiting.pop(word) for word in new], np.int64)
+        enough = [word for word in sorted(waiting) if waiting[word].size >= self.options.least_texts(n_texts)]
+        new = sorted(sorted(enough, key=lambda word: -waiting[word].size)[: max(room, 0)])
+        of_new = np.array([waiting.pop(word).size for word in new], np.int64)
         out = type(self)(self.options)
         more, more_ends = encoded(new)
         last = self._ends[-1] if self._ends.size else 0
         idf = np.concatenate([self.idf, _idf(n_texts, of_new)])
         out._set_words(np.concatenate([self._words, more]), np.concatenate([self._ends, last + more_ends]), idf)
-        out.counts = WordCounts(n_texts, np.concatenate([seen, of_new]), waiting)
+        out.counts = WordCounts(n_texts, np.concatenate([seen, of_new]), before | waiting)
         return out, out.transform(texts, n_jobs)
+
+    def without(self, X: sparse.csr_array, dropped: NDArray[np.bool_]) -> Self:
+        """What is left of it when texts, whose features X has, are forgotten: words that no other text has are gone.
+
+        Their features keep their numbers, under names that no text contains.
+
+        >>> vectorizer = TextVectorizer(min_df=1)
+        >>> X = vectorizer.fit_transform(["red apple", "green apple"])
+        >>> vectorizer.without(X[:1], np.array([True, False])).feature_names
+        ['apple', 'green', '  2']
+        """
+        if self.counts is None:
+            raise UpdateError("the model does not know how many texts its words were counted in: train it again")
+        names, n_words = decoded(self._words, self._ends), self._ends.size
+        out = draft(self)
+        out.counts = self.counts.without(dropped, X.indices[X.indices < n_words], names)
+        for j in np.flatnonzero((self.counts.in_texts > 0) & (out.counts.in_texts <= 0)).tolist():
+            names[j] = f"{_FORGOTTEN}{j}"
+        out._set_words(*encoded(names), self.idf)
+        return out
 
     def learn(self, texts: Iterable[str], n_jobs: int | None = None) -> Self:
         """Learn as ``fit`` does from texts that pass by once: memory holds their words, and no counts of texts.

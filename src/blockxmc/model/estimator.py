@@ -12,6 +12,7 @@ from scipy import sparse
 from blockxmc._core.allowed import Mask, allowed_labels, label_ids
 from blockxmc._core.base import TopK, XMCEstimator
 from blockxmc._core.params import check_k
+from blockxmc._core.versions import of_one_version
 from blockxmc.errors import BlockXMCError
 from blockxmc.model.explanations import Explanation, explain_row
 from blockxmc.model.routed import RoutedModel
@@ -31,6 +32,7 @@ class Explained(XMCEstimator):
         """What the probability of each label is multiplied by where answers are ranked; None: by nothing."""
         return None
 
+    @of_one_version
     def explain(
         self, row: Any, label: Any = None, k: int = 5, feature_names: Any = None, most_features: int | None = None
     ) -> list[Explanation]:
@@ -82,6 +84,7 @@ class RoutedEstimator(Explained):
     def _scores(self, X: sparse.csr_array) -> sparse.csr_array:
         return self.model_.scores(X, self._threads)
 
+    @of_one_version
     def cost_on(self, X: Any) -> dict[str, float]:
         """Mean work per row as these rows are routed."""
         return self.model_.cost(self._validated(X), self._threads)

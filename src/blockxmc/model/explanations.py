@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
+from blockxmc._core.shown import printable
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.dense import DenseScorer
 from blockxmc.linear.scorer import I32
@@ -58,7 +59,7 @@ class Neighbor:
         """One line."""
         name = f"row {self.row}" if self.id is None else self.id
         title = "" if self.title is None else f"  {self.title}"
-        return f"{self.similarity:9.2f}  {name}{title}{' (has the label)' if self.has_label else ''}"
+        return printable(f"{self.similarity:9.2f}  {name}{title}{' (has the label)' if self.has_label else ''}")
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Explanation:
 
     def __str__(self) -> str:
         """A table of the parts."""
-        name = f"label {self.label}" if self.name is None else f"{self.name} (label {self.label})"
+        name = f"label {self.label}" if self.name is None else f"{printable(self.name)} (label {self.label})"
         chance = "" if self.probability is None else f", probability {self.probability:.3f}"
         lines = [f"{name}: {self.fate}{chance}"]
         if self.score is not None:
@@ -113,7 +114,7 @@ class Explanation:
 
     def _parts(self) -> list[tuple[str, float]]:
         shown, others = self.features[:SHOWN_FEATURES], self.features[SHOWN_FEATURES:]
-        named = [(f.name if f.name is not None else f"feature {f.feature}", f.part) for f in shown]
+        named = [(printable(f.name) if f.name is not None else f"feature {f.feature}", f.part) for f in shown]
         if n_others := len(others) + self.n_other_features:
             named.append((f"{n_others} other features", sum(f.part for f in others) + self.other_features))
         return [*named, ("constant", self.constant), *self.terms.items()]

@@ -12,11 +12,14 @@ from blockxmc._core import stored
 from blockxmc._core.allowed import Mask
 from blockxmc._core.base import NOT_SCORED, TopK
 from blockxmc._core.matrix import dense_scores, take_rows
+from blockxmc._core.versions import of_one_version
 from blockxmc.errors import BlockXMCError
 from blockxmc.metrics import inverse_propensity_from_counts
 from blockxmc.model.calibration import f1_thresholds
 from blockxmc.model.estimator import RoutedEstimator
 from blockxmc.model.weighed import topk_by_weight
+
+NO_TOP_K = 'threshold="top-k" needs shared weights and at least 200 training rows: use "f1"'
 
 
 class LabelSetEstimator(RoutedEstimator):
@@ -46,6 +49,7 @@ class LabelSetEstimator(RoutedEstimator):
             found.data *= self._worth[found.indices]
         return found
 
+    @of_one_version
     def predict_one(
         self, indices: ArrayLike, values: ArrayLike, k: int = 5, allow: Any = None, deny: Any = None
     ) -> TopK:
@@ -68,6 +72,7 @@ class LabelSetEstimator(RoutedEstimator):
         return inverse_propensity_from_counts(self.label_counts_, self.n_train_rows_).astype(np.float32)
 
     # ---- label sets ----
+    @of_one_version
     def predict_proba(self, X: Any) -> Any:
         """Calibrated probabilities of the candidates of each row, as CSR where Y was sparse or names (absent: 0).
 
@@ -111,7 +116,7 @@ class LabelSetEstimator(RoutedEstimator):
             chosen = super()._label_sets(X)
             return self._with_first(X, chosen) if self._keeps_first else chosen
         if not self.f1_labels_:
-            raise BlockXMCError('threshold="top-k" needs shared weights and at least 200 training rows: use "f1"')
+            raise BlockXMCError(NO_TOP_K)
         labels, _ = self._likeliest(X, min(self.f1_labels_, self.targets_.n_labels))
         rows, _ = np.nonzero(labels >= 0)
         ones = np.ones(rows.size, np.float32)
@@ -131,6 +136,7 @@ class LabelSetEstimator(RoutedEstimator):
         ones = np.ones(int(there.sum()), np.float32)
         return sparse.csr_array(chosen + sparse.csr_array((ones, (rows[there], labels[there])), shape=chosen.shape))
 
+    @of_one_version
     def decision_function(self, X: Any) -> Any:
         """As in every estimator; where Y was dense, the label that a row always keeps is positive, too."""
         found = super().decision_function(X)

@@ -27,6 +27,8 @@ F32 = NDArray[np.float32]
 
 # Rows of which all candidates are scored at a time.
 ROWS_AT_ONCE = 4096
+# Labels of rows with ties that are looked at together.
+MOST_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -71,17 +73,32 @@ class RoutedModel:
         return {name: value for name, value in vars(self).items() if name != "_routed"}
 
     def topk(self, X: sparse.csr_array, k: int, threads: int, allowed: Mask | None = None) -> TopK:
-        """Best k allowed labels of each row, with the scores that they have among all candidates."""
+        """Best k allowed labels of each row, with the scores that they have among all candidates; ties to the lower id."""
         if allowed is not None and self.calibration is not None:
             return self._topk_among(X, k, threads, allowed)
-        asked = self._asked(k)
+        return self._first_of(self._asked(k), X, k, threads, allowed)
+
+    def _first_of(self, asked: int, X: sparse.csr_array, k: int, threads: int, allowed: Mask | None) -> TopK:
+        """The first k of as many as are asked for, and of more in rows where others may be as good as the k-th."""
         if self._routed is None:
             labels, scores = self.scorer.topk(X, None, asked, threads=threads, allowed=allowed)
         else:
             labels, scores = self._routed.topk(X, asked, threads=threads, allowed=allowed)
         if self.offset is not None:
             scores = scores + self._offset_of(X, threads)[:, None]
-        return self._answers(labels, scores, k, threads)
+        tied = scores[:, k - 1] == scores[:, -1]
+        self._put_in_order(labels, scores, threads)
+        if asked == k:
+            return labels, scores
+        tied |= scores[:, k - 1] == scores[:, -1]
+        rows = np.flatnonzero(tied & (labels[:, -1] >= 0)) if asked < self.n_labels else np.zeros(0, np.intp)
+        labels, scores = labels[:, :k].copy(), scores[:, :k].copy()
+        asked = min(8 * asked, self.n_labels)
+        at_once = max(MOST_AT_ONCE // asked, 1)
+        for first in range(0, rows.size, at_once):
+            some = rows[first : first + at_once]
+            labels[some], scores[some] = self._first_of(asked, take_rows(X, some), k, threads, allowed)
+        return labels, scores
 
     def _topk_among(self, X: sparse.csr_array, k: int, threads: int, allowed: Mask) -> TopK:
         """The best k allowed labels where ranks among all candidates count: most rows have them among their first few."""
@@ -101,13 +118,22 @@ class RoutedModel:
                 best = best_allowed(self.scores(self._row(indices, values), 1), k, allowed)
             return best[0][0], best[1][0]
         asked = self._asked(k)
-        if self._routed is None:
-            labels, scores = self.scorer.one(indices, values, None, asked, allowed)
-        else:
-            labels, scores = self._routed.one(indices, values, asked, allowed)
-        if self.offset is not None:
-            scores = scores + self._offset_of(self._row(indices, values), 1)
-        return self._answers(labels, scores, k)
+        while True:
+            if self._routed is None:
+                labels, scores = self.scorer.one(indices, values, None, asked, allowed)
+            else:
+                labels, scores = self._routed.one(indices, values, asked, allowed)
+            if self.offset is not None:
+                scores = scores + self._offset_of(self._row(indices, values), 1)
+            if asked == k:
+                self._put_in_order(labels, scores)
+                return labels, scores
+            tied = scores.item(k - 1) == scores.item(-1)
+            self._put_in_order(labels, scores)
+            tied = tied or scores.item(k - 1) == scores.item(-1)
+            if not tied or asked >= self.n_labels or labels.item(-1) < 0:
+                return labels[:k], scores[:k]
+            asked = min(8 * asked, self.n_labels)
 
     def _row(self, indices: ArrayLike, values: ArrayLike) -> sparse.csr_array:
         row = np.asarray(values, np.float32), np.asarray(indices, np.int32), np.array([0, np.size(indices)])
@@ -135,15 +161,25 @@ class RoutedModel:
         return added[:, 0] if visited is None else np.take_along_axis(added, visited[:, :1], axis=1)[:, 0]
 
     def _asked(self, k: int) -> int:
-        """As many labels of a row as it takes to answer the first k."""
-        return k if self.calibration is None else self.calibration.least_asked(k, self.n_labels)
+        """As many labels of a row as it takes to answer the first k, and mostly to see that no other is as good."""
+        if self.calibration is None and self.reranker is None and self.offset is None:
+            return k  # the kernel's own order
+        n_labels = self.scorer.n_labels
+        least = k + 1 if self.calibration is None else self.calibration.least_asked(k + 1, n_labels)
+        return least if least <= n_labels else max(k, n_labels)
 
-    def _answers(self, labels: NDArray[np.int64], scores: F32, k: int, threads: int = 1) -> TopK:
+    def _put_in_order(self, labels: NDArray[np.int64], scores: F32, threads: int = 1) -> None:
+        """Turn the scores of best labels into those that are shown, ties to the lower id; changes both arrays.
+
+        Different scores may be shown as the same number. Where the last label that was asked for is as good as the last one
+        that is wanted, before or after, others may be, too.
+        """
         if self.calibration is not None:
             self.calibration.apply_topk((labels, scores), threads)
-        if labels.shape[-1] > k:
-            labels, scores = labels[..., :k].copy(), scores[..., :k].copy()
-        return labels, scores
+        elif self.offset is not None:
+            order = np.lexsort((labels, -scores))
+            for part in (labels, scores):
+                part[...] = np.take_along_axis(part, order, -1)
 
     def visited(self, X: sparse.csr_array, threads: int) -> NDArray[np.int32] | None:
         """The blocks each row is sent to, best first; None: the only one."""

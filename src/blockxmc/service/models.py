@@ -169,6 +169,9 @@ class Models:
             copy.save(place.path)
         except UpdateError as error:
             raise Problem(409, str(error)) from None
+        except OSError as error:  # the model is not written: the old one stands
+            self._log("error", "model not updated: it cannot be written", model=name, error=str(error))
+            raise Problem(507, f"{name} cannot be written ({error.strerror}); the old model serves on") from None
         finally:
             place.changing.release()
         self.refresh()

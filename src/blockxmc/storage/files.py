@@ -16,7 +16,7 @@ from typing import IO, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from blockxmc._core.files import HashingFile, flush_file
+from blockxmc._core.files import HashingFile, NotPlainError, flush_file, npy_header
 from blockxmc._core.mapping import mapped
 from blockxmc._core.stored import short
 from blockxmc.errors import BlockXMCError, ModelFormatError
@@ -30,11 +30,6 @@ _CHUNK = 1 << 20
 _MOST_DIMENSIONS = 8
 # Files that are flushed to the disk at a time.
 _AT_ONCE = 16
-# The header as NumPy writes it, and in no other form: nothing of it is evaluated.
-_HEADER = re.compile(
-    rb"\{'descr': '([<|][biuf][0-9]{1,2})', 'fortran_order': False, 'shape': \(([0-9, ]{0,200})\), \} *\n"
-)
-_MAGIC = b"\x93NUMPY\x01\x00"
 # The shortest string takes three bytes: two quotes and the end of the line.
 _LEAST_LINE = 3
 
@@ -167,7 +162,7 @@ class Reader:
             return self._arrays[name]
         with self._open(name, "npy") as file:
             entry = self.entries[name]
-            start = self._check_header(name, entry, file.read(len(_MAGIC) + 2), file)
+            start = self._check_header(name, entry, file)
             file.seek(0)
             content = mapped(file, entry["bytes"])
         try:
@@ -178,16 +173,15 @@ class Reader:
         self._arrays[name] = found
         return found
 
-    def _check_header(self, name: str, entry: Entry, opening: bytes, file: IO[bytes]) -> int:
+    def _check_header(self, name: str, entry: Entry, file: IO[bytes]) -> int:
         """Compare the header of an array with the manifest; return where its numbers start."""
-        length = int.from_bytes(opening[len(_MAGIC) :], "little")
-        header = _HEADER.fullmatch(file.read(length)) if opening.startswith(_MAGIC) else None
-        if header is None:
-            raise self._damaged(name, "has no plain .npy header")
-        shape = [int(extent) for extent in header[2].replace(b",", b" ").split()]
-        if header[1].decode() != entry["dtype"] or shape != entry["shape"]:
+        try:
+            dtype, shape, start = npy_header(file)
+        except NotPlainError as error:
+            raise self._damaged(name, str(error)) from None
+        if dtype != entry["dtype"] or shape != entry["shape"]:
             raise self._damaged(name, "holds another type or shape than the manifest says")
-        start, size = len(opening) + length, np.dtype(entry["dtype"]).itemsize
+        size = np.dtype(entry["dtype"]).itemsize
         if start % 64:
             raise self._damaged(name, "does not start its numbers at a multiple of 64 bytes")
         for extent in shape:

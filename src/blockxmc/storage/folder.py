@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Self
 
-from blockxmc._core.files import flush_folder, flush_to_disk
+from blockxmc._core.files import NotPlainError, flush_folder, flush_to_disk, open_plain
 from blockxmc.errors import BlockXMCError, ModelFormatError
 
 fcntl: Any
@@ -55,23 +54,16 @@ class Folder:
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
         """Open a plain file for reading; a link, device or folder in its place is refused."""
-        place = self.path / name if self._handle is None else name
-        # Without O_NONBLOCK, a named pipe in place of the file would block the open for ever.
-        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        try:
-            kind = os.stat(place, dir_fd=self._handle, follow_symlinks=False).st_mode
-            if stat.S_ISLNK(kind):
+        with ExitStack() as opened:
+            try:
+                place = self.path / name if self._handle is None else name
+                file = opened.enter_context(open_plain(place, self._handle))
+            except (FileNotFoundError, NotADirectoryError):
+                raise self._missing(name) from None
+            except NotPlainError as error:
                 raise ModelFormatError(
-                    f"{self.path / name} is a symbolic link, which a model directory must not contain"
-                )
-            if not stat.S_ISREG(kind):
-                raise ModelFormatError(f"{self.path / name} is not a regular file")
-            handle = os.open(place, flags, dir_fd=self._handle)
-        except (FileNotFoundError, NotADirectoryError):
-            raise self._missing(name) from None
-        with open(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise ModelFormatError(f"{self.path / name} is not a regular file")
+                    f"{self.path / name} {error}, which a model directory must not contain"
+                ) from None
             yield file
 
     def _missing(self, name: str) -> ModelFormatError:

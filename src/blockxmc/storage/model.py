@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from blockxmc._core.base import XMCEstimator
+from blockxmc._core.params import as_path
 from blockxmc._core.stored import INT32_MAX, short
 from blockxmc._core.targets import Kind, Targets
 from blockxmc._version import __version__
@@ -36,8 +37,7 @@ FORMAT_VERSION = 4
 # What a manifest may be at most; a model with ten thousand blocks of low-rank weights stays below a tenth of it.
 MOST_MANIFEST_BYTES = 1 << 26
 MOST_NESTING = 40
-# How often a model may be replaced while it is being loaded.
-_TRIES = 1000
+_TRIES = 1000  # as often a model may be replaced while it is being loaded
 # What every fitted estimator may have besides its own state.
 _FITTED = ("label_counts_", "n_train_rows_", "n_features_in_", "feature_names_in_", "data_digest_")
 _SECTIONS = ("class", "params", "fitted", "targets", "state", "preprocessing", "encoder", "provenance", "files")
@@ -50,7 +50,7 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     if not isinstance(estimator, XMCEstimator | TextClassifier):
         raise BlockXMCError(f"{type(estimator).__name__} cannot be saved: a model directory holds a classifier")
     check_is_fitted(estimator)
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(as_path(path)))
     check_target(target)
     with updating(target, lambda path: set(_there(path)["files"])) as update:
         before = _there(target)
@@ -94,12 +94,12 @@ def load_with_manifest(path: str | os.PathLike[str], encoder: bool = True) -> tu
         manifest = _parsed(content, folder.path)
         return _estimator(manifest, Reader(folder, manifest["files"]), encoder), manifest
 
-    return _one_version(Path(path), opened)
+    return _one_version(as_path(path), opened)
 
 
 def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The manifest of a model directory, checked for version and completeness but with values still encoded."""
-    return _one_version(Path(path), lambda folder, content: _parsed(content, folder.path))
+    return _one_version(as_path(path), lambda folder, content: _parsed(content, folder.path))
 
 
 def verify(path: str | os.PathLike[str]) -> list[str]:
@@ -131,7 +131,7 @@ def verify(path: str | os.PathLike[str]) -> list[str]:
             raise _Problems(problems)
 
     try:
-        _one_version(Path(path), read)
+        _one_version(as_path(path), read)
     except _Problems as found:
         return found.all
     except (ModelFormatError, OSError) as error:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blockxmc._core.matrix import as_csr, check_values, matrix_digest, without_rows
+from blockxmc._core.matrix import LARGEST_VALUE, as_csr, check_values, matrix_digest, without_rows
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.weights import F32
 
@@ -65,13 +65,13 @@ def _features(given: Any, shape: tuple[int, int]) -> sparse.csr_array:
     if features.shape != shape:
         wanted = f"a row for each of the {shape[0]} labels and {shape[1]} features"
         raise BlockXMCError(f"label_features must have {wanted}, got shape {features.shape}")
-    check_values(features)
+    check_values(features, "label_features")
     return features
 
 
 def _weights(given: Any, n_rows: int) -> F32:
     try:
-        weights = np.asarray(given, np.float32)
+        weights = np.asarray(given, np.float64)
     except (TypeError, ValueError):
         raise BlockXMCError(f"sample_weight must be a number per row, got {given!r:.60}") from None
     if weights.ndim == 0:
@@ -80,4 +80,10 @@ def _weights(given: Any, n_rows: int) -> F32:
         raise BlockXMCError(f"sample_weight must be 1-d with a number per row, {n_rows}, got shape {weights.shape}")
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise BlockXMCError("sample_weight must be finite numbers of at least 0, and not all of them zero")
-    return weights
+    strange = weights[(weights > 0) & ((weights < 1 / LARGEST_VALUE) | (weights > LARGEST_VALUE))]
+    if strange.size:
+        span = f"from {1 / LARGEST_VALUE:.0e} to {LARGEST_VALUE:.0e}"
+        raise BlockXMCError(
+            f"sample_weight holds {strange[0]:.0e}, and must be 0 or {span}; multiply all by one number"
+        )
+    return weights.astype(np.float32)

@@ -20,6 +20,7 @@ from sklearn.base import BaseEstimator
 
 from blockxmc import _kernels
 from blockxmc._core.files import PART
+from blockxmc._core.params import as_path
 from blockxmc._core.progress import Beside, Reporter
 from blockxmc._core.results import DamagedError, ResultFolder
 from blockxmc._version import __version__
@@ -175,7 +176,7 @@ def opened(work: PathLike | Workplace | None, identity: Identity, reporter: Repo
         with work.opened(whole, reporter) as job:
             yield job
         return
-    with held(Path(work), whole) as kept:
+    with held(as_path(work), whole) as kept:
         yield Job(kept, whole, reporter)
 
 

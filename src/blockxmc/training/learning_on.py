@@ -15,8 +15,10 @@ from blockxmc._core import stored
 from blockxmc._core.matrix import take_rows
 from blockxmc._core.progress import Reporter, reporter_for
 from blockxmc._core.targets import Targets
+from blockxmc._core.versions import lock_of, swapped
 from blockxmc.errors import BlockXMCError, UpdateError
 from blockxmc.model.label_sets import LabelSetEstimator
+from blockxmc.model.sources import Sources
 from blockxmc.partition import Partitioner
 from blockxmc.training.drift import advice, first_event, standing
 from blockxmc.training.fit import Request
@@ -54,14 +56,15 @@ class LearningOn(LabelSetEstimator):
         >>> clf.predict_topk([[0, 0.1, 0.9]], k=1)[0].tolist()
         [[2]]
         """
-        old = self._learned()
-        rows = self._new_rows(X)
-        targets, Y01 = self.targets_.extended(Y, label_names)
-        if rows.shape[0] != Y01.shape[0]:
-            raise BlockXMCError(f"X has {rows.shape[0]} rows but Y has {Y01.shape[0]}: the numbers must agree")
-        reporter = reporter_for(self.verbose)
-        learned, event = add_rows(self._request(), old, rows, Y01, reporter)
-        self._take(learned, event, targets, rows.shape[1], reporter)
+        with lock_of(self):
+            old = self._learned()
+            rows = self._new_rows(X)
+            targets, Y01 = self.targets_.extended(Y, label_names)
+            if rows.shape[0] != Y01.shape[0]:
+                raise BlockXMCError(f"X has {rows.shape[0]} rows but Y has {Y01.shape[0]}: the numbers must agree")
+            reporter = reporter_for(self.verbose)
+            learned, event = add_rows(self._request(), old, rows, Y01, reporter)
+            self._take(learned, event, targets, rows.shape[1], reporter, self.sources_)
         return self
 
     def forget(self, rows: Any) -> Self:
@@ -76,15 +79,14 @@ class LearningOn(LabelSetEstimator):
         >>> clf.n_train_rows_, clf.label_counts_.tolist()
         (2, [1, 1])
         """
-        old = self._learned()
-        dropped = row_mask(rows, old.kept.n_rows)
-        if not dropped.any():
-            return self
-        reporter = reporter_for(self.verbose)
-        learned, event = drop_rows(self._request(), old, dropped, reporter)
-        self._take(learned, event, self.targets_, self.n_features_in_, reporter)
-        if self.sources_ is not None:
-            self.sources_ = self.sources_.without(dropped)
+        with lock_of(self):
+            old = self._learned()
+            dropped = row_mask(rows, old.kept.n_rows)
+            if dropped.any():
+                reporter = reporter_for(self.verbose)
+                learned, event = drop_rows(self._request(), old, dropped, reporter)
+                sources = None if self.sources_ is None else self.sources_.without(dropped)
+                self._take(learned, event, self.targets_, self.n_features_in_, reporter, sources)
         return self
 
     @property
@@ -134,20 +136,32 @@ class LearningOn(LabelSetEstimator):
         return self._checked(X, reset=False)
 
     def _take(
-        self, learned: Learned, event: dict[str, Any], targets: Targets, n_features: int, reporter: Reporter
+        self,
+        learned: Learned,
+        event: dict[str, Any],
+        targets: Targets,
+        n_features: int,
+        reporter: Reporter,
+        sources: Sources | None,
     ) -> None:
         """Become the new model, all at once."""
         X, Y = learned.kept.rows(n_features, targets.n_labels)
         some = np.linspace(0, X.shape[0] - 1, min(X.shape[0], _COST_ROWS)).astype(np.intp)
-        self.cost_ = self.cost_ | learned.model.cost(take_rows(X, some), self._threads)
         now = standing(learned.partition)
-        self.cost_["largest_block"] = now["largest_block"]
-        self.kept_ = _with_event(learned.kept, event | now)
-        self.partition_, self.model_, self.targets_ = learned.partition, learned.model, targets
-        self.classes_ = np.arange(targets.n_labels) if targets.names is None else targets.names
-        self.label_counts_ = np.bincount(Y.indices, minlength=targets.n_labels).astype(np.int64)
-        self.n_train_rows_, self.n_features_in_ = int(X.shape[0]), n_features
-        self.__dict__.pop("_worth", None)
+        cost = learned.model.cost(take_rows(X, some), self._threads) | {"largest_block": now["largest_block"]}
+        swapped(
+            self,
+            cost_=self.cost_ | cost,
+            kept_=_with_event(learned.kept, event | now),
+            partition_=learned.partition,
+            model_=learned.model,
+            targets_=targets,
+            classes_=np.arange(targets.n_labels) if targets.names is None else targets.names,
+            label_counts_=np.bincount(Y.indices, minlength=targets.n_labels).astype(np.int64),
+            n_train_rows_=int(X.shape[0]),
+            n_features_in_=n_features,
+            sources_=sources,
+        )
         if self.advice_ is not None:
             reporter.say(self.advice_)
 

@@ -126,7 +126,9 @@ def _grown_blocks(
     stale = assignment.size - kept.router_rows > most * assignment.size
     changed = np.arange(n_blocks if stale else 0)
     of_blocks = _solved_blocks(request, rows, assignment, of_blocks, changed, reporter)
-    routed = _router(of_blocks).blocks(X, kept.negative_blocks.shape[1], threads=threads)
+    width = kept.negative_blocks.shape[1]
+    routed = _router(of_blocks).blocks(X, width, threads=threads)
+    routed = np.pad(routed, ((0, 0), (0, width - routed.shape[1])), mode="edge")  # where fewer blocks are left
     negative = np.concatenate([kept.negative_blocks, routed])
     n_old = Y_all.shape[0] - Y.shape[0]
     before = lists(old.partition, Y_all[:n_old], old.kept.negative_blocks, kept, settings.update_lists)
