@@ -30,8 +30,8 @@ import numpy as np
 import peer_report
 
 from blockxmc import __version__, metrics
+from blockxmc._core.matrix import unit_rows
 from blockxmc.data import Dataset, read_data_dir, write_xc
-from blockxmc.paper.experiments.cells import unit_rows
 from blockxmc.paper.experiments.settings import provenance
 
 HERE = Path(__file__).parent

@@ -17,9 +17,9 @@ import numpy as np
 from scipy import sparse
 
 from blockxmc import LEML, DiSMEC, NaiveBayes, metrics
+from blockxmc._core.matrix import unit_rows
 from blockxmc.baselines import CBMLC, LabelFilters
 from blockxmc.data import read_xc
-from blockxmc.paper.experiments.cells import unit_rows
 
 Parts = tuple[sparse.csr_array, sparse.csr_array, sparse.csr_array, sparse.csr_array]
 Line = tuple[str, float, np.ndarray, str]

@@ -15,11 +15,11 @@ import json
 from pathlib import Path
 
 import blockxmc
+from blockxmc._core.matrix import unit_rows
 from blockxmc.data import read_data_dir
-from blockxmc.paper.experiments.cells import unit_rows
 from blockxmc.paper.experiments.settings import BASE_TITLES
+from blockxmc.training.trials.plan import NUMBERS
 from blockxmc.tuning import TrialOptions, plan_blocks, tune_lambda
-from blockxmc.tuning.plan import NUMBERS
 
 
 def compared(folder: Path, base_name: str, options: TrialOptions) -> dict[str, object]:

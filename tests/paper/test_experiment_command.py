@@ -11,7 +11,6 @@ def test_a_table_as_json_and_as_text(capsys, tmp_path, monkeypatch):
     options = ("--bases", "dismec", "--folds", 2, "--tolerance", 100, "--threads", 1, "--max-test-rows", 20)
     code, text, err = run(capsys, "experiment", "table-recall", folder, "--out", out, *options)
     assert (code, err) == (0, "")
-    assert "within the tolerance of 100 points plus one standard error" in text
     assert text.endswith(f"Report: {out / 'report.html'}\n")
     code, text, _ = run(capsys, "experiment", "table-recall", folder, "--out", out, *options, "--json")
     result = json.loads(text)
@@ -39,7 +38,6 @@ def test_failed_cells_are_named(capsys, tmp_path):
     )
     assert code == 0
     assert "tiny/tune/dismec failed: " in text
-    assert "Nothing can be said of DiSMEC" in text
 
 
 @pytest.mark.parametrize(
@@ -51,6 +49,7 @@ def test_failed_cells_are_named(capsys, tmp_path):
         (("table-data", "FOLDER", "--bases", "svm"), "--bases must name some of dismec"),
         (("table-data", "FOLDER", "--bases", ","), "--bases must name some of dismec"),
         (("table-data", "FOLDER", "--max-train-rows", "tiny"), "--max-train-rows wants NAME=N"),
+        (("table-data", "FOLDER", "--propensity", "0.5"), "--propensity takes two numbers"),
         (("table-data",), "give at least one DATA_DIR"),
         (("all", "--check"), "not a folder; --check looks"),
     ],

@@ -11,6 +11,7 @@ from blockxmc.paper.experiments.canvas import Figure
 from blockxmc.paper.experiments.page import as_html
 from blockxmc.paper.experiments.tables import table_precision, table_recall
 
+LETTER = (("full", ""), ("bp", "-accuracy"), ("bp", "-speed"), ("cbmlc", ""))
 CHROMIUM = shutil.which("chromium")
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c4944415408d763f8cfc0000003010100"
@@ -78,6 +79,7 @@ def test_every_number_names_its_raw_row_and_raw_rows_are_inside(page):
         "bibtex/fastxml",
         "bibtex/lf/dismec",
         "bibtex/bp-default",
+        *(f"bibtex/{system}-letter{kind}/leml" for system, kind in LETTER),
     }
     assert cells["bibtex/full/leml"]["row"]["P@1"] == 62.0
     assert "hits" not in cells["bibtex/full/leml"]["row"]

@@ -205,17 +205,6 @@ def test_features_that_never_occur_have_no_weight(rank):
     np.testing.assert_array_equal(weights.scores(stray), weights.scores(nothing))
 
 
-def test_warm_start_goes_on_where_the_other_stopped():
-    X, Y = problem(n=200, m=40)
-    learner = LEML(rank=5, n_iter=3, bias=0, init="random")
-    first = learner._factorise(X, Y, job())
-    W = np.zeros((25, 5), np.float32)
-    W[first.features] = first.W
-    second = learner._factorise(X, Y, job(), warm=(W, first.H))
-    assert second.objective_trace[0] <= first.objective_trace[-1] * (1 + 1e-6)
-    assert isinstance(learner._train(X, Y, job(), warm=(W, first.H)), LowRankWeights)
-
-
 @pytest.mark.parametrize("rank", [2, 500])
 def test_bias_is_a_constant_feature(rank):
     X, Y = problem()

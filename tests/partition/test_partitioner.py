@@ -253,7 +253,7 @@ class TestChoice:
             def __init__(self, q):
                 self.clusters = type("C", (), {"sizes": np.zeros(min(q, survivors))})
 
-        _, chosen = choice.paper_search(lambda q, attempt: Run(q), 10**6, 10)
+        _, chosen = choice.paper_search(lambda q, attempt: Run(q), 62_500, 10)
         assert {t["n_blocks"] for t in chosen.tried} == {*range(2, 17), 24, 20, 22, 23}
 
     def test_lam_at_floor_is_the_largest(self):

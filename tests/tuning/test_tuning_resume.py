@@ -6,8 +6,7 @@ from helpers import blocky
 from blockxmc import NaiveBayes, PDSparse
 from blockxmc.errors import BlockXMCError
 from blockxmc.training.trials import split as evaluation
-from blockxmc.training.trials.moving import MovingBlocks
-from blockxmc.tuning import Limits, TrialOptions, tune_budget, tune_lambda
+from blockxmc.tuning import TrialOptions, tune_lambda
 from blockxmc.tuning.problem import described
 
 
@@ -34,25 +33,39 @@ def stop_at_training(monkeypatch, number, error):
     return calls
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(monkeypatch, tmp_path):
+@pytest.mark.parametrize("base", [NaiveBayes(), PDSparse()])
+@pytest.mark.parametrize("at", [1, 2, 5])
+def test_an_interrupted_run_goes_on_where_it_stopped(monkeypatch, tmp_path, base, at):
     X, Y = small()
-    options = {"n_blocks": 3, "lams": [0.2, 0.5, 1.0], "folds": 3}
+    options = {"n_blocks": 3, "lams": [0.2, 0.5, 1.0], "folds": 2}
     kept = TrialOptions(work=tmp_path / "kept", n_jobs=1)
-    expected = tune_lambda(X, Y, NaiveBayes(), **options)
-    calls = stop_at_training(monkeypatch, 2, Stop)  # the first of the second fold
+    expected = tune_lambda(X, Y, base, **options)
+    calls = stop_at_training(monkeypatch, at, Stop)
     with pytest.raises(Stop):
-        tune_lambda(X, Y, NaiveBayes(), options=kept, **options)
-    result = tune_lambda(X, Y, NaiveBayes(), options=kept, **options)
-    assert len(calls) == 2 + 2  # one fold was finished; the other two are trained once each
-    assert result.saving["reused"] == 7  # the plan, the base of each fold and three lambdas
+        tune_lambda(X, Y, base, options=kept, **options)
+    result = tune_lambda(X, Y, base, options=kept, **options)
+    assert len(calls) == 2 * 3 + 1  # only the trial that was stopped is made again
     assert result.folds == expected.folds
-    again = tune_lambda(X, Y, NaiveBayes(), options=kept, **options)
-    assert len(calls) == 4
-    assert again.folds == expected.folds
-    assert again.saving["trainings"] == expected.saving["trainings"]
-    looser = tune_lambda(X, Y, NaiveBayes(), options=kept, tolerance=50.0, **options)
-    assert len(calls) == 4  # trials do not depend on the tolerance
+    assert result.trainings == expected.trainings
+    looser = tune_lambda(X, Y, base, options=kept, tolerance=50.0, **options)
+    assert len(calls) == 2 * 3 + 1  # trials do not depend on the tolerance
     assert looser.tolerance == 50
+
+
+def test_a_search_that_is_stopped_again_and_again_ends_the_same(monkeypatch, tmp_path):
+    X, Y = small()
+    options = {"lams": [0.5, 2.0, 6.0], "folds": 2, "tolerance": 8.0}
+    expected = tune_lambda(X, Y, NaiveBayes(), **options)
+    for _ in range(200):
+        stop_at_training(monkeypatch, 2, Stop)
+        try:
+            result = tune_lambda(X, Y, NaiveBayes(), options=TrialOptions(work=tmp_path, n_jobs=1), **options)
+            break
+        except Stop:
+            monkeypatch.undo()
+    assert result.folds == expected.folds
+    assert result.tried == expected.tried
+    assert result.choices == expected.choices
 
 
 def test_other_data_and_settings_are_refused_by_name(tmp_path):
@@ -67,27 +80,6 @@ def test_other_data_and_settings_are_refused_by_name(tmp_path):
         tune_lambda(other, Y, NaiveBayes(), **options)
     with pytest.raises(BlockXMCError, match="held_out_rows was "):
         tune_lambda(X, Y, NaiveBayes(), **options | {"folds": 3})
-    with pytest.raises(BlockXMCError, match="assignment was "):
-        tune_budget(X, Y, NaiveBayes(), limits=Limits(products=14), options=TrialOptions(work=tmp_path))
-
-
-def test_finished_lambdas_of_a_coupled_base_are_kept(monkeypatch, tmp_path):
-    X, Y = small()
-    kept = TrialOptions(work=tmp_path, n_jobs=1)
-    options = {"n_blocks": 3, "lams": [0.2, 0.5, 1.0], "folds": 2, "options": kept}
-    calls, measure = [], MovingBlocks.measure
-
-    def measure_or_stop(self, steps, *given):
-        calls.append(tuple(steps))
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return measure(self, steps, *given)
-
-    monkeypatch.setattr(MovingBlocks, "measure", measure_or_stop)
-    with pytest.raises(KeyboardInterrupt):
-        tune_lambda(X, Y, PDSparse(), **options)
-    tune_lambda(X, Y, PDSparse(), **options)
-    assert len(calls) == 3 + 1 + 3
 
 
 def test_damaged_trials_are_made_again_and_mentioned_in_the_result(tmp_path):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from blockxmc._core.matrix import unit_rows
 from blockxmc.cli._common import refuse_fields_of_features, verbosity
 from blockxmc.cli._text_options import IdField, LabelField, LabelSeparator, TextField, TextSettings
 
@@ -35,6 +36,9 @@ def convert(
     label_field: LabelField = None,
     label_separator: LabelSeparator = None,
     id_field: IdField = None,
+    unit: Annotated[
+        bool, typer.Option("--unit-rows", help="Scale every row of features to Euclidean length 1.")
+    ] = False,
     shards: Annotated[
         int | None,
         typer.Option("--shards", min=1, help="Write a folder with this many shards of rows; reads IN as a stream."),
@@ -63,7 +67,7 @@ def convert(
         _write_shards(source, test, target, shards, fields)
         return
     if (source.is_dir() and not is_shards(source)) or test is not None:
-        _convert_both(source, test, target, fields)
+        _convert_both(source, test, target, fields, unit)
         return
     kind = _target_format(target)
     is_text = data_format(given) in TEXT_FORMATS
@@ -76,7 +80,8 @@ def convert(
             )
         write_jsonl(target, read_corpus(given, verbose=1, fields=fields), verbose=1)
         return
-    _write(kind, target, read_text(given, fields=fields, verbose=1) if is_text else read_dataset(given, verbose=1))
+    data = read_text(given, fields=fields, verbose=1) if is_text else read_dataset(given, verbose=1)
+    _write(kind, target, replace(data, X=unit_rows(data.X)) if unit else data)
 
 
 def _write_shards(source: Path, test: Path | None, target: Path, n_shards: int, fields: Fields) -> None:
@@ -98,7 +103,7 @@ def _write_shards(source: Path, test: Path | None, target: Path, n_shards: int, 
         convert_pair_to_shards(*pair, (target / "train", target / "test"), n_shards, reading)
 
 
-def _convert_both(source: Path, test: Path | None, target: Path, fields: Fields) -> None:
+def _convert_both(source: Path, test: Path | None, target: Path, fields: Fields, unit: bool) -> None:
     """Training and test data, of a folder or of two files, into a folder."""
     from blockxmc.data import read_data_dir, write_xc
     from blockxmc.data.folder import read_pair
@@ -112,6 +117,8 @@ def _convert_both(source: Path, test: Path | None, target: Path, fields: Fields)
         train_data, test_data = read_data_dir(source, fields=fields, verbose=1)
     else:
         train_data, test_data = read_pair(source, test, fields=fields, verbose=1)
+    if unit:
+        train_data, test_data = (replace(data, X=unit_rows(data.X)) for data in (train_data, test_data))
     target.mkdir(parents=True, exist_ok=True)
     _write("xc", target / "train.txt", train_data)
     write_xc(target / "test.txt", test_data.X, test_data.Y, verbose=1)

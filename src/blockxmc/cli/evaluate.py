@@ -49,8 +49,14 @@ def evaluate(
         str, typer.Option("--at", metavar="K,...", help="Ranks k for P@k and the other ranking metrics.")
     ] = "1,3,5",
     propensity: Annotated[
-        str, typer.Option("--propensity", metavar="A,B", help="Parameters of the propensity model.")
-    ] = "0.55,1.5",
+        str | None,
+        typer.Option(
+            "--propensity",
+            metavar="A,B",
+            help="Constants of the propensity model.",
+            show_default="those customary for a set of as many labels: 0.55,1.5 for most",
+        ),
+    ] = None,
     rank_by: RankBy = None,
     plot: Annotated[
         Path | None,
@@ -72,18 +78,19 @@ def evaluate(
 ) -> None:
     """Measure precision, F1, cost and time of a model on TEST (percentages, microseconds per row)."""
     from blockxmc._core.progress import reporter_for
+    from blockxmc.metrics import customary_propensity
     from blockxmc.metrics.report import measure
 
-    ks, (a, b) = _ranks(at), _propensity(propensity)
+    ks, given = _ranks(at), None if propensity is None else read_propensity(propensity)
     if plot is not None:
         from blockxmc.plots import check_figure
 
         check_writable(plot.parent)
         check_figure(plot)
     if scheduler is not None:
-        given: Any = {"rank_by": rank_by, "plot": plot, "text_field": text_field, "label_field": label_field}
-        given["extra"] = extra
-        found = _by_cluster((model, data), scheduler, work_on_cluster(work, **given), ks, (a, b))
+        cluster: Any = {"rank_by": rank_by, "plot": plot, "text_field": text_field, "label_field": label_field}
+        cluster["extra"] = extra
+        found = _by_cluster((model, data), scheduler, work_on_cluster(work, **cluster), ks, given)
         print_json(found) if json else _print(found, ks)
         return
     if work is not None:
@@ -95,6 +102,7 @@ def evaluate(
     dataset = read_for(estimator, data, require_labels=True, texts=texts)
     if dataset.unseen_labels and not dataset.Y.nnz:
         raise BlockXMCError(f"{data}: no row has a label that the model knows: is it another model, or another column?")
+    a, b = given or customary_propensity(dataset.n_labels)
     with reporter.phase("evaluate"):
         result = with_labelled(measure(on_features(estimator), dataset, ks=ks, a=a, b=b), ks)
     if plot is not None:
@@ -124,7 +132,7 @@ def with_labelled(result: dict[str, Any], ks: list[int]) -> dict[str, Any]:
 
 
 def _by_cluster(
-    of: tuple[Path, str], scheduler: str, work: Path, ks: list[int], propensity: tuple[float, float]
+    of: tuple[Path, str], scheduler: str, work: Path, ks: list[int], propensity: tuple[float, float] | None
 ) -> dict[str, Any]:
     """Rankings of a data file by a model, scored by a cluster, in points."""
     from blockxmc.distributed import connected, evaluate
@@ -141,12 +149,16 @@ def _print(result: dict[str, Any], ks: list[int]) -> None:
     rows, without = result["rows"], result["rows_without_labels"]
     title = f"{rows:,} rows" + (f", {result['labels']:,} labels" if "labels" in result else "")
     print_table(title, ["%", *(f"@{k}" for k in ks)], values)
+    if "propensity_a" in result:
+        print(
+            f"PSP with A {result['propensity_a']:g} and B {result['propensity_b']:g} (--propensity A,B changes them)\n"
+        )
     if without:
         print(f"{without:,} rows have no labels: they are misses in P, and left out of the other lines\n")
     sets = [[head, f"{result[key]:.{digits}f}"] for key, (head, digits) in OF_SETS.items() if key in result]
     if sets:
         print_table("", ["label sets", ""], sets)
-    shown = {"rows", "labels", "rows_without_labels", *OF_SETS}
+    shown = {"rows", "labels", "rows_without_labels", "propensity_a", "propensity_b", *OF_SETS}
     rest = {key: value for key, value in result.items() if "@" not in key and key not in shown}
     if rest:
         print_table("", ["cost per row", ""], [[key.replace("_", " "), value] for key, value in rest.items()])
@@ -161,7 +173,12 @@ def _ranks(text: str) -> list[int]:
     return sorted({int(part) for part in parts})
 
 
-def _propensity(text: str) -> tuple[float, float]:
+def read_propensity(text: str) -> tuple[float, float]:
+    """The two numbers of ``--propensity``.
+
+    >>> read_propensity("0.6,2.6")
+    (0.6, 2.6)
+    """
     try:
         a, b = (float(part) for part in text.split(","))
         if not (0 <= a < 100 and 0 <= b < 1e9):

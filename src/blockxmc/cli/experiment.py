@@ -14,6 +14,9 @@ from blockxmc.errors import BlockXMCError
 if TYPE_CHECKING:
     from blockxmc.paper.experiments import Settings
 
+# Experiments after which the verdicts are printed.
+SAID = ("verdicts", "all", "everything")
+
 
 def experiment(
     name: Annotated[
@@ -58,6 +61,18 @@ def experiment(
         list[str] | None,
         typer.Option("--skip", help="Cells to leave out, as DATA/SYSTEM/BASE with wildcards, e.g. 'yso*/*/leml'."),
     ] = None,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Seeds of models whose seed counts; they tell its spread.")
+    ] = 3,
+    propensity: Annotated[
+        str | None,
+        typer.Option(
+            "--propensity", metavar="A,B", help="Constants of PSP.", show_default="those customary for the data"
+        ),
+    ] = None,
+    letter: Annotated[
+        bool, typer.Option("--letter/--no-letter", help="Columns of the paper to the letter beside ours.")
+    ] = True,
     rank: Annotated[int, typer.Option("--rank", min=1, help="Rank of LEML.")] = 500,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of processes that compute in parallel.")] = 1,
     stop_after: Annotated[
@@ -84,6 +99,7 @@ def experiment(
     json: Json = False,
 ) -> None:
     """Make the paper's tables and figures from data folders: CSV, JSON, Markdown, PNG, SVG and report.html."""
+    from blockxmc.cli.evaluate import read_propensity
     from blockxmc.paper.experiments import Settings
 
     if check:
@@ -99,7 +115,9 @@ def experiment(
         normalise=not raw,
         max_test_rows=max_test_rows,
         max_train_rows=tuple(_named_number(text) for text in max_train_rows or ()),
-        skip=tuple(skip or ()),
+        skip=(*(skip or ()), *([] if letter else ["*letter*"])),
+        seeds=seeds,
+        propensity=None if propensity is None else read_propensity(propensity),
         rank=rank,
         threads=threads,
         seed=seed,
@@ -138,16 +156,16 @@ class Running:
 
 
 def _run(name: str, data: list[Path], out: Path, settings: Settings, as_json: bool, how: Running) -> None:
-    """Make what is asked for, then print its conclusions and what failed."""
+    """Make what is asked for, then print the verdicts and what failed."""
     from blockxmc._core.progress import reporter_for
     from blockxmc.paper.experiments import run
-    from blockxmc.paper.experiments.conclusions import conclude
+    from blockxmc.paper.experiments.verdicts import CLAIMS
 
     check_writable(out)
     draw, reporter = how.draw, reporter_for(1 if how.verbose else verbosity())
     with kept_when_interrupted("finished cells", out / "cells"):
         results = run(name, data, out, settings, reporter, jobs=how.jobs, draw=draw, seconds=how.seconds)
-    said = {folder: conclude(results, folder) for folder in results.data}
+    found = {claim.name: [vars(one) for one in claim.judge(results)] for claim in CLAIMS} if name in SAID else {}
     errors = {cell: content["error"] for cell, content in results.contents.items() if "error" in content}
     waiting = [cell for cell, error in errors.items() if error == "not computed"]
     failed = {cell: error for cell, error in errors.items() if cell not in waiting}
@@ -156,15 +174,15 @@ def _run(name: str, data: list[Path], out: Path, settings: Settings, as_json: bo
         rows = {cell: content.get("row") for cell, content in results.contents.items()}
         told = {
             "report" if draw else "cells_folder": str(place),
-            "conclusions": said,
+            "verdicts": found,
             "failed": failed,
             "not_computed": waiting,
         }
         print_json(told | {"settings": settings.to_dict(), "cells": rows})
         return
-    for text in said.values():
-        if text:
-            print(f"{text}\n")
+    for claim, judged in found.items():
+        for one in judged:
+            print(f"{claim}, {one['data']} {one['base']}: {one['verdict']} ({one['measured']})")
     for cell, error in failed.items():
         print(f"{cell}: {error}" if error == "left out" else f"{cell} failed: {error}")
     if waiting:

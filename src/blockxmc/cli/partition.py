@@ -43,6 +43,10 @@ def partition(
     init: Annotated[
         str, typer.Option(metavar="kmeans|balanced|labels", help="How the first blocks are made.")
     ] = "kmeans",
+    letter: Annotated[
+        bool,
+        typer.Option("--letter", help="Labels that change f by nothing enter; the paper's search has no other limits."),
+    ] = False,
     max_iter: Annotated[int, typer.Option(help="Most rounds; 0 keeps the first blocks.")] = 100,
     seed: Seed = 0,
     threads: Threads = None,
@@ -66,7 +70,7 @@ def partition(
     """
     if test is not None and not export:
         raise BlockXMCError("--test goes with --export: it writes test rows for other programs")
-    options = {"objective": objective, "tie": tie, "init": init, "max_iter": max_iter}
+    options = {"objective": objective, "tie": tie, "init": init, "max_iter": max_iter, "letter": letter}
     options |= {"n_blocks": _number_or_word(blocks, int), "lam": _number_or_word(lam, float)}
     options |= {"random_state": seed, "n_jobs": threads, "verbose": 1}
     texts = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)

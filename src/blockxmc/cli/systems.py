@@ -16,9 +16,10 @@ SYSTEMS = ("bp", "full", "cbmlc", "lpsr", "lf", "fastxml")
 BASES = ("dismec", "pd-sparse", "ppd-sparse", "leml", "naive-bayes")
 
 
-def make_base(name: str) -> Any:
-    """A base classifier with its defaults."""
+def make_base(name: str, *, letter: bool = False) -> Any:
+    """A base classifier with its defaults, or with its authors' parameters."""
     import blockxmc
+    from blockxmc.paper.letter import AUTHORS
 
     classes = {
         "dismec": "DiSMEC",
@@ -29,7 +30,7 @@ def make_base(name: str) -> Any:
     }
     if name not in classes:
         raise BlockXMCError(f"--base must be one of {', '.join(BASES)}, got {name!r}")
-    return getattr(blockxmc, classes[name])()
+    return getattr(blockxmc, classes[name])(**AUTHORS.get(name, {}) if letter else {})
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class SystemOptions:
     parameters: tuple[str, ...] = ()
     assign_at: str | None = None
     keep_rows: bool = False
+    letter: bool = False
 
     def given(self) -> list[str]:
         """The options that were typed and that only some systems have."""
@@ -58,6 +60,7 @@ class SystemOptions:
             "--assign-at": self.assign_at is not None,
             "--weights": self.weights != "auto",
             "--keep-rows": self.keep_rows,
+            "--letter": self.letter,
         }
         return [option for option, used in typed.items() if used]
 
@@ -67,7 +70,7 @@ def make_system(options: SystemOptions, **common: Any) -> XMCEstimator:
     _refuse_meaningless(options)
     estimator = _BUILDERS[options.system](options)
     estimator.set_params(**common)
-    if options.assign_at is not None:
+    if options.system == "bp" and (options.assign_at is not None or options.letter):
         estimator.set_params(partitioner__random_state=common.get("random_state", 0))
     return _with_parameters(estimator, options.parameters)
 
@@ -84,8 +87,8 @@ def _refuse_meaningless(options: SystemOptions) -> None:
 
 # Options that systems other than bp, which has them all, share with it.
 _OPTIONS_OF: dict[str, tuple[str, ...]] = {
-    "full": ("--base",),
-    "cbmlc": ("--base", "--blocks"),
+    "full": ("--base", "--letter"),
+    "cbmlc": ("--base", "--blocks", "--letter"),
     "lpsr": ("--base", "--blocks"),
     "lf": ("--base",),
     "fastxml": (),
@@ -99,14 +102,19 @@ def _bp(options: SystemOptions) -> Any:
     words = ("auto", "paper", "cost")
     blocks: Any = options.blocks if options.blocks in words else _number("--blocks", options.blocks, int)
     lam: Any = "auto" if options.lam == "auto" else _number("--lam", options.lam, float)
-    partitioner = None if options.assign_at is None else Partitioner(assign_at=_steps(options.assign_at, lam))
+    partitioner = None
+    if options.assign_at is not None or options.letter:
+        steps = None if options.assign_at is None else _steps(options.assign_at, lam)
+        partitioner = Partitioner(assign_at=steps, letter=options.letter)
     if options.paper:
         blocks = "paper" if blocks == "auto" else blocks
-        learner = make_base(options.base or "dismec")
+        learner = make_base(options.base or "dismec", letter=options.letter)
         how: dict[str, Any] = {"partitioner": partitioner, "keep_rows": options.keep_rows}
         return BlockwiseClassifier.paper(learner, n_blocks=blocks, lam=lam, **how)
+    if options.letter and options.weights != "per-block":
+        raise BlockXMCError("--letter is the paper: give --paper or --weights per-block with it")
     shared = options.base is None and options.weights in ("auto", "shared")
-    learner = lean_dismec() if shared else make_base(options.base or "dismec")
+    learner = lean_dismec() if shared else make_base(options.base or "dismec", letter=options.letter)
     route: Any = "auto" if options.route == "auto" else _number("--route", options.route, blocks_or_share)
     how = {"weights": options.weights, "route": route, "keep_rows": options.keep_rows}
     return BlockwiseClassifier(learner, partitioner, n_blocks=blocks, lam=lam, **how)
@@ -125,7 +133,7 @@ def _steps(text: str, lam: Any) -> list[float]:
 def _cbmlc(options: SystemOptions) -> Any:
     from blockxmc.baselines import CBMLC
 
-    return CBMLC(make_base(options.base or "dismec"), **_counted_blocks(options))
+    return CBMLC(make_base(options.base or "dismec", letter=options.letter), **_counted_blocks(options))
 
 
 def _lpsr(options: SystemOptions) -> Any:
@@ -151,7 +159,7 @@ def _fastxml(options: SystemOptions) -> Any:
 
 
 def _full(options: SystemOptions) -> Any:
-    return make_base(options.base or "dismec")
+    return make_base(options.base or "dismec", letter=options.letter)
 
 
 _BUILDERS: dict[str, Callable[[SystemOptions], Any]] = {

@@ -84,6 +84,9 @@ def train(
         typer.Option("--route", help="Number of blocks a row visits, or a share of probability such as 0.7, or auto."),
     ] = "auto",
     paper: Annotated[bool, typer.Option("--paper", help="Train the paper's system exactly.")] = False,
+    letter: Annotated[
+        bool, typer.Option("--letter", help="With --paper: its letter, and the authors' parameters; see blockxmc tune.")
+    ] = False,
     param: Annotated[
         list[str] | None,
         typer.Option(
@@ -128,7 +131,8 @@ def train(
 ) -> None:
     """Train a model on TRAIN and save it to a directory."""
     show_log(logging.INFO if verbose else logging.WARNING)
-    options = SystemOptions(system, base, paper, blocks, lam, weights, route, tuple(param or ()), assign_at, keep_rows)
+    more = tuple(param or ()), assign_at, keep_rows, letter
+    options = SystemOptions(system, base, paper, blocks, lam, weights, route, *more)
     fields = tuple(text_field or ()), label_field, label_separator
     text = TextSettings(ngrams, min_df, max_features, analyzer, stop_words, *fields, label_texts, extra, fold_labels)
     plan = _Plan(data, model, label_names, options, text, max_memory, work, scheduler, threads, seed, verbose, titles)

@@ -12,12 +12,11 @@ import typer
 
 from blockxmc.cli._common import Json, Seed, Threads, kept_when_interrupted, read_rows, verbosity
 from blockxmc.cli._text_options import LabelField, LabelSeparator, TextField, TextSettings
-from blockxmc.cli._tune_results import show_budget, show_knobs, show_lambda, show_within
+from blockxmc.cli._tune_results import show_lambda, show_within
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
     from blockxmc.data import Dataset
-    from blockxmc.tuning import KnobGrid, Limits, TrialOptions
 
 
 # Options of limits, and their names in Python.
@@ -76,7 +75,7 @@ Route = Annotated[
 ]
 Prune = Annotated[
     str | None,
-    typer.Option("--prune", help="Prunings to try with shared weights.", show_default="0.01,0.05,0.1,0.2"),
+    typer.Option("--prune", help="Prunings to try with shared weights.", show_default="that of train"),
 ]
 Bits = Annotated[
     str | None,
@@ -90,9 +89,13 @@ Lams = Annotated[
     str | None,
     typer.Option("--lams", help="Lambdas to try, separated by commas.", show_default="from the data"),
 ]
-Assign = Annotated[
-    str,
-    typer.Option("--assign", help="anew: assign rows to blocks again at each lambda, as in the paper; once: faster."),
+Letter = Annotated[
+    bool,
+    typer.Option(
+        "--letter",
+        help="The paper to the letter: k-means at each lambda, its search for the number of blocks without our limits, the "
+        "authors' parameters of the base.",
+    ),
 ]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw precision and speed-up for each lambda to this PNG.")]
 Work = Annotated[
@@ -117,7 +120,7 @@ def tune(
     bits: Bits = None,
     neighbors: NeighborCounts = None,
     lams: Lams = None,
-    assign: Assign = "anew",
+    letter: Letter = False,
     plot: Plot = None,
     work: Work = None,
     text_field: TextField = None,
@@ -134,7 +137,7 @@ def tune(
         check_figure(plot)
     limits = {"--budget": budget, "--latency-us": latency_us, "--size-mb": size_mb, "--recall": recall}
     of_shared = {"--prune": prune, "--bits": bits, "--neighbors": neighbors}
-    of_lambda = {"--lams": lams, "--assign": None if assign == "anew" else assign, "--plot": plot, "--work": work}
+    of_lambda = {"--lams": lams, "--letter": letter or None, "--plot": plot, "--work": work}
     texts = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)
     _run(
         Request(
@@ -170,7 +173,7 @@ class Request:
     folds: int
     limits: dict[str, float | None]
     of_shared: dict[str, str | None]  # --prune, --bits, --neighbors
-    of_lambda: dict[str, Any]  # --lams, --assign, --plot, --work
+    of_lambda: dict[str, Any]  # --lams, --letter, --plot, --work
     threads: int | None
     seed: int
     json: bool
@@ -179,7 +182,8 @@ class Request:
     def command(self) -> list[str]:
         """The options that a training of the chosen setting repeats."""
         base = [] if self.base is None else ["--base", self.base]
-        return [str(self.data), *self.texts.typed(), *base, *(["--seed", str(self.seed)] if self.seed else [])]
+        letter = ["--letter"] if self.of_lambda["--letter"] else []
+        return [str(self.data), *self.texts.typed(), *base, *letter, *(["--seed", str(self.seed)] if self.seed else [])]
 
     def numbers(self, option: str, kind: Callable[[str], Any] = float) -> list[Any] | None:
         """The numbers of a list option, or None where it was not given."""
@@ -187,132 +191,54 @@ class Request:
         return None if text is None else _numbers(option, text, kind)
 
 
-@dataclass(frozen=True)
-class Run:
-    """The data, the learner and the options that a request stands for."""
-
-    dataset: Dataset
-    learner: Any
-    limits: Limits
-    n_blocks: int | str
-    options: TrialOptions
-
-
 def _run(request: Request) -> None:
     from blockxmc.cli.systems import blocks_or_share, make_base
-    from blockxmc.tuning import Limits, TrialOptions
+    from blockxmc.partition import Partitioner
+    from blockxmc.tuning import KnobGrid, TrialOptions
     from blockxmc.tuning.limits import checked_limits
 
     typed = checked_limits(request.limits)
-    learner = None if request.base is None else make_base(request.base)
+    letter = bool(request.of_lambda["--letter"])
+    learner = None if request.base is None and not letter else make_base(request.base or "dismec", letter=letter)
     knobs_asked = any(value is not None for value in request.of_shared.values())
     shared = _is_shared(request.weights, learner, list(typed), knobs_asked)
-    jointly = request.weights == "auto" and bool(typed) and not shared
     _refuse_strangers(request, shared, bool(typed))
     # Typing errors in lists of numbers are told before the data are read.
-    lams = request.numbers("--lams")
-    routes = request.numbers("--route", blocks_or_share if shared or jointly else int)
-    grid = _knob_grid(request, routes) if shared else None
-    if request.of_lambda["--assign"] not in (None, "once"):
-        raise BlockXMCError(f"--assign must be anew or once, got {request.of_lambda['--assign']!r}")
+    lams, prunes, bits = request.numbers("--lams"), request.numbers("--prune"), request.numbers("--bits", int)
+    routes = request.numbers("--route", int if request.weights in ("per-block", "global") else blocks_or_share)
+    grid = KnobGrid(routes, prunes, bits, request.numbers("--neighbors", int))
     options = TrialOptions(
-        reassign=request.of_lambda["--assign"] is None,
+        partitioner=Partitioner(letter=letter),
         random_state=request.seed,
         n_jobs=request.threads,
         verbose=verbosity(),
         work=request.of_lambda["--work"],
     )
-    limits = Limits(**{_LIMITS[option]: limit for option, limit in typed.items()})
     n_blocks = _blocks(request.blocks)
     dataset = read_rows(request.data, request.texts)
-    run = Run(dataset, learner, limits, n_blocks, options)
     with kept_when_interrupted("finished trials", request.of_lambda["--work"]):
-        if grid is not None:
-            _tune_knobs(request, run, grid)
-        elif jointly:
-            _tune_within(request, run, routes)
-        elif typed:
-            _tune_budget(request, run, routes)
+        if typed or shared:
+            how: Any = {"n_blocks": n_blocks, "options": options, "grid": grid}
+            _tune_within(request, dataset, learner, "shared" if shared else request.weights, how)
         else:
-            _tune_lambda(request, run, lams)
+            _tune_lambda(request, dataset, learner, lams, {"n_blocks": n_blocks, "options": options})
 
 
-def _knob_grid(request: Request, routes: list[float] | None) -> KnobGrid:
-    from blockxmc.tuning import KnobGrid
+def _tune_within(request: Request, dataset: Dataset, learner: Any, weights: str, how: Any) -> None:
+    from blockxmc.tuning import Limits, tune_within
 
-    given: dict[str, Any] = {
-        "routes": routes,
-        "prunes": request.numbers("--prune"),
-        "weight_bits": request.numbers("--bits", int),
-        "n_neighbors": request.numbers("--neighbors", int),
-    }
-    return KnobGrid(**{name: values for name, values in given.items() if values is not None})
-
-
-def _tune_knobs(request: Request, run: Run, grid: KnobGrid) -> None:
-    from blockxmc.tuning import tune_knobs
-
-    what: dict[str, Any] = {"limits": run.limits, "tolerance": request.tolerance, "grid": grid}
+    limits = Limits(**{_LIMITS[option]: limit for option, limit in request.limits.items() if limit is not None})
+    how |= {"limits": limits, "weights": weights, "tolerance": request.tolerance}
     with _naming(request.limits):
-        result = tune_knobs(
-            run.dataset.X, run.dataset.Y, run.learner, n_blocks=run.n_blocks, options=run.options, **what
-        )
-    show_knobs(result, request.command, request.json)
-
-
-def _tune_budget(request: Request, run: Run, routes: list[int] | None) -> None:
-    from blockxmc.tuning import tune_budget
-
-    what: dict[str, Any] = {} if routes is None else {"routes": routes}
-    if request.weights != "auto":
-        what["weights"] = (request.weights,)
-    with _naming(request.limits):
-        result = tune_budget(
-            run.dataset.X,
-            run.dataset.Y,
-            run.learner,
-            limits=run.limits,
-            n_blocks=run.n_blocks,
-            options=run.options,
-            **what,
-        )
-    show_budget(result, request.command, request.json)
-
-
-def _tune_within(request: Request, run: Run, routes: list[float] | None) -> None:
-    from blockxmc.tuning import KnobGrid, tune_within
-
-    what: dict[str, Any] = {}
-    if routes is not None:
-        what["grid"] = KnobGrid(routes=routes)
-        whole = [int(route) for route in routes if route >= 1]
-        what["routes"] = whole or [1]
-    with _naming(request.limits):
-        result = tune_within(
-            run.dataset.X,
-            run.dataset.Y,
-            run.learner,
-            limits=run.limits,
-            n_blocks=run.n_blocks,
-            options=run.options,
-            **what,
-        )
+        result = tune_within(dataset.X, dataset.Y, learner, **how)
     show_within(result, request.command, request.json)
 
 
-def _tune_lambda(request: Request, run: Run, lams: list[float] | None) -> None:
+def _tune_lambda(request: Request, dataset: Dataset, learner: Any, lams: list[float] | None, how: Any) -> None:
     from blockxmc.tuning import tune_lambda
 
-    result = tune_lambda(
-        run.dataset.X,
-        run.dataset.Y,
-        run.learner,
-        n_blocks=run.n_blocks,
-        lams=lams,
-        tolerance=request.tolerance,
-        folds=request.folds,
-        options=run.options,
-    )
+    how |= {"lams": lams, "tolerance": request.tolerance, "folds": request.folds}
+    result = tune_lambda(dataset.X, dataset.Y, learner, **how)
     if (plot := request.of_lambda["--plot"]) is not None:
         from blockxmc.plots import draw_lambda
 
@@ -340,24 +266,18 @@ def _is_shared(weights: str, learner: Any, limits: list[str], knobs_asked: bool)
     if weights == "shared" and not possible:
         raise BlockXMCError("--weights shared needs a one-vs-all base: dismec, ppd-sparse or naive-bayes")
     shared = weights == "shared" or (weights == "auto" and bool(limits) and possible and knobs_asked)
-    apart = weights in ("per-block", "global")
-    if "--size-mb" in limits and (apart or not possible):
-        raise BlockXMCError("--size-mb is a limit of shared weights: leave out --weights, or take another --base")
-    if apart and len(limits) > 1:
-        raise BlockXMCError(f"{' and '.join(limits)}: give exactly one of them, or --weights shared")
     if weights == "global" and not limits:
-        raise BlockXMCError("--weights global is tuned within a limit: give --budget, --latency-us or --recall")
+        raise BlockXMCError(
+            "--weights global is tuned within a limit: give --budget, --latency-us, --size-mb or --recall"
+        )
     return shared
 
 
 def _refuse_strangers(request: Request, shared: bool, limited: bool) -> None:
     """Refuse options that have no meaning for what was asked."""
     strangers = {} if shared else dict.fromkeys(request.of_shared, "shared weights")
-    # A search within a limit keeps its work; it has no grid of lambdas and nothing to draw.
-    kept = ["--work"] if limited and not shared else []
     if shared or limited:
-        others = [option for option in request.of_lambda if option not in kept]
-        strangers |= dict.fromkeys(others, "tuning lambda by --tolerance")
+        strangers |= dict.fromkeys(request.of_lambda, "tuning lambda by --tolerance")
     if request.route is not None and not (shared or limited):
         raise BlockXMCError(
             "--route belongs to shared weights and to limits: by --tolerance a row visits one block, as in the paper"

@@ -133,19 +133,22 @@ def evaluate(
     *,
     out: PathLike,
     ks: Sequence[int] = (1, 3, 5),
-    propensity: tuple[float, float] = (0.55, 1.5),
+    propensity: tuple[float, float] | None = None,
     verbose: int = 0,
 ) -> dict[str, float]:
     """Ranking metrics (fractions, see :func:`blockxmc.metrics.evaluate`) of a saved model on a data file with labels.
 
-    Rows are scored as by :func:`predict_topk`; ``propensity`` has the parameters a and b of the training labels' model.
+    Rows are scored as by :func:`predict_topk`; ``propensity`` has the constants a and b of the training labels'
+    model (None: those customary for a set of as many labels); they are part of the answer.
     """
     from blockxmc import metrics
 
     answers = predict_topk(model, data, client, out=out, k=max(ks), verbose=verbose)
     classifier, rows = _scoring(model, data, max(ks), out, verbose).opened(n_jobs=None)
-    weights = metrics.inverse_propensity_from_counts(classifier.label_counts_, classifier.n_train_rows_, *propensity)
-    return metrics.evaluate(rows.Y, answers.joined()[0], ks, inverse_propensity=weights)
+    a, b = propensity or metrics.customary_propensity(rows.n_labels)
+    weights = metrics.inverse_propensity_from_counts(classifier.label_counts_, classifier.n_train_rows_, a, b)
+    found = metrics.evaluate(rows.Y, answers.joined()[0], ks, inverse_propensity=weights)
+    return found | {"propensity_a": a, "propensity_b": b}
 
 
 @contextmanager

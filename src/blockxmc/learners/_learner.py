@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from blockxmc._core.allowed import Mask, allowed_labels
@@ -35,21 +35,13 @@ class Learner(Explained):
     one_vs_all: ClassVar[bool] = False
     # True where ``_train`` takes ``costs``: what each row counts as a positive, and as a negative.
     takes_costs: ClassVar[bool] = False
-    # True where ``_train`` takes ``start``: vectors near the solutions.
-    takes_start: ClassVar[bool] = False
     # True where ``_train`` takes ``nearest``: labels of how few positives take how many other rows one by one.
     takes_nearest: ClassVar[bool] = False
-    # True where ``_warmed`` gives a learner that begins at the weights of a related problem.
-    takes_warm_start: ClassVar[bool] = False
     # True where labels that come in a fixed order (training/batches.py) may be trained in batches of any size.
     any_batch: ClassVar[bool] = False
 
     def _train(self, X: sparse.csr_array, Y: sparse.csr_array, job: Context) -> Weights:
         """Weights of all columns of Y from all rows of X; reports ``job.phase.update(labels_done)``."""
-        raise NotImplementedError
-
-    def _warmed(self, previous: Weights, kept: NDArray[np.intp], threads: int) -> Any:
-        """What trains like this learner from weights of a related problem; its labels are ``kept`` there (-1: new)."""
         raise NotImplementedError
 
     def _context(self, threads: int, phase: Phase, seed: int | None = None) -> Context:

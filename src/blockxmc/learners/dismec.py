@@ -47,7 +47,6 @@ class DiSMEC(Learner):
 
     one_vs_all: ClassVar[bool] = True
     takes_costs: ClassVar[bool] = True
-    takes_start: ClassVar[bool] = True
     any_batch: ClassVar[bool] = True
 
     def __init__(

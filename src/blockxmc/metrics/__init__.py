@@ -8,6 +8,7 @@ mean F1 per row; a mean over no row at all is 0. The F1 of label sets compares 0
 
 from blockxmc.metrics.calibration import calibration_error
 from blockxmc.metrics.candidates import candidate_counts, candidate_recall, precision_ceiling, speedups
+from blockxmc.metrics.propensity import customary_propensity
 from blockxmc.metrics.ranking import (
     coverage_at_k,
     inverse_propensity,
@@ -27,6 +28,7 @@ __all__ = [
     "candidate_counts",
     "candidate_recall",
     "coverage_at_k",
+    "customary_propensity",
     "evaluate",
     "f1_at_k",
     "f1_macro",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,8 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Context, Learner
 from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.weights import LinearWeights, LowRankWeights, Weights
-from blockxmc.paper._bilinear import Bilinear, SparseDesign, balance, decouple, design_for
+from blockxmc.paper._bilinear import Bilinear, balance, decouple, design_for
 from blockxmc.paper._tall import gram, one_blas_thread, times, transpose
-from blockxmc.paper._warm import WarmLearner
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -48,8 +47,6 @@ class LEML(Learner):
     """
 
     _threshold = 0.5  # scores approximate the targets 0 and 1
-
-    takes_warm_start: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -92,40 +89,22 @@ class LEML(Learner):
         self.objective_trace_ = factors.objective_trace
         self.scorer_ = pack_scorer([weights], [np.arange(Y.shape[1])], n_features=X.shape[1], n_labels=Y.shape[1])
 
-    def _train(
-        self, X: sparse.csr_array, Y: sparse.csr_array, job: Context, warm: tuple[F32, F32] | None = None
-    ) -> Weights:
-        """``warm`` = (W, H) of a related problem, on the same features and labels, starts the search there.
+    def _train(self, X: sparse.csr_array, Y: sparse.csr_array, job: Context) -> Weights:
+        return self._factorise(X, Y, job).weights(job.threads)
 
-        The bias starts from zero in any case, and ridge regression needs no start.
-        """
-        return self._factorise(X, Y, job, warm).weights(job.threads)
-
-    def _warmed(self, previous: Weights, kept: NDArray[np.intp], threads: int) -> WarmLearner:
-        return WarmLearner(self, previous, kept, threads)
-
-    def _factorise(
-        self, X: sparse.csr_array, Y: sparse.csr_array, job: Context, warm: tuple[F32, F32] | None = None
-    ) -> Factors:
+    def _factorise(self, X: sparse.csr_array, Y: sparse.csr_array, job: Context) -> Factors:
         features = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
         seen = _take_columns(X, features)
         seen = _with_constant(seen, self.bias) if self.bias else seen
         rank = min(self.rank, *Y.shape)
         # Without a bottleneck, and from orthonormal directions, the first W-step is ridge regression of every label.
         ridge = self.init == "svd" and rank == min(Y.shape)
-        if ridge:
-            warm = None
-        if warm is not None:
-            rank = warm[1].shape[1]
         n_iter = 1 if ridge else self.n_iter
         with one_blas_thread():
-            design = SparseDesign(seen, job.threads) if warm else design_for(seen, rank, n_iter, job.threads)
+            design = design_for(seen, rank, n_iter, job.threads)
             problem = Bilinear(design, Y, transpose(Y), self.lam, job.threads)
             W = np.zeros((design.width, rank), np.float32)
-            if warm is None:
-                H = problem.start(rank, self.init, np.random.default_rng(job.seed))
-            else:
-                W[: features.size], H = warm[0][features], np.array(warm[1], np.float32)
+            H = problem.start(rank, self.init, np.random.default_rng(job.seed))
             W, H, s = decouple(W, H, job.threads)
             trace = []
             for iteration in range(n_iter):

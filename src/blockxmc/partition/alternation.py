@@ -28,6 +28,7 @@ class Rules:
     lam: float
     objective: ObjectiveName = "quadratic"
     small: bool = False  # ties go to the smallest label cluster, not to the present block
+    letter: bool = False  # a label that changes f by nothing enters its cluster, as the paper's scan has it
 
     def penalty(self, sizes: I64, n_labelled: I64) -> float:
         """The part of f that label clusters cost."""
@@ -39,9 +40,14 @@ class Rules:
         return self.lam if self.objective == "cost" else 0.0
 
     @property
+    def cut(self) -> float:
+        """Labels whose critical lambda is above this enter their clusters."""
+        return float(np.nextafter(self.lam, 0.0)) if self.letter else self.lam
+
+    @property
     def min_count(self) -> int:
         """A label that occurs less often in a block cannot enter its cluster."""
-        return int(min(self.lam, 2**31)) + 1 if self.objective == "quadratic" else 1
+        return int(min(self.cut, 2**31)) + 1 if self.objective == "quadratic" else 1
 
 
 @dataclass(frozen=True)
@@ -100,10 +106,10 @@ class Alternation:
     def _label_step(self) -> None:
         n_blocks = int(self.assignment.max()) + 1
         ranking = Ranking.of(self.Y, self.assignment, n_blocks, min_count=self.rules.min_count, threads=self.threads)
-        self.clusters, self.captured = ranking.clusters(self.rules.lam, self.rules.objective)
+        self.clusters, self.captured = ranking.clusters(self.rules.cut, self.rules.objective)
         alive = self.clusters.sizes > 0
         if not alive.any():
-            limit = Ranking.of(self.Y, self.assignment, n_blocks, threads=self.threads).counts.max()
+            limit = Ranking.of(self.Y, self.assignment, n_blocks, threads=self.threads).counts.max(initial=0)
             raise BlockXMCError(f"lam={self.rules.lam:g} leaves every block without labels: use a lam below {limit}")
         # A block without labels captures nothing and costs nothing: its rows look for another one.
         self.clusters = self.clusters.select(alive)

@@ -134,14 +134,22 @@ def _products(
     }
 
 
-def paper_search(
-    run: Callable[[int, int], Blocks], n_rows: int, n_positives: int, most: int | None = None
-) -> tuple[Blocks, Choice]:
+def most_blocks(Y: sparse.csr_array, letter: bool) -> int:
+    """Where the paper's search ends if no pair dies: the paper has no other end than the rows and the labels.
+
+    >>> Y = sparse.csr_array((320, 30))
+    >>> most_blocks(Y, letter=False), most_blocks(Y, letter=True)
+    (20, 30)
+    """
+    return max(min(Y.shape) if letter else Y.shape[0] // PAPER_ROWS, 1)
+
+
+def paper_search(run: Callable[[int, int], Blocks], limit: int, n_positives: int) -> tuple[Blocks, Choice]:
     """The paper's search: raise q from 2 while no pair dies; of the q seen, take the one that captures most.
 
     ``run(q, attempt)`` partitions into q blocks with the seed of that attempt; q fails when every attempt loses a block.
     Up to 16 every q is tried, beyond that each next one is half as large again, and the last failure is bisected. The
-    search ends where blocks would have fewer than PAPER_ROWS rows, and at ``most`` blocks if given.
+    search ends at ``limit`` blocks.
     """
     tried: list[dict[str, Any]] = []
     best: tuple[int, Blocks] | None = None
@@ -160,8 +168,6 @@ def paper_search(
         return False
 
     good, q = 1, 2
-    limit = max(n_rows // PAPER_ROWS, 1)
-    limit = limit if most is None else min(limit, most)
     while q <= limit:
         if not survives(q):
             while q - good > 1:

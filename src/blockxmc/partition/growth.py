@@ -9,7 +9,7 @@ from scipy import sparse
 
 from blockxmc import _kernels
 from blockxmc._core import stored
-from blockxmc.partition.alternation import Blocks, Rules
+from blockxmc.partition.alternation import Blocks
 from blockxmc.partition.choice import lam_at_floor
 from blockxmc.partition.partitioner import Partitioner
 from blockxmc.partition.ranking import I32, Ranking
@@ -24,8 +24,8 @@ def place_rows(partition: Partitioner, Y: sparse.csr_array, start: I32, threads:
     >>> bool(place_rows(p, sparse.csr_array([[0.0, 1.0]]), 1 - block, threads=1) == block)
     True
     """
-    rules = Rules(partition.lam_, partition.objective, small=False)
-    clusters = partition.ranking_.clusters(partition.lam_, partition.objective)[0]
+    rules = partition._rules(partition.lam_)
+    clusters = partition.ranking_.clusters(rules.cut, partition.objective)[0]
     listed = np.repeat(np.arange(clusters.indptr.size - 1), np.diff(clusters.indptr)) * np.int64(Y.shape[1])
     stored.require(
         np.unique(listed + clusters.labels).size == listed.size, "a block of the partition has a label twice"
@@ -33,7 +33,7 @@ def place_rows(partition: Partitioner, Y: sparse.csr_array, start: I32, threads:
     labels = np.ascontiguousarray(Y.indptr, np.int64), np.ascontiguousarray(Y.indices, np.int32)
     given = np.ascontiguousarray(start, np.int32)
     lists = clusters.indptr, clusters.labels
-    return _kernels.choose_blocks(*labels, Y.shape[1], *lists, given, rules.price, rules.small, threads)[0]
+    return _kernels.choose_blocks(*labels, Y.shape[1], *lists, given, rules.price, False, threads)[0]
 
 
 # So much less of the positives may be captured before lambda gives way. With a step of lambda hundreds of labels come to
@@ -55,7 +55,7 @@ def repartitioned(
     ranking = Ranking.of(Y, assignment, n_blocks, threads=threads)
     if partition.lam == "auto":
         lam = min(lam, lam_at_floor(ranking, partition.objective, captured - CAPTURED_SLACK))
-    clusters, hits = ranking.clusters(lam, partition.objective)
+    clusters, hits = ranking.clusters(partition._rules(lam).cut, partition.objective)
     trace = partition.objective_trace_.tolist()
     out = copy(partition)
     out._keep(Blocks(lam, assignment, ranking, clusters, hits, trace, partition.n_iter_), int(Y.nnz))

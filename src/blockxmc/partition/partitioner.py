@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Literal, Self
 
@@ -53,6 +54,9 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
     assign_at : ascending lambdas, or None
         The lambdas at which rows are assigned to blocks, one after the other, each from the assignment before. At another
         ``lam``, only the label clusters are computed again. None: only at ``lam``.
+    letter : bool
+        The paper to the letter where it says more than f does: a label that changes f by nothing enters its cluster, and
+        the search for n_blocks="paper" ends at the number of rows or labels only, instead of at 16 rows per block.
 
     Attributes
     ----------
@@ -89,6 +93,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         n_jobs: int | None = None,
         verbose: int = 0,
         assign_at: Sequence[float] | None = None,
+        letter: bool = False,
     ) -> None:
         self.n_blocks = n_blocks
         self.lam = lam
@@ -101,6 +106,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.assign_at = assign_at
+        self.letter = letter
 
     _begun: Begun | None = None
 
@@ -126,7 +132,9 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
                 one_block = Ranking.of(Y, np.zeros(X.shape[0], np.int32), 1, threads=threads)
                 lam = choice.lam_at_floor(one_block, self.objective)
             blocks, chosen = choice.paper_search(
-                lambda q, attempt: self._partition(X, Y, q, lam, seed + attempt, threads, reporter), X.shape[0], Y.nnz
+                lambda q, attempt: self._partition(X, Y, q, lam, seed + attempt, threads, reporter),
+                choice.most_blocks(Y, self.letter),
+                Y.nnz,
             )
         else:
             chosen = self._choose_blocks(X, Y, lam, seed, threads)
@@ -200,9 +208,11 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
     ) -> Blocks:
         """The alternation at one lambda."""
         rounds = self.max_iter if max_iter is None else max_iter
-        rules = Rules(lam, self.objective, self.tie == "small")
         with reporter.phase("partition", rounds) as phase:
-            return Alternation(X, Y, start, rules, thread_count(self.n_jobs)).run(rounds, self.tol, phase)
+            return Alternation(X, Y, start, self._rules(lam), thread_count(self.n_jobs)).run(rounds, self.tol, phase)
+
+    def _rules(self, lam: float) -> Rules:
+        return Rules(lam, self.objective, self.tie == "small", self.letter)
 
     def _going_on(self, begun: Begun | None) -> Self:
         """This partitioner with the beginning of label clusters, for whoever takes it first: it is large."""
@@ -240,10 +250,12 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
 
     def _explain(self, chosen: choice.Choice, lam_rule: str | None = None) -> dict[str, Any]:
         """How blocks and lambda were chosen, in words and numbers; ``lam_rule`` where somebody else chose lambda."""
-        cost = float(self.ranking_.path(self.objective, self.n_positives_, [self.lam_]).cost[0])
+        cost = float(self.path([self.lam_]).cost[0])
         if lam_rule is None and isinstance(self.lam, str):
             where = "one block" if self.n_blocks == "paper" else "the blocks of the start"
             lam_rule = f"the largest that keeps {choice.FLOOR:.0%} of the positives in {where}"
+            if self.n_blocks == "paper":
+                lam_rule += f"; it cuts hardly anything, so that {cost:,.0f} labels per row stay: better give lam"
         lam_rule = lam_rule or "set by lam"
         text = (
             f"{self.n_blocks_} blocks ({chosen.rule}; {chosen.n_blocks} at the start); lam {self.lam_:.4g} ({lam_rule}); "
@@ -260,12 +272,16 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
     def path(self, lam: ArrayLike | None = None) -> LambdaPath:
         """Captured share and expected labels per row for this assignment, at ``lam`` or wherever they change."""
         check_is_fitted(self)
-        return self.ranking_.path(self.objective, self.n_positives_, lam)
+        if not self.letter:
+            return self.ranking_.path(self.objective, self.n_positives_, lam)
+        grid = self.ranking_.path(self.objective, self.n_positives_).lam if lam is None else np.atleast_1d(lam)
+        cuts = [self._rules(float(at)).cut for at in grid]
+        return replace(self.ranking_.path(self.objective, self.n_positives_, cuts), lam=np.asarray(grid, np.float64))
 
     def label_clusters_at(self, lam: float) -> list[NDArray[np.int64]]:
         """The label clusters this assignment would have at another lambda; those of a larger lambda are subsets."""
         check_is_fitted(self)
-        return self.ranking_.clusters(lam, self.objective)[0].sorted_lists()
+        return self.ranking_.clusters(self._rules(lam).cut, self.objective)[0].sorted_lists()
 
     def state(self) -> dict[str, Any]:
         """The fitted partition as a nested dict of arrays and JSON values; see ``from_state``."""
@@ -300,7 +316,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         stored.require(assignment.size, "a partition has no rows")
         trace = stored.array(state["trace"], "trace", np.float64, (None,)).tolist()
         n_positives = stored.whole(state["n_positives"], "n_positives", 1, 1 << 62)
-        clusters, captured = ranking.clusters(lam, self.objective)
+        clusters, captured = ranking.clusters(self._rules(lam).cut, self.objective)
         n_iter = stored.whole(state["n_iter"], "n_iter")
         self._keep(Blocks(lam, assignment, ranking, clusters, captured, trace, n_iter), n_positives)
         self.n_features_in_ = stored.whole(state["n_features"], "n_features")

@@ -89,12 +89,8 @@ def train_block(
     rows: NDArray[np.integer],
     labels: Ids,
     how: Context,
-    start: sparse.csr_array | None = None,
 ) -> Weights:
-    """Weights of ``labels`` from ``rows``; the learner sees only the features that occur in these rows.
-
-    ``start`` (labels x features) has vectors near the solutions, for learners that take them.
-    """
+    """Weights of ``labels`` from ``rows``; the learner sees only the features that occur in these rows."""
     if len(labels) == 0:
         nothing = sparse.csr_array(np.zeros((0, 0), np.float32))
         return LinearWeights(nothing, np.zeros(0, np.float32), features=np.zeros(0, np.int32))
@@ -103,8 +99,7 @@ def train_block(
     if features.size == 0:  # no row has a feature: learners want to see at least one
         features = np.zeros(1, features.dtype)
     own = sparse.csr_array((own.data, columns.astype(np.int32), own.indptr), shape=(rows.size, features.size))
-    near: dict[str, Any] = {} if start is None else {"start": sparse.csr_array(start[:, features])}
-    trained = learner._train(own, sparse.csr_array(Y[rows][:, labels]), how, **near)
+    trained = learner._train(own, sparse.csr_array(Y[rows][:, labels]), how)
     return trained.on_features(features.astype(np.int32))
 
 

@@ -35,6 +35,11 @@ class Notebook:
             self._entries[name] = self._job.stage(name, lambda: self._in_time(compute))
         return self._entries[name]
 
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        """All that was found."""
+        return list(self._entries.values())
+
     def _in_time(self, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         if self._stop_at is not None and time.time() > self._stop_at:
             raise OutOfTimeError("the time for this run is over")

@@ -37,15 +37,10 @@ class TrialOptions:
     - ``ks``: precision is judged at these ranks;
     - ``partitioner``: its options make the blocks (None: the defaults); ``n_blocks`` and ``lam`` are set by the tuner;
     - ``random_state``: seed of splits and partitions;
-    - ``max_rows``: held-out rows judged in each split, at most, and for ``quick_lambda`` rows of its sample (None: no
-      bound);
+    - ``max_rows``: held-out rows judged in each split, at most (None: no bound);
     - ``fold_tol``: a base with a solver tolerance is solved to this tolerance in trials, which moves precision less than
-      another fold would; None: to its own tolerance; "auto": to 0.1 in ``tune_lambda`` and ``quick_lambda``, else to its
-      own;
-    - ``reassign``: partition anew at each lambda, from the assignment at the lambda before, as the paper does; False: rows
-      are assigned once, at the smallest lambda, which is faster and loses precision where lambda is large
-      (``tune_lambda`` and ``quick_lambda``);
-    - ``work``: a folder for finished trials, from which the same call goes on after a kill (``tune_knobs`` keeps none);
+      another fold would; None: to its own tolerance; "auto": to 0.1 in ``tune_lambda``, else to its own;
+    - ``work``: a folder for finished trials, from which the same call goes on after a kill (``tune_lambda`` only);
     - ``stop_at``: no trial of ``tune_lambda`` begins after this time (as ``time.time()`` tells it): OutOfTimeError;
     - ``n_jobs``: threads (None: all cores);
     - ``verbose``: 1 shows progress.
@@ -59,7 +54,6 @@ class TrialOptions:
     random_state: int | None = 0
     max_rows: int | None = MAX_ROWS
     fold_tol: float | Literal["auto"] | None = "auto"
-    reassign: bool = True
     work: str | os.PathLike[str] | None = None
     stop_at: float | None = None
     n_jobs: int | None = None
@@ -110,11 +104,6 @@ class Problem:
     def reporter(self) -> Reporter:
         """Where progress goes."""
         return self.task.reporter
-
-    def partition(self, n_blocks: int | str) -> Partitioner:
-        """A partition of the full data."""
-        with self.reporter.phase("partition all rows"):
-            return self.task.unfitted(n_blocks, "auto").fit(self.X, self.Y)
 
     def split(self) -> Split:
         """A fifth of the rows held out, of which at most ``max_rows`` are judged."""

@@ -1,74 +1,107 @@
-"""The best model within limits, whatever its weights: per-block or global, shared, or no blocks at all."""
+"""The best model within limits, whatever its weights: per-block, global or shared, or no blocks at all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Any
 
-import numpy as np
-
-from blockxmc.linear.scorers import pack_scorer
+from blockxmc.classifier import BlockwiseClassifier, lean_dismec
+from blockxmc.errors import BlockXMCError
+from blockxmc.learners._learner import Learner
+from blockxmc.model.packed import PackedScorer
+from blockxmc.model.packing import BITS
 from blockxmc.model.routed import RoutedModel
-from blockxmc.training.trials.split import measure_model, single_call_us
-from blockxmc.tuning.budget import MODES, ROUTES, tune_budget
-from blockxmc.tuning.knobs import KnobGrid, KnobsResult, tune_knobs
+from blockxmc.training.blocks import visiting
+from blockxmc.training.trials.split import Pair, Split
 from blockxmc.tuning.limits import UNITS, Limits, NoSettingError, excess, in_words
-from blockxmc.tuning.problem import Problem, TrialOptions
-from blockxmc.tuning.result import BudgetResult, points_text
+from blockxmc.tuning.problem import TOLERANCE, Problem, TrialOptions
+from blockxmc.tuning.reach import within_reach
+from blockxmc.tuning.result import FULL, Point, points_text
 
-# Ways to train, by the names of results.
-APART, SHARED, FULL = "per-block or global weights", "shared weights", "no blocks"
+# Routes to try with shared weights: numbers of blocks, and shares of the router's probability. docs/results/ablation.md
+# compares 2, 4, 8, 0.5, 0.7 and 0.9; 1 is not measured. With per-block and global weights: numbers of blocks.
+ROUTES, WHOLE_ROUTES = (1, 2, 4, 0.5, 0.7), (1, 2, 4, 8)
+WEIGHTS = ("auto", "shared", "per-block", "global")
 
 
 @dataclass(frozen=True)
-class WholeBase:
-    """The base without blocks: it scores every label. Precisions are in points (0..100); empty: it was not trained."""
+class KnobGrid:
+    """Settings of shared weights to try: every combination of these. None: what the classifier takes by itself.
 
-    precision: tuple[float, ...]
-    products: float
-    recall: float
-    latency_us: float | None = None
-    size_mb: float | None = None
+    - ``routes``: numbers of visited blocks, and shares of the router's probability below 1;
+    - ``prunes``: levels of pruning; each trains the labels again;
+    - ``weight_bits``: bits of a weight, 8, 16 or 32;
+    - ``n_neighbors``: numbers of neighbors, 0 for none.
 
-    def describe(self) -> str:
-        """The setting in words."""
-        return "all labels scored"
+    >>> KnobGrid(routes=[4, 0.5, 1, 1]).sorted_routes
+    [1, 4, 0.5]
+    """
+
+    routes: Sequence[float] | None = None
+    prunes: Sequence[float] | None = None
+    weight_bits: Sequence[int] | None = None
+    n_neighbors: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.weight_bits is not None and not (self.weight_bits and set(self.weight_bits) <= set(BITS)):
+            raise BlockXMCError(
+                f"weight_bits must be some of {', '.join(map(str, BITS))}, got {list(self.weight_bits)}"
+            )
+        if not self.sorted_routes or not all(map(_is_route, self.sorted_routes)):
+            raise BlockXMCError(
+                f"routes must be numbers of blocks, or shares between 0 and 1, got {self.sorted_routes}"
+            )
+
+    @property
+    def sorted_routes(self) -> list[float]:
+        """Each route once: numbers of blocks, then shares."""
+        return sorted(set(ROUTES if self.routes is None else self.routes), key=lambda route: (route < 1, route))
+
+    def settings(self, base: Learner) -> list[tuple[Any, Any, Any]]:
+        """Pruning, bits and neighbors of every model to train."""
+        if self.prunes is not None and not hasattr(base, "prune"):
+            raise BlockXMCError(f"{type(base).__name__} has no parameter prune: leave the levels out")
+        levels = None if self.prunes is None else sorted({float(level) for level in self.prunes})
+        if levels is not None and not (levels and levels[0] >= 0):
+            raise BlockXMCError(f"levels of pruning must be numbers of at least 0, got {levels}")
+        nothing: list[None] = [None]
+        return list(product(levels or nothing, self.weight_bits or nothing, self.n_neighbors or nothing))
+
+
+def _is_route(route: float) -> bool:
+    return 0 < route < 1 or (route >= 1 and float(route).is_integer())
 
 
 @dataclass(frozen=True)
 class WithinResult:
-    """What each way of training reaches within the limits, and the way that was chosen."""
+    """Every setting that was measured, and the chosen one."""
 
     limits: dict[str, float]
-    way: str  # the chosen one
-    apart: BudgetResult | None
-    shared: KnobsResult | None
-    full: WholeBase | None
-    refused: dict[str, str]  # why a way was not chosen from: the nearest it has
+    tolerance: float  # of the mean precision, where there are no limits
+    chosen: Point
+    points: tuple[Point, ...]
     ks: tuple[int, ...]
+    n_labels: int
     setting: dict[str, Any]
-
-    @property
-    def chosen(self) -> Any:
-        """The chosen setting."""
-        return _settings(self.apart, self.shared, self.full)[self.way]
 
     def explain(self) -> str:
         """What was chosen and why, in a few sentences."""
-        chosen, rule = self.chosen, "the fewest products" if set(self.limits) == {"recall"} else "the best precision"
-        text = (
-            f"Asked for {in_words(self.limits)}: {self.way} has {rule} on held-out rows ({chosen.describe()}), "
-            f"{points_text(chosen.precision)} with {chosen.products:.1f} products per row and candidate recall "
-            f"{chosen.recall:.3f}."
+        best, point = max(self.points, key=_precise), self.chosen
+        if self.limits:
+            rule = "the fewest products" if set(self.limits) == {"recall"} else "the best held-out precision"
+            first = f"Asked for {in_words(self.limits)}: {point.describe()} has {rule} of the settings that keep to it"
+        else:
+            first = f"The fewest products within {self.tolerance:g} points of {best.describe()}: {point.describe()}"
+        us = "" if point.latency_us is None else f", {point.latency_us:.1f} µs"
+        size = "" if point.size_mb is None else f" and {point.size_mb:.1f} MB"
+        return (
+            f"{first}, {points_text(point.precision)} with {point.products:.1f} products per row{us}{size}; candidate "
+            f"recall {point.recall:.3f}. The most precise of {len(self.points)} settings: {best.describe()}, "
+            f"{points_text(best.precision)}, {best.products:.1f} products."
         )
-        for way, other in _settings(self.apart, self.shared, self.full).items():
-            if way != self.way:
-                precision = f"{points_text(other.precision)} with " if other.precision else ""
-                text += f" {way.capitalize()}: {precision}{other.products:.1f} products ({other.describe()})."
-        for way, reason in self.refused.items():
-            text += f" {way.capitalize()}: {reason}."
-        return text
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
@@ -80,18 +113,19 @@ def tune_within(
     Y: Any,
     base: Any = None,
     *,
-    limits: Limits,
+    limits: Limits | None = None,
+    weights: str = "auto",
+    tolerance: float = TOLERANCE,
     grid: KnobGrid | None = None,
-    routes: Sequence[int] = ROUTES,
     n_blocks: int | str = "auto",
     options: TrialOptions | None = None,
 ) -> WithinResult:
-    """Search per-block, global and shared weights, and the base without blocks; the best that keeps to the limits wins.
+    """Measure settings on a fifth of the rows, and take the best that keeps to the limits.
 
-    With a recall alone that is the fewest products, else the best mean P@k on held-out rows. Per-block and global weights
-    are searched within a single limit of products, microseconds or recall (:func:`tune_budget`), shared weights within
-    any (:func:`tune_knobs`) where the base is one-vs-all. Where no way keeps to the limits, BlockXMCError has the nearest
-    of each.
+    The best has the highest mean P@k; with a recall alone, the fewest products; without limits, the fewest products
+    within ``tolerance`` points of the best. ``weights="auto"`` compares per-block, global and shared weights (one-vs-all
+    bases) and the base without blocks. Limits that nothing keeps to raise BlockXMCError with the nearest setting.
+    ``options`` has what all tuners share, see :class:`TrialOptions`.
 
     >>> from blockxmc import NaiveBayes
     >>> from blockxmc.data import make_synthetic
@@ -99,67 +133,92 @@ def tune_within(
     >>> tune_within(train.X, train.Y, NaiveBayes(), limits=Limits(products=9), n_blocks=2).chosen.products <= 9
     True
     """
-    options = options or TrialOptions()
-    problem = Problem.of(X, Y, base, options)
-    refused: dict[str, str] = {}
-
-    def tried(way: str, run: Callable[[], Any]) -> Any:
-        try:
-            return run()
-        except NoSettingError as error:
-            refused[way] = str(error).partition(": ")[2]
-            return None
-
-    what: dict[str, Any] = {"limits": limits, "n_blocks": n_blocks}
-    apart = shared = None
-    if len(limits.given) == 1 and set(limits.given) <= set(MODES):
-        apart = tried(APART, lambda: tune_budget(X, Y, base, routes=routes, options=options, **what))
-    if problem.base.one_vs_all:
-        plain = replace(options, work=None)
-        shared = tried(SHARED, lambda: tune_knobs(X, Y, base, grid=grid, options=plain, **what))
-    full = tried(FULL, lambda: _full(problem, limits.given, has_others=bool(apart or shared)))
-    found = _settings(apart, shared, full)
-    if not found:
-        nearest = "; ".join(f"{way}: {reason}" for way, reason in refused.items())
-        raise NoSettingError(f"no setting has {in_words(limits.given)}: {nearest}")
-    way = min(found, key=lambda name: _order(found[name], limits.given))
-    setting = problem.describe() | {"held_out_rows": problem.n_rows // 5}
-    return WithinResult(limits.given, way, apart, shared, full, refused, problem.task.ks, setting)
+    if weights not in WEIGHTS:
+        raise BlockXMCError(f"weights must be {', '.join(WEIGHTS[:-1])} or {WEIGHTS[-1]}, got {weights!r}")
+    limits, grid, options = limits or Limits(), grid or KnobGrid(), options or TrialOptions()
+    if options.work is not None:
+        raise BlockXMCError("a search within limits keeps no finished work: leave work out of the options")
+    shared = weights == "shared" or (weights == "auto" and Problem.of(X, Y, base, options).base.one_vs_all)
+    problem = Problem.of(X, Y, lean_dismec() if base is None and weights == "shared" else base, options)
+    split, points = problem.split(), []
+    if weights != "shared":
+        kinds = ["per-block", "global"] if weights == "auto" else [weights]
+        asked = WHOLE_ROUTES if grid.routes is None else [route for route in grid.sorted_routes if route >= 1] or [1]
+        points += list(_apart(problem, split, limits, kinds, [int(route) for route in asked], n_blocks))
+    if shared:
+        own = lean_dismec() if base is None else problem.task.learner
+        points += list(_shared(problem, own, split, grid, n_blocks))
+    if weights == "auto":
+        whole = Point(1, None, (), (), 0.0, float(split.Y.shape[1]), 1.0, weights=FULL, route=1)
+        points.append(_measured(split, split.base_model(), whole))
+    chosen = _choose(points, limits.given, tolerance)
+    setting = problem.describe() | {"held_out_rows": int(split.X_held_out.shape[0])}
+    how = limits.given, float(tolerance), chosen, tuple(points), problem.task.ks, int(problem.Y.shape[1])
+    result = WithinResult(*how, setting)
+    problem.reporter.say(result.explain())
+    return result
 
 
-def _settings(apart: BudgetResult | None, shared: KnobsResult | None, full: WholeBase | None) -> dict[str, Any]:
-    """The chosen setting of each way that has one."""
-    found = {APART: apart and apart.chosen, SHARED: shared and shared.chosen, FULL: full}
-    return {way: setting for way, setting in found.items() if setting is not None}
+def _apart(
+    problem: Problem, split: Split, limits: Limits, kinds: list[str], routes: list[int], n_blocks: int | str
+) -> Iterator[Point]:
+    """Per-block and global weights at the pairs that may be best within the limits."""
+    scale = problem.n_rows / split.X.shape[0]
+    pairs = within_reach(problem, split, limits, routes, n_blocks)
+    with problem.reporter.phase("train settings", len(pairs) * len(kinds)) as phase:
+        for done, ((pair, route), kind) in enumerate(product(pairs, kinds)):
+            model = split.served(pair, kind, route)
+            if model is not None:
+                full = Pair(pair.n_blocks, tuple(lam * scale for lam in pair.steps), pair.lam * scale)
+                point = Point(full.n_blocks, full.lam, full.steps, (), 0.0, 0.0, 0.0, weights=kind, route=route)
+                yield _measured(split, model, point)
+            phase.update(done + 1)
 
 
-def _order(setting: Any, limits: dict[str, float]) -> tuple[float, float]:
-    precision = -float(np.mean(setting.precision)) if setting.precision else 0.0
-    return (setting.products, precision) if set(limits) == {"recall"} else (precision, setting.products)
+def _shared(problem: Problem, base: Learner, split: Split, grid: KnobGrid, n_blocks: int | str) -> Iterator[Point]:
+    """Shared weights with every combination of knobs; routes are served from one training."""
+    options = problem.options
+    for level, bits, neighbors in grid.settings(base):
+        learner = base if level is None else base.set_params(prune=level)
+        knobs = {"weight_bits": bits, "n_neighbors": neighbors}
+        given: Any = {name: value for name, value in knobs.items() if value is not None}
+        common: Any = {"n_jobs": options.n_jobs, "random_state": options.random_state, "verbose": options.verbose}
+        model = BlockwiseClassifier(learner, options.partitioner, n_blocks, weights="shared", **given, **common)
+        model.fit(split.X, split.Y)
+        fitted: Any = model.model_
+        q, linear = model.partition_.n_blocks_, isinstance(fitted.scorer, PackedScorer)
+        for route in grid.sorted_routes:
+            if route <= q and (route >= 1 or linear):
+                most, top_p = visiting(route)
+                served = replace(fitted, route=min(most, q), top_p=top_p)
+                started = int(model.partition_.choice_["n_blocks"]["start"])
+                point = Point(started, None, (), (), 0.0, 0.0, 0.0, weights="shared", route=route, prune=level)
+                yield _measured(split, served, replace(point, **knobs))
 
 
-def _full(problem: Problem, limits: dict[str, float], *, has_others: bool) -> WholeBase:
-    """The base without blocks. It is trained only where it can be the answer."""
-    n_labels = float(problem.Y.shape[1])
-    whole = WholeBase((), n_labels, 1.0)
-    known = {name: limit for name, limit in limits.items() if name in ("products", "recall")}
-    _check(whole, known)
-    if has_others and set(limits) == {"recall"}:  # others with enough recall have fewer products
-        return whole
-    split = problem.split()
-    scorer = pack_scorer(
-        [split.full], [np.arange(split.Y.shape[1])], n_features=split.X.shape[1], n_labels=split.Y.shape[1]
-    )
-    model = RoutedModel(None, scorer, 1)
-    found = measure_model(split, model)
-    size, latency = model.nbytes / 1e6, single_call_us(split, model)
-    whole = WholeBase(tuple(found["precision"]), n_labels, 1.0, latency, size)
-    _check(whole, limits)
-    return whole
+def _measured(split: Split, model: RoutedModel, point: Point) -> Point:
+    """The point with what held-out rows and the clock say of its model."""
+    found, X = split.measured(model), split.X_held_out
+    start = time.process_time()
+    model.topk(X, max(split.task.ks), 1)
+    found["batch_us"] = (time.process_time() - start) / max(X.shape[0], 1) * 1e6
+    found["precision"] = tuple(found["precision"])
+    return replace(point, **found, latency_us=split.single_call_us(model), size_mb=model.nbytes / 1e6)
 
 
-def _check(whole: WholeBase, limits: dict[str, float]) -> None:
-    beyond = [name for name, limit in limits.items() if excess(whole, name, limit) > 0]
-    if beyond:
-        has = ", ".join(f"{getattr(whole, name):.4g} {UNITS[name]}" for name in beyond)
-        raise NoSettingError(f"no setting: the nearest has {has} ({whole.describe()})")
+def _precise(point: Point) -> tuple[float, float]:
+    return point.mean, -point.products
+
+
+def _choose(points: Sequence[Point], limits: dict[str, float], tolerance: float) -> Point:
+    within = [point for point in points if all(excess(point, *limit) <= 0 for limit in limits.items())]
+    if not within:
+        nearest = min(points, key=lambda point: max(excess(point, *limit) for limit in limits.items()))
+        has = ", ".join(f"{getattr(nearest, name):.4g} {UNITS[name]}" for name in limits)
+        raise NoSettingError(f"no setting has {in_words(limits)}: the nearest has {has} ({nearest.describe()})")
+    if not limits:
+        enough = max(within, key=_precise).mean - tolerance
+        within = [point for point in within if point.mean >= enough]
+    if set(limits) <= {"recall"}:
+        return min(within, key=lambda point: (point.products, -point.mean))
+    return max(within, key=_precise)

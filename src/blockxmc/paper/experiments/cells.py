@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
+from sklearn.base import clone
 
-from blockxmc._core.matrix import as_csr
+from blockxmc._core.matrix import as_csr, unit_rows
 from blockxmc.paper.experiments import partitions, systems
 from blockxmc.paper.experiments.code import code_digest
 from blockxmc.paper.experiments.settings import BASE_TITLES, Settings, provenance
@@ -31,8 +31,12 @@ TITLES = {
     "bp-accuracy": "BP {base} (accuracy-driven)",
     "bp-speed": "BP {base} (speed-driven)",
     "bp-default": "BP (library default)",
-    "bp-quick": "BP {base} (paper, lambda by one split)",
+    "bp-quick": "BP {base} (train --paper)",
     "cbmlc": "CBMLC {base}",
+    "full-letter": "{base}, to the letter",
+    "bp-letter-accuracy": "BP {base}, to the letter (accuracy-driven)",
+    "bp-letter-speed": "BP {base}, to the letter (speed-driven)",
+    "cbmlc-letter": "CBMLC {base}, to the letter",
     "cbmlc-default": "CBMLC {base} (8 clusters)",
     "lpsr": "LPSR-NB",
     "lpsr-over": "LPSR over {base}",
@@ -41,7 +45,7 @@ TITLES = {
     "published": "{base} as published",
 }
 # Titles of the systems that are run as their authors ran them.
-PUBLISHED = {"leml": "LEML", "pd-sparse": "PD-Sparse", "fastxml": "FastXML", "lpsr": "LPSR-NB"}
+PUBLISHED = {"fastxml": "FastXML", "lpsr": "LPSR-NB"}
 
 
 # What is said of a cell that the settings leave out, and of a cell for which there was no time.
@@ -49,12 +53,27 @@ LEFT_OUT, NOT_COMPUTED = "left out", "not computed"
 # Cells that a cell needs, besides that of the data: their kinds, with the same base or (plan) without one.
 NEEDS = {
     "tune": ("plan",),
-    "quick": ("plan",),
     "bp-accuracy": ("tune",),
     "bp-speed": ("tune", "bp-accuracy"),
     "cbmlc": ("tune",),
-    "bp-quick": ("quick",),
+    "tune-letter": ("plan-letter",),
+    "bp-letter-accuracy": ("tune-letter",),
+    "bp-letter-speed": ("tune-letter", "bp-letter-accuracy"),
+    "cbmlc-letter": ("tune-letter",),
 }
+# Cells whose seeds count: they are trained by several.
+SEEDED = (
+    "full",
+    "bp-accuracy",
+    "bp-speed",
+    "cbmlc",
+    "full-letter",
+    "bp-letter-accuracy",
+    "bp-letter-speed",
+    "cbmlc-letter",
+)
+# Cells that the folds, the tolerance and the plan of blocks shape.
+TUNED = ("tune", "bp-accuracy", "bp-speed", "cbmlc")
 
 
 @dataclass(frozen=True)
@@ -77,8 +96,14 @@ class Cell:
     @property
     def needs(self) -> list[Cell]:
         """The cells that must be finished before this one."""
-        own = [Cell(self.data, kind, "" if kind == "plan" else self.base) for kind in NEEDS.get(self.system, ())]
+        wanted = NEEDS.get(self.system, ())
+        own = [Cell(self.data, kind, "" if kind.startswith("plan") else self.base) for kind in wanted]
         return own if self.system == "data" else [Cell(self.data, "data"), *own]
+
+    @property
+    def letter(self) -> bool:
+        """Whether it is the paper to the letter: the authors' parameters, rows as the files have them."""
+        return "letter" in self.system
 
     @property
     def title(self) -> str:
@@ -153,7 +178,8 @@ class Bench:
     def datasets(self, cell: Cell) -> Pair:
         """Training rows and the test rows to be scored, of unit length where the settings say so.
 
-        Naive Bayes models counts: its rows stay as the files have them. So do the rows of systems run as published.
+        Naive Bayes models counts: its rows stay as the files have them. So do those of systems run as published, and to
+        the letter.
         """
         if self._loaded is None or self._loaded[0] != cell.data:
             self._loaded = None  # free the old data first
@@ -161,7 +187,7 @@ class Bench:
             scaled = (_scaled(given[0]), _scaled(given[1])) if self.settings.normalise else given
             self._loaded = (cell.data, given, scaled)
         _, given, scaled = self._loaded
-        return given if cell.base == "naive-bayes" or cell.system == "published" else scaled
+        return given if cell.base == "naive-bayes" or cell.system == "published" or cell.letter else scaled
 
     def _read(self, data: str) -> Pair:
         from blockxmc.data import read_data_dir
@@ -192,17 +218,18 @@ class Bench:
         common["train"] = known["train_digest"]
         if cell.system in ("blocks", "q"):
             return common
-        if cell.system not in ("tune", "quick", "plan"):
-            common["test"] = known["test_digest"]
+        kind = cell.system.replace("-letter", "")
+        if kind not in ("tune", "plan"):
+            common |= {"test": known["test_digest"], "propensity": chosen.propensity}
         common["threads"] = chosen.n_threads
-        if cell.base == "leml":
+        if cell.base == "leml" and not cell.letter:
             common["rank"] = chosen.rank
-        if cell.system in ("tune", "bp-accuracy", "bp-speed", "cbmlc"):
-            common |= {"folds": chosen.folds, "tolerance": chosen.tolerance, "blocks": chosen.blocks}
-        if cell.system == "plan":
+        if kind in TUNED:
+            common |= {"folds": chosen.folds, "tolerance": chosen.tolerance}
+        if (kind in TUNED or kind == "plan") and not cell.letter:
             common["blocks"] = chosen.blocks
-        if cell.system in ("quick", "bp-quick"):
-            common |= {"tolerance": chosen.tolerance, "blocks": chosen.blocks}
+        if kind in SEEDED:
+            common["seeds"] = chosen.seeds
         if cell.system == "fastxml":
             common["trees"] = chosen.trees
         return common
@@ -251,21 +278,12 @@ def _scaled(part: Dataset) -> Dataset:
     return replace(part, X=unit_rows(part.X))
 
 
-def unit_rows(X: sparse.csr_array) -> sparse.csr_array:
-    """Rows divided by their Euclidean length; empty ones stay empty.
-
-    >>> unit_rows(sparse.csr_array([[3.0, 4.0], [0.0, 0.0]])).toarray().tolist()
-    [[0.6, 0.8], [0.0, 0.0]]
-    """
-    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    lengths = np.sqrt(np.bincount(rows, weights=X.data.astype(np.float64) ** 2, minlength=X.shape[0]))
-    scaled = (X.data / lengths[rows]).astype(X.data.dtype)
-    return sparse.csr_array((scaled, X.indices, X.indptr), shape=X.shape)
+def _files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.is_file())
 
 
 def _fingerprint(folder: Path) -> list[list[Any]]:
-    files = sorted(file for file in folder.iterdir() if file.is_file())
-    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in _files(folder)]
 
 
 # ---- what each kind of cell computes ----
@@ -275,54 +293,72 @@ def _data(bench: Bench, cell: Cell) -> dict[str, Any]:
     train, scored = bench.datasets(cell)
     rows = {"test_rows": bench.n_test_rows, "scored_rows": scored.n_rows, "all_train_rows": bench.n_train_rows}
     figures = describe(cell.data, train, scored) | rows
-    return figures | {"train_digest": train.digest, "test_digest": scored.digest}
+    told = {
+        "labels_of_rows": np.diff(scored.Y.indptr).tolist(),
+        "files": [file.name for file in _files(bench.folders[cell.data])],
+    }
+    return figures | told | {"train_digest": train.digest, "test_digest": scored.digest}
+
+
+def _base(bench: Bench, cell: Cell) -> Any:
+    return systems.make_base(cell.base, bench.settings, letter=cell.letter)
 
 
 def _full(bench: Bench, cell: Cell) -> dict[str, Any]:
-    return _trained(bench, cell, systems.make_base(cell.base, bench.settings))
+    return _trained(bench, cell, _base(bench, cell))
 
 
 def _trained(bench: Bench, cell: Cell, model: Any) -> dict[str, Any]:
+    """Train and measure a model; where its seed counts, the precision of others by other seeds, too."""
     from blockxmc.training.dataset import fit_dataset
 
-    train, test = bench.datasets(cell)
-    model.set_params(n_jobs=bench.settings.n_threads, random_state=bench.settings.seed)
-    return systems.train_and_measure(lambda: fit_dataset(model, train), test, cell.data)
+    train = bench.datasets(cell)[0]
+    model.set_params(n_jobs=bench.settings.n_threads)
+
+    def fit(seed: int) -> Any:
+        return fit_dataset(clone(model).set_params(random_state=seed), train)
+
+    return _measured(bench, cell, fit)
+
+
+def _measured(bench: Bench, cell: Cell, fit: Callable[[int], Any]) -> dict[str, Any]:
+    settings, test = bench.settings, bench.datasets(cell)[1]
+    first = settings.seed
+    row = systems.train_and_measure(lambda: fit(first), test, settings.propensity_of(cell.data, test.n_labels))
+    if cell.system.replace("-letter", "") in SEEDED and not (cell.system.startswith("full") and cell.base == "dismec"):
+        more = [systems.precision(fit(seed), test) for seed in range(first + 1, first + settings.seeds)]
+        row["seeds"] = {name: [row[name], *(one[name] for one in more)] for name in systems.RANKED}
+    return row
 
 
 def _plan(bench: Bench, cell: Cell) -> dict[str, Any]:
-    return systems.plan(bench.datasets(cell)[0], bench.settings)
+    return systems.plan(bench.datasets(cell)[0], bench.settings, letter=cell.letter)
 
 
 def _tune(bench: Bench, cell: Cell) -> dict[str, Any]:
-    plan = bench.row(Cell(cell.data, "plan"))  # one plan for all bases
+    plan = bench.row(cell.needs[1])  # one plan for all bases
     train, _ = bench.datasets(cell)
     # Each setting, and each state of the code, has a folder of its own: a job refuses those of others.
     work = (
         bench.store.folder / "tuning" / f"{bench.store.path(cell.id, bench.setting(cell)).stem}--{whole_code_digest()}"
     )
-    base = systems.make_base(cell.base, bench.settings)
-    return systems.tune(train, base, plan, bench.settings, work, bench.stop_at)
+    return systems.tune(train, _base(bench, cell), plan, bench.settings, work, bench.stop_at)
 
 
 def _tuned(bench: Bench, cell: Cell) -> dict[str, Any]:
-    quick = cell.system == "bp-quick"
-    tuning = bench.row(Cell(cell.data, "quick" if quick else "tune", cell.base))
-    twin = Cell(cell.data, "bp-accuracy", cell.base)
+    tuning = bench.row(cell.needs[1])
+    choice = cell.system.rpartition("-")[2]
     infeasible = tuning["speed_driven"] is None
-    choice = "accuracy" if quick else cell.system.removeprefix("bp-")
-    if choice == "speed" and infeasible:
-        choice = "least-loss"
-    same = tuning["least_loss" if infeasible else "speed_driven"] == tuning["accuracy_driven"]
-    feasible = {} if quick or cell.system == "bp-accuracy" else {"feasible": not infeasible}
-    if cell.system == "bp-speed" and same:
+    feasible = {"feasible": not infeasible} if choice == "speed" else {}
+    if choice == "speed" and tuning["least_loss" if infeasible else "speed_driven"] == tuning["accuracy_driven"]:
+        twin = cell.needs[2]
         return bench.row(twin) | {"same_as": twin.id} | feasible  # the same pair is the same model: train it once
-    train, test = bench.datasets(cell)
-    base = systems.make_base(cell.base, bench.settings)
-    made = systems.train_and_measure(
-        lambda: systems.fit_tuned(tuning, train, base, choice, bench.settings), test, cell.data
+    choice = "least-loss" if choice == "speed" and infeasible else choice
+    train, base = bench.datasets(cell)[0], _base(bench, cell)
+    return (
+        _measured(bench, cell, lambda seed: systems.fit_tuned(tuning, train, base, choice, bench.settings, seed))
+        | feasible
     )
-    return made | feasible
 
 
 def _default(bench: Bench, cell: Cell) -> dict[str, Any]:
@@ -332,29 +368,30 @@ def _default(bench: Bench, cell: Cell) -> dict[str, Any]:
 
 
 def _quick(bench: Bench, cell: Cell) -> dict[str, Any]:
-    plan = bench.row(Cell(cell.data, "plan"))
-    base = systems.make_base(cell.base, bench.settings)
-    return systems.tune_quickly(bench.datasets(cell)[0], base, plan, bench.settings)
+    from blockxmc import BlockwiseClassifier
+
+    return _trained(bench, cell, BlockwiseClassifier.paper(_base(bench, cell)))
 
 
 def _published(bench: Bench, cell: Cell) -> dict[str, Any]:
-    return _trained(bench, cell, systems.as_published(cell.base))
+    from blockxmc.baselines import LPSR, FastXML
+
+    return _trained(bench, cell, LPSR() if cell.base == "lpsr" else FastXML())
 
 
 def _cbmlc_default(bench: Bench, cell: Cell) -> dict[str, Any]:
     from blockxmc.baselines import CBMLC
 
-    return _trained(bench, cell, CBMLC(systems.make_base(cell.base, bench.settings)))
+    return _trained(bench, cell, CBMLC(_base(bench, cell)))
 
 
 def _cbmlc(bench: Bench, cell: Cell) -> dict[str, Any]:
     from blockxmc.baselines import CBMLC
 
-    # CBMLC leaves the number of clusters to the user: it gets as many as BP has blocks.
-    blocks = int(bench.row(Cell(cell.data, "tune", cell.base))["n_blocks"])
-    return _trained(bench, cell, CBMLC(systems.make_base(cell.base, bench.settings), n_blocks=blocks)) | {
-        "blocks": blocks
-    }
+    # CBMLC leaves the number of clusters to the user: it gets as many as the speed-driven BP has blocks.
+    tuning = bench.row(cell.needs[1])
+    blocks = int((tuning["speed_driven"] or tuning["least_loss"])["n_blocks"])
+    return _trained(bench, cell, CBMLC(_base(bench, cell), n_blocks=blocks)) | {"blocks": blocks}
 
 
 def _lpsr(bench: Bench, cell: Cell) -> dict[str, Any]:
@@ -394,11 +431,16 @@ MAKERS: dict[str, Callable[[Bench, Cell], dict[str, Any]]] = {
     "full": _full,
     "plan": _plan,
     "tune": _tune,
-    "quick": _quick,
     "bp-accuracy": _tuned,
     "bp-speed": _tuned,
+    "plan-letter": _plan,
+    "full-letter": _full,
+    "tune-letter": _tune,
+    "bp-letter-accuracy": _tuned,
+    "bp-letter-speed": _tuned,
+    "cbmlc-letter": _cbmlc,
     "bp-default": _default,
-    "bp-quick": _tuned,
+    "bp-quick": _quick,
     "cbmlc-default": _cbmlc_default,
     "cbmlc": _cbmlc,
     "lpsr": _lpsr,

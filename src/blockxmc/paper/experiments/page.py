@@ -9,16 +9,16 @@ from importlib.resources import files
 from typing import Any
 
 from blockxmc.paper.experiments.canvas import Figure
-from blockxmc.paper.experiments.conclusions import conclude, facts
 from blockxmc.paper.experiments.published import source
 from blockxmc.paper.experiments.results import Entry, Results
 from blockxmc.paper.experiments.store import to_json
 from blockxmc.paper.experiments.tables import Column, Table, number, signed, written
+from blockxmc.paper.experiments.writing import facts, opening
 
 Section = tuple[str, list[Table], list[Figure]]
 
 # Long lists, left out of the page; the cell files hold them.
-_LEFT_OUT = ("hits", "shown_labels", "shown_blocks", "label_clusters", "strips")
+_LEFT_OUT = ("hits", "labels_of_rows", "shown_labels", "shown_blocks", "label_clusters", "strips")
 
 
 def as_html(sections: Sequence[Section], results: Results) -> str:
@@ -40,8 +40,8 @@ def as_html(sections: Sequence[Section], results: Results) -> str:
 <nav>{" ".join(f'<a href="#section-{name}">{escape(name)}</a>' for name, _, _ in sections)}</nav>
 </header>
 <main>
+<p>{escape(opening(results))}</p>
 {"".join(_section(*section) for section in sections if section[0] == "verdicts")}
-{_conclusions(results)}
 <section id="made"><h2>How it was made</h2>{_facts(results)}</section>
 {"".join(_section(*section) for section in sections if section[0] != "verdicts")}
 </main>
@@ -54,17 +54,10 @@ def as_html(sections: Sequence[Section], results: Results) -> str:
 
 
 def _facts(results: Results) -> str:
-    return "".join(f"<p class=fact>{escape(line)}</p>" for line in facts(results))
-
-
-def _conclusions(results: Results) -> str:
-    parts = []
-    for data in results.data:
-        text, where = conclude(results, data), source(data)
-        published = f" <small>Published figures of {escape(data)} from {escape(where)}.</small>" if where else ""
-        if text or where:
-            parts.append(f"<p>{escape(text)}{published}</p>")
-    return f'<section id="conclusions"><h2>What to conclude</h2>{"".join(parts)}</section>' if parts else ""
+    told = [
+        f"Published figures of {data} from {where}" for data in results.data if (where := source(results.known(data)))
+    ]
+    return "".join(f"<p class=fact>{escape(line)}</p>" for line in [*facts(results), *told])
 
 
 def _section(name: str, tables: list[Table], figures: list[Figure]) -> str:

@@ -1,4 +1,4 @@
-"""Published figures, shown beside ours where the name of a data folder matches."""
+"""Published figures, shown beside ours where the data are known by their sizes or by the name of their folder."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-# A and B of the propensity model for data sets without their own: the customary values.
-USUAL_A, USUAL_B = 0.55, 1.5
+from blockxmc.metrics.propensity import plain_name
+
+# Folders as the repository's archives unpack.
+UNPACKED = {
+    "amazon": "amazon-670k",
+    "wikilshtc": "wikilshtc-325k",
+    "amazoncat": "amazoncat-13k",
+    "wiki10": "wiki10-31k",
+    "deliciouslarge": "delicious-200k",
+}
 
 
 @cache
@@ -17,18 +25,28 @@ def _all() -> dict[str, Any]:
     return loaded
 
 
-def _of(data: str) -> dict[str, Any]:
-    found: dict[str, Any] = _all().get(data.lower().replace("_", "-"), {})
-    return found
+def known_as(name: str, labels: int | None = None) -> str:
+    """The set that published figures are about: by its number of labels, else by the name of its folder; or nothing.
+
+    >>> known_as("Amazon-670K.bow"), known_as("anything", labels=30938), known_as("Amazon", labels=77)
+    ('amazon-670k', 'wiki10-31k', '')
+    """
+    counts = {key: known["data"]["labels"] for key, known in _all().items() if "data" in known}
+    for key, count in counts.items():
+        if count == labels:
+            return key
+    plain = plain_name(name).removesuffix("bow")
+    found = UNPACKED.get(plain) or next((key for key in _all() if plain_name(key) == plain), "")
+    return "" if labels is not None and found in counts else found
 
 
 def published(data: str, system: str, key: str) -> float | None:
     """The published figure of a system (``"full/leml"``) or of the data (``"data"``), or None.
 
-    >>> published("Wiki10-31K", "bp-accuracy/pd-sparse", "speedup_paper"), published("elsewhere", "data", "labels")
+    >>> published("wiki10-31k", "bp-accuracy/pd-sparse", "speedup_paper"), published("", "data", "labels")
     (209, None)
     """
-    known = _of(data)
+    known = _all().get(data, {})
     rows = known.get("data", {}) if system == "data" else known.get("systems", {}).get(system, {})
     value: float | None = rows.get(key)
     return value
@@ -36,14 +54,9 @@ def published(data: str, system: str, key: str) -> float | None:
 
 def source(data: str) -> str:
     """Where the published figures of a data set come from; empty where there are none."""
-    return str(_of(data).get("source", ""))
+    return str(_all().get(data, {}).get("source", ""))
 
 
-def propensity(data: str) -> tuple[float, float]:
-    """The customary A and B of the propensity model.
-
-    >>> propensity("amazon-670k"), propensity("anything")
-    ((0.6, 2.6), (0.55, 1.5))
-    """
-    known = _of(data)
-    return float(known.get("a", USUAL_A)), float(known.get("b", USUAL_B))
+def title(data: str) -> str:
+    """The name of a published set."""
+    return str(_all()[data]["title"])

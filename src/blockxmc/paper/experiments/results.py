@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from blockxmc.paper.experiments.cells import NOT_COMPUTED, Cell
-from blockxmc.paper.experiments.published import published
-from blockxmc.paper.experiments.settings import BASE_TITLES, Settings
+from blockxmc.paper.experiments.published import known_as, published
+from blockxmc.paper.experiments.settings import KS, Settings
 
 # Names of systems among the published figures.
-AS_PUBLISHED = {"leml": "full/leml", "pd-sparse": "full/pd-sparse", "fastxml": "fastxml", "lpsr": "lpsr/naive-bayes"}
+AS_PUBLISHED = {"fastxml": "fastxml", "lpsr": "lpsr/naive-bayes"}
 
 
 @dataclass(frozen=True)
@@ -56,29 +56,37 @@ class Results:
         error: str | None = self.contents[cell.id].get("error")
         return error
 
+    def known(self, data: str) -> str:
+        """The set that published figures call by another name."""
+        return known_as(data, (self.row(Cell(data, "data")) or {}).get("labels"))
+
     def title(self, cell: Cell) -> str:
         """The name of a system in tables; "speed-driven" is said of feasible models only."""
-        if cell.system == "bp-speed" and (self.row(cell) or {}).get("feasible") is False:
-            return f"BP {BASE_TITLES[cell.base]} (speed-driven: none; least loss)"
+        if cell.system.endswith("speed") and (self.row(cell) or {}).get("feasible") is False:
+            return cell.title.replace("(speed-driven)", "(speed-driven: none; least loss)")
         return cell.title
+
+    def tuning(self, data: str, base: str, *, letter: bool = False) -> dict[str, Any] | None:
+        """What tuning found for a base."""
+        return self.row(Cell(data, "tune-letter" if letter else "tune", base))
 
     def measured(self, cell: Cell) -> float | None:
         """How many times faster than its base a system answers a batch, in CPU time on one thread."""
         base = "dismec" if cell.system == "bp-default" else cell.base
-        own, full = self.row(cell), self.row(Cell(cell.data, "full", base))
+        own, full = self.row(cell), self.row(Cell(cell.data, "full-letter" if cell.letter else "full", base))
         if own is None or full is None or cell.system in ("lpsr", "fastxml", "published"):
             return None
         return float(full["batch_us"] / own["batch_us"])
 
     def entry(self, cell: Cell, key: str) -> Entry:
         """A number of a cell with its published counterpart; a dagger where only a part of the test rows was scored."""
-        row = self.row(cell) or {}
-        system = AS_PUBLISHED.get(cell.base) if cell.system == "published" else None
-        system = system or cell.id.removeprefix(f"{cell.data}/")
+        row, known = self.row(cell) or {}, self.known(cell.data)
+        system = cell.id.removeprefix(f"{cell.data}/").replace("-letter", "")
+        system = AS_PUBLISHED[cell.base] if cell.system == "published" else system
         about_test = "@" in key
         dagger = "†" if about_test and self._is_subset(cell.data) else ""
-        theirs = "†" if about_test and published(cell.data, system, "dagger") else ""
-        return Entry(row.get(key), cell.id, key, published(cell.data, system, key), dagger, theirs)
+        theirs = "†" if about_test and published(known, system, "dagger") else ""
+        return Entry(row.get(key), cell.id, key, published(known, system, key), dagger, theirs)
 
     def _is_subset(self, data: str) -> bool:
         row = self.row(Cell(data, "data")) or {}
@@ -96,13 +104,34 @@ class Results:
                 )
         return said
 
-    def loss(self, cell: Cell, base: Cell, k: int) -> tuple[float, float] | None:
-        """Points of P@k that a system loses against its base, and the standard error of that (paired by test row)."""
+    def loss(self, cell: Cell, base: Cell, k: int, metric: str = "P") -> tuple[float, float] | None:
+        """Points that a system loses against its base, and the standard error of that.
+
+        The error has two parts: of the test rows, paired, and of the seeds of both models. The mean over the seeds counts.
+        That of PSP is as large, in its share of the metric, as that of P.
+        """
         own, full = self.row(cell), self.row(base)
         if own is None or full is None:
             return None
-        hits = [np.frombuffer(row["hits"][str(k)].encode(), np.uint8).astype(float) for row in (full, own)]
-        lost = 100 * (hits[0] - hits[1]) / k
-        if lost.size < 2:
-            return float(lost.sum()), math.inf
-        return float(lost.mean()), float(lost.std(ddof=1) / math.sqrt(lost.size))
+        per_row = self._per_row(cell.data, full, k, metric) - self._per_row(cell.data, own, k, metric)
+        seeds = [np.array(row.get("seeds", {}).get(f"P@{k}", [row[f"P@{k}"]])) for row in (full, own)]
+        spread = sum(values.var(ddof=1) / values.size for values in seeds if values.size > 1)
+        rows = float(per_row.var(ddof=1) / per_row.size) if per_row.size > 1 else math.inf
+        error = math.sqrt(rows + spread)
+        if metric == "P":
+            return float(seeds[0].mean() - seeds[1].mean()), error
+        scale = full[f"PSP@{k}"] / max(full[f"P@{k}"], 1e-9) if metric == "PSP" else 1.0
+        return float(full[f"{metric}@{k}"] - own[f"{metric}@{k}"]), error * scale
+
+    def _per_row(self, data: str, row: dict[str, Any], k: int, metric: str) -> Any:
+        """P@k of each test row in points; for recall R@k of those with labels."""
+        right = np.frombuffer(row["hits"][str(k)].encode(), np.uint8).astype(float) - ord("0")
+        if metric != "R":
+            return 100 * right / k
+        labels = np.array((self.row(Cell(data, "data")) or {}).get("labels_of_rows", np.full(right.size, k)))
+        return 100 * right[labels > 0] / labels[labels > 0]
+
+    def worst(self, cell: Cell, base: Cell, metric: str = "P") -> tuple[float, float] | None:
+        """The largest loss over k, with its error."""
+        pairs = [pair for k in KS if (pair := self.loss(cell, base, k, metric)) is not None]
+        return max(pairs) if pairs else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,12 +129,19 @@ def write_all(names: Sequence[str], out: Path, results: Results) -> None:
     sections = []
     for name in names:
         experiment = EXPERIMENTS[name]
-        made = experiment.tables(results), experiment.figures(results)
+        made = [_captioned(table, results) for table in experiment.tables(results)], experiment.figures(results)
         own = plan([name], results.data, results.settings.bases)
         write_experiment(out, name, *made, results, [cell.id for cell in own])
         sections.append((name, *made))
     write_atomically(out / "report.md", as_report(sections, results))
     write_atomically(out / "report.html", as_html(sections, results))
+
+
+def _captioned(table: Table, results: Results) -> Table:
+    """The table with the samples named in its caption."""
+    said = [one for one in results.sampled() if any(one.startswith(f"{row[0].value}:") for row in table.rows)]
+    said = results.sampled() if table.name.startswith("verdicts") else said
+    return replace(table, note=" ".join([table.note, *(f"{one}." for one in said)]).strip())
 
 
 def _read_first(bench: Bench) -> None:

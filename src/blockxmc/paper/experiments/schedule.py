@@ -19,7 +19,9 @@ _TRAININGS = {
     "data": 0.1,
     "plan": 5.0,
     "tune": 20.0,
-    "quick": 3.0,
+    "plan-letter": 20.0,
+    "tune-letter": 40.0,
+    "bp-quick": 4.0,
     "blocks": 0.5,
     "q": 3.0,
     "lpsr": 0.5,
@@ -29,7 +31,7 @@ _TRAININGS = {
 _BASES = {"dismec": 1.0, "pd-sparse": 2.5, "ppd-sparse": 1.0, "leml": 0.8, "naive-bayes": 0.1}
 
 # Systems and bases of the pages about the library, which are not in the paper.
-_LAST = ("quick", "bp-quick", "cbmlc-default", "lpsr-over", "published", "ppd-sparse", "naive-bayes")
+_LAST = ("bp-quick", "cbmlc-default", "lpsr-over", "published", "ppd-sparse", "naive-bayes")
 
 Contents = dict[str, dict[str, Any]]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from blockxmc._core.progress import thread_count
+from blockxmc.metrics import customary_propensity
 
 # Precision is shown at these ranks, as in the paper.
 KS = (1, 3, 5)
@@ -41,6 +42,8 @@ class Settings:
     skip: tuple[str, ...] = ()  # patterns of cells that are left out, like "yso-finna-en/*/leml"
     rank: int = 500  # of LEML, which lowers it to what the data allow
     trees: int = 50  # of FastXML
+    seeds: int = 3  # of models whose seed counts: a verdict tells their spread
+    propensity: tuple[float, float] | None = None  # A and B of PSP; None: those customary for the data
     threads: int | None = None
     seed: int = 0
 
@@ -48,6 +51,10 @@ class Settings:
     def n_threads(self) -> int:
         """Threads really used; times depend on it, results do not."""
         return thread_count(self.threads)
+
+    def propensity_of(self, data: str, n_labels: int) -> tuple[float, float]:
+        """A and B for a data set."""
+        return self.propensity or customary_propensity(n_labels, data)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

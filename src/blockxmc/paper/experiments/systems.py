@@ -11,100 +11,88 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blockxmc import metrics
-from blockxmc.paper.experiments.published import propensity
 from blockxmc.paper.experiments.settings import BASE_TITLES, KS, Settings
 from blockxmc.paper.experiments.stopwatch import Spent, stopwatch
+from blockxmc.paper.letter import AUTHORS
 
 if TYPE_CHECKING:
     from blockxmc._core.base import XMCEstimator
     from blockxmc.data import Dataset
-    from blockxmc.tuning import TuningResult
+    from blockxmc.tuning import TrialOptions
 
+# What other seeds are judged by.
+RANKED = tuple(f"P@{k}" for k in KS)
 # What a tuning cell holds besides the fields of its result.
 _BESIDE = ("tune_seconds", "tune_cpu_seconds", "explain")
 
 
-def make_base(name: str, settings: Settings) -> Any:
-    """A base classifier, with the rank of the settings."""
+def make_base(name: str, settings: Settings, *, letter: bool = False) -> Any:
+    """A base classifier, with the rank of the settings, or to the letter with its authors' parameters."""
     import blockxmc
 
     base = getattr(blockxmc, BASE_TITLES[name].replace("-", "").replace(" ", ""))()
-    return base.set_params(rank=settings.rank) if name == "leml" else base
+    base = base.set_params(rank=settings.rank) if name == "leml" else base
+    return base.set_params(**AUTHORS.get(name, {})) if letter else base
 
 
-def plan(train: Dataset, settings: Settings) -> dict[str, Any]:
+def _options(settings: Settings, letter: bool, **more: Any) -> TrialOptions:
+    from blockxmc.partition import Partitioner
+    from blockxmc.tuning import TrialOptions
+
+    shared: dict[str, Any] = {"random_state": settings.seed, "n_jobs": settings.n_threads}
+    return TrialOptions(partitioner=Partitioner(letter=letter), **shared, **more)
+
+
+def plan(train: Dataset, settings: Settings, *, letter: bool = False) -> dict[str, Any]:
     """The lambdas and numbers of blocks that all bases try, the paper's search included, and the time it took."""
-    from blockxmc.tuning import TrialOptions, plan_blocks
+    from blockxmc.tuning import plan_blocks
 
-    start = Spent.now()
-    shared = TrialOptions(random_state=settings.seed, n_jobs=settings.n_threads)
-    found = plan_blocks(train.X, train.Y, n_blocks=settings.blocks, options=shared)
+    start, options = Spent.now(), _options(settings, letter)
+    found = plan_blocks(train.X, train.Y, n_blocks="paper" if letter else settings.blocks, options=options)
     return found.to_dict() | _spent("search", Spent.now().since(start))
-
-
-def _planned(row: dict[str, Any], base: Any) -> Any:
-    """The plan of a cell; every second lambda for a base that trains labels together, which takes longer."""
-    from blockxmc.tuning import BlockPlan
-
-    found = BlockPlan.from_dict(row)
-    return found if base.one_vs_all else found.thinned(2)
 
 
 def tune(
     train: Dataset, base: Any, row: dict[str, Any], settings: Settings, work: Path, stop_at: float | None = None
 ) -> dict[str, Any]:
-    """Blocks and lambda by cross-validation, as a dict of numbers; an interrupted run goes on from ``work``."""
-    from blockxmc.tuning import TrialOptions, tune_lambda
+    """Blocks and lambda by cross-validation, as a dict of numbers; an interrupted run goes on from ``work``.
 
-    shared = TrialOptions(random_state=settings.seed, n_jobs=settings.n_threads, work=work, stop_at=stop_at)
-    what: dict[str, Any] = {"n_blocks": _planned(row, base), "tolerance": settings.tolerance, "folds": settings.folds}
-    return _tuning_row(lambda: tune_lambda(train.X, train.Y, base, options=shared, **what))
+    Every second lambda for a base that trains labels together, which takes longer, and to the letter.
+    """
+    from blockxmc.tuning import BlockPlan, tune_lambda
 
-
-def tune_quickly(train: Dataset, base: Any, row: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    """Lambda by one split of the training rows, blocks by the paper's search at each, as a dict of numbers."""
-    from dataclasses import replace
-
-    from blockxmc.tuning import TrialOptions, quick_lambda
-
-    shared = TrialOptions(random_state=settings.seed, n_jobs=settings.n_threads)
-    plan = _planned(row, base)
-    path = plan.paths[0] if plan.paper is None else plan.paper
-    what: dict[str, Any] = {"n_blocks": replace(plan, paths=(path,)), "tolerance": settings.tolerance}
-    return _tuning_row(lambda: quick_lambda(train.X, train.Y, base, options=shared, **what))
-
-
-def _tuning_row(tuned: Callable[[], TuningResult]) -> dict[str, Any]:
+    found = BlockPlan.from_dict(row)
+    found = found if base.one_vs_all and not found.letter else found.thinned(2)
+    options = _options(settings, found.letter, work=work, stop_at=stop_at)
+    what: dict[str, Any] = {"n_blocks": found, "tolerance": settings.tolerance, "folds": settings.folds}
     start = Spent.now()
-    result = tuned()
+    result = tune_lambda(train.X, train.Y, base, options=options, **what)
     return result.to_dict() | _spent("tune", Spent.now().since(start)) | {"explain": result.explain()}
 
 
-def as_published(name: str) -> Any:
-    """A system as its authors ran it: on rows as the files have them, with their settings."""
-    from blockxmc import LEML, PDSparse
-    from blockxmc.baselines import LPSR, FastXML
-
-    made: dict[str, Any] = {
-        "pd-sparse": lambda: PDSparse(lam=0.1),
-        "leml": lambda: LEML(rank=500, lam=0.1, bias=0.0, init="random"),
-        "fastxml": FastXML,
-        "lpsr": LPSR,
-    }
-    return made[name]()
-
-
-def fit_tuned(tuning: dict[str, Any], train: Dataset, base: Any, choice: str, settings: Settings) -> XMCEstimator:
+def fit_tuned(
+    tuning: dict[str, Any], train: Dataset, base: Any, choice: str, settings: Settings, seed: int
+) -> XMCEstimator:
     """The model of a tuned lambda on all training rows."""
+    from blockxmc.partition import Partitioner
     from blockxmc.tuning import TuningResult, fit_tuned
 
     fields = {key: value for key, value in tuning.items() if key not in _BESIDE}
-    options: dict[str, Any] = {"choice": choice, "base": base, "n_jobs": settings.n_threads}
-    model: XMCEstimator = fit_tuned(TuningResult.from_dict(fields), train.X, train.Y, **options)
+    found = TuningResult.from_dict(fields | {"setting": tuning["setting"] | {"seed": seed}})
+    how: dict[str, Any] = {"partitioner": Partitioner(letter="letter=True" in found.setting["partitioner"])}
+    model: XMCEstimator = fit_tuned(found, train.X, train.Y, choice, base=base, n_jobs=settings.n_threads, **how)
     return model
 
 
-def train_and_measure(fit: Callable[[], XMCEstimator], test: Dataset, data: str) -> dict[str, Any]:
+def precision(model: XMCEstimator, test: Dataset) -> dict[str, float]:
+    """P@k in points."""
+    labels, _ = model.predict_topk(test.X, max(KS))
+    return {f"P@{k}": 100 * metrics.precision_at_k(test.Y, labels, k) for k in KS}
+
+
+def train_and_measure(
+    fit: Callable[[], XMCEstimator], test: Dataset, propensity: tuple[float, float]
+) -> dict[str, Any]:
     """Train a model, and collect what tables show of it."""
     from blockxmc.metrics.report import measure
     from blockxmc.partition import Partitioner
@@ -121,7 +109,7 @@ def train_and_measure(fit: Callable[[], XMCEstimator], test: Dataset, data: str)
     if parts["router"]:  # the last router is kept; earlier ones were fitted to be assessed
         row |= _spent("router", parts["router"][-1])
         row |= _spent("blocks", whole.since(partition).since(routers))
-    a, b = propensity(data)
+    a, b = propensity
     return row | measure(model, test, a=a, b=b) | _hits(model, test) | _blocks(model, test) | _size(model)
 
 

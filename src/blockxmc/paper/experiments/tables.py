@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blockxmc.paper.experiments.cells import LEFT_OUT, NOT_COMPUTED, Cell
-from blockxmc.paper.experiments.distances import distance
 from blockxmc.paper.experiments.results import Entry, Results
 from blockxmc.paper.experiments.settings import BASE_TITLES, KS
 from blockxmc.paper.experiments.wanted import compared, every_system, published_systems
@@ -50,7 +49,6 @@ def table_data(results: Results) -> list[Table]:
     cells = [Cell(data, "data") for data in results.data]
     rows = [_line(results, [Entry(cell.data)], cell, list(columns)) for cell in cells]
     note = "ASpL: average samples per label; ALpS: average labels per sample; both of the training rows."
-    note = " ".join([note, *(f"{said}." for said in results.sampled())])
     heads = [Column("Data", TEXT), *columns.values()]
     return [Table("table-data", "Data set statistics", heads, rows, _with_published(note, rows))]
 
@@ -78,8 +76,12 @@ def table_precision(results: Results) -> list[Table]:
         note += f" † scored on a random {results.settings.max_test_rows:,} of the test rows."
     note += _slower(results)
     heads = [Column("Data", TEXT), Column("Method", TEXT), *heads]
+    note += (
+        " To the letter: k-means at each lambda, the paper's search for q without our limits, the authors' parameters, "
+    )
+    note += "rows as the files have them. " + _constants(results)
     whole = Table("table-precision", "P@k, PSP@k and prediction speed-up", heads, rows, _with_published(note, rows))
-    return [whole, *_distances(results)]
+    return [whole, *_choices(results), _settings(results, cells)]
 
 
 def _slower(results: Results) -> str:
@@ -98,29 +100,95 @@ def _slower(results: Results) -> str:
     )
 
 
-def _distances(results: Results) -> list[Table]:
-    """What BP loses and gains against its bases; nothing where no such pair was computed."""
+def _constants(results: Results) -> str:
+    """A and B of PSP, which say little without them."""
+    found = {data: results.row(Cell(data, "full", base)) for data, base in _pairs(results)}
+    told = [f"{data} {row['propensity_a']:g}, {row['propensity_b']:g}" for data, row in found.items() if row]
+    return f"A and B of PSP: {'; '.join(told)}." if told else ""
+
+
+def _choices(results: Results) -> list[Table]:
+    """What cross-validation found: the interval of each fold, and the choices; ours beside the letter."""
     rows = []
     for data, base in _pairs(results):
-        for system in ("bp-accuracy", "bp-speed"):
-            found = distance(results, data, base, system)
-            if found is None:
+        for letter in (False, True):
+            tuning = results.tuning(data, base, letter=letter)
+            if tuning is None:
                 continue
-            promised = [None] * len(KS) if found.promised is None else found.promised
-            numbers = [*found.losses, max(found.errors), found.over, *promised, found.counted, found.measured]
-            rows.append(
-                [Entry(data), Entry(results.title(found.cell)), *(Entry(value, found.cell.id) for value in numbers)]
-            )
-    heads = [Column("Data", TEXT), Column("Method", TEXT), *(Column(f"Loss P@{k}") for k in KS), Column("± at most")]
-    heads += [Column("Beyond tolerance"), *(Column(f"CV said P@{k}") for k in KS)]
-    heads += [Column("Speed-up counted", ".1fx"), Column("Speed-up measured", ".1fx")]
+            cell = Cell(data, "tune-letter" if letter else "tune", base).id
+            intervals = [_interval(fold["interval"]) for fold in tuning["folds"]]
+            lams = [lam for lam, kept in zip(tuning["lams"], tuning["feasible"], strict=True) if kept]
+            feasible = ", ".join(f"{lam:.4g}" for lam in lams) or "none"
+            points = [tuning["speed_driven"] or tuning["least_loss"], tuning["accuracy_driven"]]
+            numbers = [[p["n_blocks"], p["lam"], p["loss"], p["products"]] for p in points]
+            name = f"{BASE_TITLES[base]}{', to the letter' if letter else ''}"
+            names = [data, name, "; ".join(intervals), feasible]
+            rows.append([*map(Entry, names), *(Entry(value, cell) for point in numbers for value in point)])
+    heads = [Column(head, TEXT) for head in ("Data", "Base", "Interval of each fold", "Feasible lambdas")]
+    for name in ("Speed", "Accuracy"):
+        heads += [
+            Column(f"{name}: q", ".0f"),
+            Column("lambda", ".5g"),
+            Column("Worst loss"),
+            Column("Products", ",.1f"),
+        ]
     note = (
-        f"Points of P@k below the base on the test rows (negative: above it), the largest standard error of the "
-        f"{len(KS)} (paired by row), the loss that exceeds {results.settings.tolerance:g} points plus its standard error "
-        "if one does, and what cross-validation had said of the losses. Counted: labels over vector products, router "
-        "included; measured: CPU time per row of the base over that of the model, in batch on one thread."
+        "A fold's interval: from the smallest to the largest lambda that keeps every P@k within the tolerance there. "
+        "Feasible: within it in every fold. Speed: of the feasible pairs the fewest products (none feasible: the least "
+        "loss); accuracy: the best mean precision of the feasible ones, which may have another number of blocks."
     )
-    return [Table("table-distance", "BP against its bases on the test rows", heads, rows, note)] if rows else []
+    return [Table("table-choices", "What cross-validation chose", heads, rows, note)] if rows else []
+
+
+def _interval(found: Sequence[float] | None) -> str:
+    return "none" if found is None else f"{found[0]:.4g} to {found[1]:.4g}"
+
+
+def _settings(results: Results, cells: Sequence[Cell]) -> Table:
+    """What each row was trained with, and the command that trains it again."""
+    rows = []
+    for cell in cells:
+        if (row := results.row(cell)) is None:
+            continue
+        numbers = [row.get(key) for key in ("blocks", "lam", "captured", "candidates", "products")]
+        names = [cell.data, results.title(cell)]
+        rows.append([*map(Entry, names), *(Entry(value, cell.id) for value in numbers), Entry(_command(results, cell))])
+    heads = [Column("Data", TEXT), Column("Method", TEXT), Column("q", ".0f"), Column("lambda", ".5g")]
+    heads += [
+        Column("Captured", ".3f"),
+        Column("Candidates", ",.1f"),
+        Column("Products", ",.1f"),
+        Column("Command", TEXT),
+    ]
+    note = (
+        "q: blocks that have rows; captured: share of the training positives whose label lies in their block. "
+        "DATA-unit has rows of unit length: blockxmc convert DATA DATA-unit --unit-rows."
+    )
+    return Table("table-settings", "How each row is trained again", heads, rows, note)
+
+
+def _command(results: Results, cell: Cell) -> str:
+    """The command that trains a row of the precision table."""
+    raw = cell.letter or cell.base == "naive-bayes" or not results.settings.normalise
+    files = (results.row(Cell(cell.data, "data")) or {}).get("files", [])
+    train = next((name for name in files if "train" in name.lower() or name.lower().startswith("trn")), "train.txt")
+    train = train if raw else "train.txt"
+    words = ["blockxmc train", f"{cell.data if raw else f'{cell.data}-unit'}/{train}", "--model MODEL"]
+    kind = cell.system.replace("-letter", "")
+    base = [f"--base {cell.base}", *(["--letter"] if cell.letter else [])]
+    row = results.row(cell) or {}
+    if kind in ("bp-speed", "bp-accuracy"):
+        tuning = results.tuning(cell.data, cell.base, letter=cell.letter)
+        if tuning is None:
+            return NOT_COMPUTED
+        point = tuning[f"{kind.removeprefix('bp-')}_driven"] or tuning["least_loss"]
+        words += [*base, f"--blocks {point['n_blocks']} --lam {point['lam']!r}"]
+        words += ["--assign-at " + ",".join(map(repr, point["assigned_at"])), "--weights per-block --route 1"]
+    elif kind == "cbmlc":
+        words += ["--system cbmlc", *base, f"--blocks {row.get('blocks')}"]
+    elif kind != "bp-default":
+        words += [f"--system {kind}", *(base if kind in ("full", "lf") else [])]
+    return " ".join([*words, *([f"--seed {results.settings.seed}"] if results.settings.seed else [])])
 
 
 def table_time(results: Results) -> list[Table]:
@@ -199,7 +267,7 @@ def table_systems(results: Results) -> list[Table]:
     note = (
         f"Batch: one thread, CPU time; single: one row per call; training: {results.settings.n_threads} threads. Speed-ups "
         "are over scoring all labels, by products counted; FastXML's leaves are not candidates to score. BP: the number of "
-        "blocks by the paper's search at each lambda, lambda where one split of the training rows puts precision highest."
+        "blocks and lambda as train --paper chooses them."
     )
     whole = Table("table-systems", "All systems", [*names, *map(Column, ranking), *costs.values()], rows, note)
     return [whole, _training(results), _deciles(results, cells, names)]
@@ -215,17 +283,14 @@ def _training(results: Results) -> Table:
     }
     rows = []
     for data in results.data:
-        search = results.entry(Cell(data, "plan"), "search_cpu_seconds")
         for base, title in BASE_TITLES.items():
-            lam = results.entry(Cell(data, "quick", base), "tune_cpu_seconds")
             line = _line(results, [Entry(data), Entry(title)], Cell(data, "bp-quick", base), ["candidates", *parts])
-            rows.append([*line, results.entry(Cell(data, "full", base), "train_cpu_seconds"), search, lam])
+            rows.append([*line, results.entry(Cell(data, "full", base), "train_cpu_seconds")])
     heads = [Column("Data", TEXT), Column("Base", TEXT), Column("Candidates", ",.1f")]
-    heads += [Column(title) for title in (*parts.values(), "The base alone", "Search for q, once", "Search for lambda")]
+    heads += [Column(title) for title in (*parts.values(), "The base alone")]
     note = (
-        "CPU seconds, the processors together. All of it includes the assessment of the router on held-out rows. The "
-        "searches for q and lambda come before and are not part of it; the paper compares partitioning and training of the "
-        "blocks with the base, and does not say whether its search for q is in its partitioning time."
+        "CPU seconds, the processors together. All of it includes the trials that choose q and lambda, and the assessment "
+        "of the router on held-out rows."
     )
     return Table("table-systems-training", "Training BP and its base", heads, rows, note)
 
@@ -237,11 +302,10 @@ def table_published(results: Results) -> list[Table]:
     rows = _lines(results, cells, keys)
     note = (
         "By default: rows of unit length, default parameters. As published: rows as the files have them, and the authors' "
-        "settings (LEML rank 500, lam 0.1, no bias, a random start; PD-Sparse lam 0.1; LPSR and FastXML have those by "
-        "default; naive Bayes always takes such rows). LPSR-NB "
-        "scores a part of the labels by naive Bayes and ranks them no better than naive Bayes does: where LPSR-NB stays "
-        "behind, naive Bayes alone does, too. DiSMEC, alone and under LPSR, shows the cost of the same tree with a better "
-        "scorer. " + _PUBLISHED_NOTE
+        "settings (to the letter: LEML rank 500, lam 0.1, no bias, a random start; PD-Sparse lam 0.1; LPSR and FastXML "
+        "have those by default; naive Bayes always takes such rows). LPSR-NB ranks labels by naive Bayes: where it stays "
+        "behind, naive Bayes alone does, too. DiSMEC, alone and under LPSR, shows what the tree costs. "
+        + _PUBLISHED_NOTE
     )
     heads = [Column("Data", TEXT), Column("System", TEXT), *map(Column, keys)]
     return [Table("table-published", "Beside published figures", heads, rows, note)]

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blockxmc.paper.experiments.cells import PUBLISHED, Cell
-from blockxmc.paper.experiments.published import source
+from blockxmc.paper.experiments.published import known_as, source
 from blockxmc.paper.experiments.settings import BASE_TITLES
+
+# A base and what BP and CBMLC make of it, in ours and to the letter.
+OURS = ("full", "bp-accuracy", "bp-speed", "cbmlc")
+LETTER = ("full-letter", "bp-letter-accuracy", "bp-letter-speed", "cbmlc-letter")
 
 
 def compared(data: str, bases: Sequence[str]) -> list[Cell]:
     """The systems of the paper's precision table, FastXML, label filters and the library's default."""
-    cells = []
-    for base in bases:
-        cells += [Cell(data, system, base) for system in ("full", "bp-accuracy", "bp-speed", "cbmlc")]
+    cells = [Cell(data, system, base) for base in bases for system in (*OURS, *LETTER)]
     others = [Cell(data, "lpsr", "naive-bayes"), Cell(data, "fastxml"), Cell(data, "lf", "dismec")]
     return [*cells, *others, Cell(data, "bp-default")]
 
@@ -33,8 +35,9 @@ def published_systems(data: str, bases: Sequence[str]) -> list[Cell]:
     >>> published_systems("a-set-of-our-own", ["leml"])
     []
     """
-    if not source(data):
+    if not source(known_as(data)):
         return []
     given = [Cell(data, "full", base) for base in ("leml", "pd-sparse", "naive-bayes", "dismec")]
     others = [Cell(data, "lpsr-over", "dismec"), Cell(data, "fastxml")]
-    return [*given, *others, *(Cell(data, "published", name) for name in PUBLISHED)]
+    letter = [Cell(data, "full-letter", base) for base in ("leml", "pd-sparse", "dismec")]
+    return [*given, *others, *letter, *(Cell(data, "published", name) for name in PUBLISHED)]

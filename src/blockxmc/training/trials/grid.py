@@ -61,12 +61,8 @@ def lam_capturing(path: LambdaPath, share: float) -> float:
     return float(path.lam[np.flatnonzero(path.captured >= share * path.captured[0])[-1]])
 
 
-def default_grid(
-    path: LambdaPath, size: int, low: float = 0.0, scale: float = 1.0, captured: tuple[float, float] = GRID_CAPTURED
-) -> F64:
+def default_grid(path: LambdaPath, size: int, low: float = 0.0, captured: tuple[float, float] = GRID_CAPTURED) -> F64:
     """``size`` lambdas in geometric steps over the part of the path where precision changes, from ``low`` if given.
-
-    ``scale`` turns lambdas of the path into those of other rows.
 
     >>> path = LambdaPath(np.array([0.0, 0.5, 1.0, 8.0]), np.array([1.0, 0.995, 0.9, 0.2]), np.array([9.0, 8.0, 5.0, 1.0]))
     >>> default_grid(path, 2).tolist()
@@ -76,7 +72,7 @@ def default_grid(
     low = low or start
     if low == 0:  # the first step of the path loses too much: start just below it
         low = GRID_BELOW * (float(path.lam[1]) if path.lam.size > 1 else 1.0)
-    return rounded(scale * np.geomspace(low, max(high, GRID_SPAN * low), size))
+    return rounded(np.geomspace(low, max(high, GRID_SPAN * low), size))
 
 
 def rounded(lams: F64) -> F64:

@@ -1,4 +1,4 @@
-"""``lam="auto"`` of per-block and global weights: the paper's rule on one split of a sample of the rows."""
+"""Where lambda is open: the pair of blocks and lambda with the fewest products that one split of the rows allows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
 from blockxmc.partition import Partitioner
-from blockxmc.partition.walk import paper_blocks
 from blockxmc.training.trials.grid import (
     FEW_BLOCKS,
     FOLD_TOL,
-    GRID_CAPTURED_ANEW,
-    MIDDLE,
     Rows,
     blocks_of_sample,
     default_grid,
@@ -24,60 +21,21 @@ from blockxmc.training.trials.grid import (
     one_split,
     rounded,
 )
-from blockxmc.training.trials.moving import MovingBlocks
-from blockxmc.training.trials.selection import select
-from blockxmc.training.trials.split import KS, FixedBlocks, Split, Task
+from blockxmc.training.trials.plan import BlockPlan, made_plan
+from blockxmc.training.trials.selection import SLACK
+from blockxmc.training.trials.split import KS, Pair, Split, Task
 
-# The sample has this share of the rows, within these bounds: two trainings on it, with blocks and without, cost less
+# Where the number of blocks is open, too, rare labels must be there: all rows, up to so many. Not measured.
+ALL_ROWS = 50_000
+# Else the sample has this share of the rows, within these bounds: two trainings on it, with blocks and without, cost less
 # than one training on all rows. Not measured.
 SHARE = 0.25
 LEAST, MOST = 2000, 20000
-# Points of precision that may be lost: half of what the paper allows, since rare labels count for less in a sample. Not
-# measured.
-TOLERANCE = 1.0
+# Points of precision that may be lost, a standard error included; on a sample half of that, since rare labels count for
+# less there.
+TOLERANCE = 2.0
 # With fewer rows than this, the held-out rows are too few to tell a point of precision. Not measured.
 ENOUGH = 500
-
-
-def sample_split(n_rows: int, seed: int, max_rows: int | None = None) -> tuple[Rows, Rows]:
-    """Training rows and held-out rows of the sample, which has at most ``max_rows`` in all."""
-    size = int(np.clip(n_rows * SHARE, LEAST, MOST))
-    return one_split(n_rows, size if max_rows is None else min(size, max_rows), seed=seed, sample=True)
-
-
-def partition_at_quick_lambda(
-    X: sparse.csr_array, Y: sparse.csr_array, partitioner: Partitioner, task: Task, *, weights: str, route: int
-) -> Partitioner:
-    """Partition all rows, and cut the label clusters at the largest lambda that keeps precision on a sample.
-
-    The partition keeps the lambda of its own path with few rows, with one block, and with the cost objective, whose
-    lambda does not scale with the number of rows. With the paper's search the number of blocks belongs to lambda: both
-    are chosen on the sample, where the search runs at every lambda.
-    """
-    searched = partitioner.n_blocks == "paper" and isinstance(partitioner.init, str)
-    if searched and X.shape[0] >= ENOUGH and partitioner.objective == "quadratic":
-        return _paper_pair(X, Y, partitioner, task, weights, route)
-    whole = partitioner._fit(X, Y, task.reporter)
-    if X.shape[0] < ENOUGH or whole.objective != "quadratic" or whole.n_blocks_ == 1:
-        return whole
-    try:
-        chosen, text = _largest_lambda(X, Y, whole, task, weights, route)
-    except BlockXMCError as error:  # a sample may be without labels, for instance
-        task.reporter.say(f"lam is taken from the path, since a sample of the rows cannot be evaluated: {error}")
-        return whole
-    task.reporter.say(text)
-    final = whole
-    if chosen > whole.lam_:
-        fixed = {"init": whole.assignment_, "max_iter": 0, "n_blocks": "auto", "lam": chosen}
-        final = clone(partitioner).set_params(**fixed)._fit(X, Y, Reporter())
-    final.choice_ = whole.choice_ | {
-        "text": f"{whole.choice_['text']}. {text}",
-        "lam": {
-            "value": chosen,
-            "rule": f"the largest that keeps precision within {TOLERANCE:g} point of the base on held-out rows",
-        },
-    }
-    return final
 
 
 def quick_task(learner: Learner, partitioner: Partitioner, *, seed: int, threads: int, reporter: Reporter) -> Task:
@@ -85,74 +43,98 @@ def quick_task(learner: Learner, partitioner: Partitioner, *, seed: int, threads
     return Task(loosened(learner, FOLD_TOL), clone(partitioner), KS, seed, threads, reporter)
 
 
-def _largest_lambda(
-    X: sparse.csr_array, Y: sparse.csr_array, whole: Partitioner, task: Task, weights: str, route: int
-) -> tuple[float, str]:
-    """The speed-driven lambda (in the scale of all rows) by one split of a sample, and a sentence about it."""
-    given = not isinstance(task.partitioner.init, str)
-    if given:
-        task.partitioner.set_params(init=whole.assignment_)
-    n_rows, q = X.shape[0], whole.n_blocks_
-    train, held_out = sample_split(n_rows, task.seed)
-    split = Split(task, X, Y, train, held_out)
-    own_q = q if given else blocks_of_sample(q, train.size, n_rows)
-    lams = default_grid(whole.path(), grid_size(task.learner), low=whole.lam_)
-    of_sample = lams * (q / n_rows) * (train.size / own_q)
-    blocks, precision, candidates = FixedBlocks(split, own_q, float(of_sample[0])), [], []
-    with task.reporter.phase("lambda on a sample", lams.size + 1) as phase:
-        for done, lam in enumerate(of_sample):
-            found = blocks.measure(float(lam), weights, route)
-            precision.append(found["precision"])
-            candidates.append(found["candidates"])
-            phase.update(done + 1)
-        base = split.full_precision()
-    at, kept = _judged(base, precision)
-    text = (
-        f"On held-out rows of a sample of {train.size + held_out.size:,} rows, lam {lams[at]:.4g} {kept}, "
-        f"with {candidates[at]:.1f} of {Y.shape[1]:,} labels scored per row"
-    )
-    return float(lams[at]), text
+def sample_split(n_rows: int, seed: int, share: float = SHARE, most: int = MOST) -> tuple[Rows, Rows]:
+    """Training rows and held-out rows of a sample."""
+    return one_split(n_rows, int(np.clip(n_rows * share, LEAST, most)), seed=seed, sample=True)
 
 
-def _judged(base: list[float], precision: list[list[float]]) -> tuple[int, str]:
-    """The place of the largest lambda within the tolerance, else of the least loss, and words about its loss."""
-    chosen = select([base], [precision], TOLERANCE)
-    at = chosen.least if chosen.speed is None else chosen.speed
-    kept = f"loses {chosen.worst[at]:.2f} points of P@k at most"
-    return at, kept if chosen.run is not None else f"{kept} (no lambda loses less than {TOLERANCE:g})"
-
-
-def _paper_pair(
-    X: sparse.csr_array, Y: sparse.csr_array, partitioner: Partitioner, task: Task, weights: str, route: int
+def partition_at_quick_lambda(
+    X: sparse.csr_array, Y: sparse.csr_array, partitioner: Partitioner, task: Task, *, weights: str, route: int
 ) -> Partitioner:
-    """Partition all rows into as many blocks, at the lambda, that keep precision on a sample."""
-    train, held_out = sample_split(X.shape[0], task.seed)
-    split = Split(task, X, Y, train, held_out)
-    path = FixedBlocks(split, MIDDLE, "auto").partition.path()
-    lams = default_grid(path, grid_size(task.learner), captured=GRID_CAPTURED_ANEW).tolist()
-    found = paper_blocks(task.unfitted("paper", "auto"), split.X, split.Y, lams, task.reporter)
-    by_number: dict[int, MovingBlocks] = {}
-    measured = []
-    with task.reporter.phase("lambda on a sample", len(lams) + 1) as phase:
-        for step, choice in enumerate(found):
-            blocks = by_number.setdefault(choice.n_blocks, MovingBlocks(split, choice.n_blocks))
-            measured.append(blocks.measure(lams[: step + 1], weights, route))
-            phase.update(step + 1)
-        base = split.full_precision()
-    at, kept = _judged(base, [one["precision"] for one in measured])
-    own = found[at].n_blocks
-    q = own if own <= FEW_BLOCKS else round(own * X.shape[0] / train.size)
-    share = (own / train.size) * (X.shape[0] / q)
-    steps = rounded(share * np.array(lams[: at + 1])).tolist()
+    """Partition all rows at the pair with the fewest products that keeps precision on held-out rows.
+
+    Where the number of blocks is set, only lambda is open. With n_blocks="paper" both are: several numbers are compared
+    with that of the paper's search at each lambda. The partition keeps the lambda of its own path with few rows, with one
+    block, and with the cost objective, whose lambda does not scale with the number of rows.
+    """
+    searched = partitioner.n_blocks == "paper" and isinstance(partitioner.init, str)
+    apart = X.shape[0] < ENOUGH or partitioner.objective != "quadratic"
+    whole = None if searched and not apart else partitioner._fit(X, Y, task.reporter)
+    if apart or (whole is not None and whole.n_blocks_ == 1):
+        return partitioner
+    try:
+        final, text = _by_trial(X, Y, partitioner, whole, task, weights, route)
+    except BlockXMCError as error:  # a sample may be without labels, for instance
+        task.reporter.say(f"lam is taken from the path, since a sample of the rows cannot be evaluated: {error}")
+        return partitioner._fit(X, Y, task.reporter) if whole is None else whole
+    task.reporter.say(text)
+    final.choice_["text"] = f"{final.choice_['text']}. {text}"
+    final.choice_["lam"]["rule"] = f"the fewest products within {TOLERANCE:g} points of the base on held-out rows"
+    return final
+
+
+def _by_trial(
+    X: sparse.csr_array,
+    Y: sparse.csr_array,
+    partitioner: Partitioner,
+    whole: Partitioner | None,
+    task: Task,
+    weights: str,
+    route: int,
+) -> tuple[Partitioner, str]:
+    """The partition of the chosen pair on all rows, and what is to be said of it."""
+    n_rows = X.shape[0]
+    if whole is None:
+        split = Split(task, X, Y, *sample_split(n_rows, task.seed, 1.0, ALL_ROWS))
+        plan = made_plan(task, split.X, split.Y, "paper" if partitioner.letter else "auto").thinned(2)
+        tolerance, sampled = TOLERANCE, split.train_rows.size < n_rows / 2
+    else:
+        given = not isinstance(partitioner.init, str)
+        if given:
+            task.partitioner.set_params(init=whole.assignment_)
+        split = Split(task, X, Y, *sample_split(n_rows, task.seed))
+        q, sampled = whole.n_blocks_, not given
+        own = blocks_of_sample(q, split.train_rows.size, n_rows) if sampled else q
+        lams = default_grid(whole.path(), grid_size(task.learner), low=whole.lam_)
+        lams = lams * (q / n_rows) * (split.train_rows.size / own)
+        plan, tolerance = BlockPlan(tuple(lams.tolist()), ((own,) * lams.size,)), TOLERANCE / 2
+    pair, said = _cheapest(split, plan, tolerance, weights, route)
+    if whole is not None:
+        q = whole.n_blocks_
+    else:
+        q = round(pair.n_blocks * n_rows / split.train_rows.size) if sampled else pair.n_blocks
+        q = pair.n_blocks if pair.n_blocks <= FEW_BLOCKS else q
+    steps = rounded(np.array(pair.steps) * (pair.n_blocks / split.train_rows.size) * (n_rows / q)).tolist()
     final: Partitioner = clone(partitioner).set_params(n_blocks=q, lam=steps[-1], assign_at=steps)
     final._fit(X, Y, task.reporter)
-    text = (
-        f"On held-out rows of a sample of {train.size + held_out.size:,} rows, lam {steps[-1]:.4g} with {q} blocks, found "
-        f"by the paper's search at that lambda, {kept}, with {measured[at]['candidates']:.1f} of {Y.shape[1]:,} labels "
-        "scored per row"
-    )
-    final.choice_["text"] = f"{final.choice_['text']}. {text}"
-    final.choice_["n_blocks"] |= {"rule": found[at].rule, "tried": found[at].tried}
-    final.choice_["lam"]["rule"] = f"the largest that keeps precision within {TOLERANCE:g} point on held-out rows"
-    task.reporter.say(text)
-    return final
+    return final, said
+
+
+def _cheapest(split: Split, plan: BlockPlan, tolerance: float, weights: str, route: int) -> tuple[Pair, str]:
+    """The first pair, from the fewest expected products on, that is within the tolerance; else that of the least loss."""
+    base, n_labels = split.precision(split.base_model()), split.Y.shape[1]
+    pairs = {pair: split.expected_products(pair) for path in plan.paths for pair in plan.pairs(path)}
+    least: tuple[float, Pair, str] | None = None
+    with split.task.reporter.phase("pairs of blocks and lambda on held-out rows", len(pairs)) as phase:
+        for done, pair in enumerate(sorted(pairs, key=lambda pair: pairs[pair])):
+            model = split.served(pair, weights, route)
+            if model is None or (least is not None and pairs[pair] >= n_labels):
+                continue
+            lost = base - split.precision(model)
+            error = lost.std(axis=0, ddof=1) / np.sqrt(lost.shape[0])
+            at = int(np.argmax(lost.mean(axis=0) + error))
+            loss = float(lost.mean(axis=0)[at] + error[at])
+            found = split.measured(model)
+            text = (
+                f"On {lost.shape[0]:,} held-out rows of {lost.shape[0] + split.X.shape[0]:,} it loses "
+                f"{lost.mean(axis=0)[at]:.2f} ± {error[at]:.2f} points of P@{split.task.ks[at]} against all labels"
+                f" and scores {found['candidates']:,.1f} of {n_labels:,} labels per row"
+            )
+            phase.update(done + 1)
+            if loss <= tolerance + SLACK:
+                return pair, text
+            if least is None or loss < least[0]:
+                least = loss, pair, f"{text}; no pair that was tried loses less than {tolerance:g} points"
+    if least is None:
+        raise BlockXMCError("no lambda leaves a label")
+    return least[1], least[2]

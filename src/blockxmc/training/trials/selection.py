@@ -1,4 +1,9 @@
-"""Which lambda to take, given the precision of each on held-out rows: pure functions of arrays, in points."""
+"""The paper's rule for lambda, given the precision of each on held-out rows: pure functions of arrays, in points.
+
+In each fold some lambdas keep the loss within the tolerance; the smallest and the largest are the fold's interval. Feasible
+are the lambdas that do so in every fold. Of these, the speed-driven choice has the fewest products and the accuracy-driven
+choice the best mean precision, so that the first is never slower than the second.
+"""
 
 from __future__ import annotations
 
@@ -14,35 +19,35 @@ SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Selection:
-    """What the paper's rule makes of the precision of each lambda. Positions are those of the grid."""
+    """What the rule makes of the precision of each lambda. Positions are those of the grid."""
 
     by_fold: NDArray[np.bool_]  # folds x lambdas: within the tolerance
-    run: tuple[int, int] | None  # first and last position of the lambdas that are feasible in all folds
     worst: F64  # the largest loss over folds and ks at each lambda
     speed: int | None  # the speed-driven choice; None where no lambda is feasible
     least: int  # the smallest loss in the worst fold
-    accuracy: int  # the accuracy-driven choice
+    accuracy: int  # the accuracy-driven choice; of all lambdas where none is feasible
 
     @property
-    def feasible(self) -> list[bool]:
+    def feasible(self) -> NDArray[np.bool_]:
         """Whether each lambda is within the tolerance in every fold."""
-        return [bool(mask.all()) for mask in self.by_fold.T]
+        return np.asarray(self.by_fold.all(axis=0))
 
 
-def select(base: ArrayLike, precision: ArrayLike, tolerance: float) -> Selection:
-    """Choose by the paper's rule, from folds x ks and folds x lambdas x ks.
+def select(base: ArrayLike, precision: ArrayLike, products: ArrayLike, tolerance: float) -> Selection:
+    """Choose from folds x ks, folds x lambdas x ks and the products of each lambda.
 
-    Speed-driven: the largest feasible lambda before the first gap; None where no lambda is feasible.
-    Accuracy-driven: the best mean precision.
+    The second fold is noisy at the second lambda, which does not hide the third:
 
-    >>> chosen = select([[60.0]], [[[61.0], [59.0], [50.0]]], tolerance=2.0)
-    >>> chosen.speed, chosen.accuracy, chosen.run
-    (1, 0, (0, 1))
+    >>> chosen = select([[60.0], [60.0]], [[[61.0], [59.0], [59.0]], [[60.0], [57.0], [59.0]]], [9, 5, 3], tolerance=2.0)
+    >>> chosen.speed, chosen.accuracy, chosen.feasible.tolist()
+    (2, 0, [True, False, True])
     """
     by_fold, worst = feasible(base, precision, tolerance), largest_loss(base, precision)
-    run = first_run(by_fold.all(axis=0))
-    accuracy = last_argmax(np.asarray(precision, np.float64).mean(axis=(0, 2)))
-    return Selection(by_fold, run, worst, None if run is None else run[1], last_argmax(-worst), accuracy)
+    kept = by_fold.all(axis=0)
+    work = np.where(kept, np.asarray(products, np.float64), np.inf)
+    mean = np.asarray(precision, np.float64).mean(axis=(0, 2))
+    accuracy = last_argmax(np.where(kept, mean, -np.inf) if kept.any() else mean)
+    return Selection(by_fold, worst, last_argmax(-work) if kept.any() else None, last_argmax(-worst), accuracy)
 
 
 def feasible(base: ArrayLike, precision: ArrayLike, tolerance: float) -> NDArray[np.bool_]:
@@ -57,19 +62,14 @@ def feasible(base: ArrayLike, precision: ArrayLike, tolerance: float) -> NDArray
     return np.asarray((loss <= tolerance + SLACK).all(axis=2))
 
 
-def first_run(mask: ArrayLike) -> tuple[int, int] | None:
-    """First and last position of the unbroken run that holds the first True; None where there is no True.
+def interval(lams: ArrayLike, kept: ArrayLike) -> tuple[float, float] | None:
+    """The smallest and the largest of the lambdas that are kept; None where none is.
 
-    A lambda that is feasible by luck beyond a gap is not part of the run.
-
-    >>> first_run([False, True, True, False, True])
-    (1, 2)
+    >>> interval([0.1, 0.2, 0.4, 0.8], [True, False, True, False])
+    (0.1, 0.4)
     """
-    places = np.flatnonzero(np.asarray(mask, bool))
-    if not places.size:
-        return None
-    broken = np.flatnonzero(np.diff(places) > 1)
-    return int(places[0]), int(places[broken[0] if broken.size else -1])
+    inside = np.asarray(lams, np.float64)[np.asarray(kept, bool)]
+    return (float(inside.min()), float(inside.max())) if inside.size else None
 
 
 def largest_loss(base: ArrayLike, precision: ArrayLike) -> F64:

@@ -1,21 +1,18 @@
-"""One split of the rows: blocks are made once on the training rows, then judged on the held-out rows at any lambda.
+"""One split of the rows: the base without blocks, and models of blocks at any pair of a number of blocks and a lambda.
 
-Rows are assigned to blocks at one lambda, and stay there. At a larger lambda every label cluster is a prefix of the
-ranking of its block. Weights that do not depend on the other labels of a block are therefore trained once, at the
-smallest lambda, and serve the whole grid. A lambda that leaves a block without labels is the exception: the block is
-dropped as ``Partitioner(init=assignment, max_iter=0)`` drops it, and everything is trained again.
+Rows are assigned to blocks anew at each lambda, from the assignment at the lambda before (to the letter: from k-means).
+Every training starts from nothing, so what is found for a pair depends on the pair alone.
 """
 
 from __future__ import annotations
 
-import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +24,17 @@ from blockxmc._core.progress import Reporter
 from blockxmc.learners._learner import Learner
 from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.weights import Ids, Weights
+from blockxmc.metrics.ranking import Ranking
 from blockxmc.metrics.timing import _single_calls
 from blockxmc.model.routed import RoutedModel
 from blockxmc.partition import Partitioner
+from blockxmc.partition.alternation import Blocks
+from blockxmc.partition.walk import Walk
 from blockxmc.routing import Router
 from blockxmc.training.job import Job
-from blockxmc.training.per_block import train_block, train_blocks
+from blockxmc.training.per_block import train_blocks
 
-Clusters = list[NDArray[np.int64]]
+F64 = NDArray[np.float64]
 # Precision is measured at these ranks unless the user asks for others, as in the paper.
 KS = (1, 3, 5)
 
@@ -57,25 +57,21 @@ class Task:
         return partitioner
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A way to train the labels of blocks, by its name in ``BlockwiseClassifier(weights=...)``.
+class Pair(NamedTuple):
+    """A number of blocks, and the lambdas by way of which rows are assigned: the last is the pair's own.
 
-    ``nested(learner)`` says whether the weights at a larger lambda are those at a smaller lambda, less some labels.
+    >>> Pair(4, (0.1, 0.2)).lam, Pair(4, (0.1,), cut=0.3).lam
+    (0.2, 0.3)
     """
 
-    train: Callable[[Split, Layout], list[Weights]]
-    nested: Callable[[Learner], bool]
+    n_blocks: int
+    steps: tuple[float, ...]
+    cut: float | None = None  # label clusters are cut at this lambda, where it is another one
 
-
-@dataclass(frozen=True)
-class Layout:
-    """Blocks as they are at one lambda."""
-
-    assignment: NDArray[np.int32]
-    clusters: Clusters
-    router: Router
-    intact: bool  # no block of the fixed assignment is dropped
+    @property
+    def lam(self) -> float:
+        """The lambda at which label clusters are cut."""
+        return self.steps[-1] if self.cut is None else self.cut
 
 
 class Split:
@@ -86,21 +82,15 @@ class Split:
         self.X, self.Y = sparse.csr_array(X[train]), sparse.csr_array(Y[train])
         self.X_held_out, self.Y_held_out = sparse.csr_array(X[held_out]), sparse.csr_array(Y[held_out])
         self.train_rows = train
-        self.trainings, self.warm_trainings, self.seconds = 0, 0, 0.0
-
-    def twin(self) -> Split:
-        """The same rows with counts of its own, for trials side by side."""
-        other = copy.copy(self)
-        other.trainings, other.warm_trainings, other.seconds = 0, 0, 0.0
-        return other
+        self.trainings, self.seconds = 0, 0.0
+        self._walks: dict[int, Walk] = {}
 
     @contextmanager
-    def training(self, *, warm: bool = False) -> Iterator[None]:
+    def _training(self) -> Iterator[None]:
         """Count and time a training of the base."""
         start = time.perf_counter()
         yield
         self.trainings += 1
-        self.warm_trainings += int(warm)
         self.seconds += time.perf_counter() - start
 
     @cached_property
@@ -108,211 +98,81 @@ class Split:
         """The base on all rows and labels."""
         task = self.task
         title = f"train {type(task.learner).__name__}, all labels"
-        with self.training(), task.reporter.phase(title, self.Y.shape[1]) as phase:
+        with self._training(), task.reporter.phase(title, self.Y.shape[1]) as phase:
             return task.learner._train(self.X, self.Y, task.learner._context(task.threads, phase, task.seed))
 
-    def full_precision(self) -> list[float]:
-        """P@k of the base without blocks."""
-        n_labels = self.Y.shape[1]
-        scorer = pack_scorer([self.full], [np.arange(n_labels)], n_features=self.X.shape[1], n_labels=n_labels)
-        labels, _ = scorer.topk(self.X_held_out, None, min(max(self.task.ks), n_labels), threads=self.task.threads)
-        return self.precision(labels)
+    def base_model(self) -> RoutedModel:
+        """The base without blocks, as a model that answers."""
+        return RoutedModel(None, self._packed([self.full], [np.arange(self.Y.shape[1])]), 1)
 
-    def precision(self, labels: NDArray[np.int64]) -> list[float]:
-        """P@k of ranked labels of the held-out rows, in points."""
-        return [100 * metrics.precision_at_k(self.Y_held_out, labels, k) for k in self.task.ks]
+    def _packed(self, weights: Sequence[Weights], clusters: Sequence[Ids]) -> Any:
+        sizes: Any = {"n_features": self.X.shape[1], "n_labels": self.Y.shape[1], "threads": self.task.threads}
+        return pack_scorer(list(weights), list(clusters), **sizes)
 
+    def precision(self, model: RoutedModel | None) -> F64:
+        """P@k of each held-out row (rows x ks), in points; all 0 without a model."""
+        ks, labels = self.task.ks, None
+        if model is not None:
+            labels, _ = model.topk(self.X_held_out, min(max(ks), self.Y.shape[1]), self.task.threads)
+        if labels is None:
+            return np.zeros((self.X_held_out.shape[0], len(ks)))
+        hits = Ranking.of(self.Y_held_out, labels, max(ks)).hits
+        return 100.0 * np.column_stack([hits[:, :k].sum(axis=1) / k for k in ks])
 
-class FixedBlocks:
-    """The blocks of one split: rows are assigned at ``lam`` and judged at any lambda (in the scale of the split)."""
+    def blocks(self, pair: Pair) -> Blocks | None:
+        """The blocks of the training rows, or None where no block has a label left. Lambdas are those of this split."""
+        if pair.n_blocks not in self._walks:
+            partitioner = self.task.unfitted(pair.n_blocks, "auto")
+            if not isinstance(partitioner.init, str):
+                partitioner.set_params(init=np.asarray(partitioner.init)[self.train_rows], n_blocks="auto")
+            partitioner._check_params(self.X.shape[0])
+            self._walks[pair.n_blocks] = Walk(partitioner, self.X, self.Y, pair.n_blocks)
+        walk = self._walks[pair.n_blocks]
+        blocks = walk.at(pair.steps)
+        return blocks if blocks is None or pair.lam == pair.steps[-1] else walk.cut(blocks, pair.lam)
 
-    def __init__(self, split: Split, n_blocks: int, lam: float | str) -> None:
-        self.split, self.n_blocks, self.lam = split, n_blocks, lam
-        self._trained: dict[str, tuple[float, Layout, list[Weights]]] = {}
-        self.setup_seconds = 0.0
+    def expected_products(self, pair: Pair) -> float:
+        """Products of a training row in its own block, router included, before anything is trained."""
+        blocks = self.blocks(pair)
+        if blocks is None:
+            return np.inf
+        sizes = blocks.clusters.sizes
+        return float(sizes.size + (sizes * blocks.ranking.n_rows).sum() / self.X.shape[0])
 
-    @cached_property
-    def partition(self) -> Partitioner:
-        """The partition whose assignment is kept."""
-        task, split = self.split.task, self.split
-        partitioner = task.unfitted(self.n_blocks, self.lam)
-        if not isinstance(partitioner.init, str):
-            partitioner.set_params(init=np.asarray(partitioner.init)[split.train_rows], n_blocks="auto")
-        with self._setting_up(), task.reporter.phase("partition"):
-            return partitioner.fit(split.X, split.Y)
+    def router(self, blocks: Blocks) -> Router:
+        """A router to these blocks."""
+        options: Any = {"threads": self.task.threads, "reporter": self.task.reporter}
+        return Router().fit(self.X, blocks.assignment, n_blocks=blocks.clusters.sizes.size, **options)
 
-    @cached_property
-    def router(self) -> Router:
-        """The router of the fixed assignment."""
-        return self._route(self.partition.assignment_, self.partition.n_blocks_)
-
-    @cached_property
-    def _critical(self) -> NDArray[np.float64]:
-        """For each block, the lambda that empties it."""
-        ranking = self.partition.ranking_
-        critical = ranking.critical(self.partition.objective)
-        return np.asarray(critical[ranking.indptr[:-1]])  # it falls along a block, and every block has labels at 0
-
-    @cached_property
-    def _start(self) -> tuple[Layout, list[Weights]]:
-        """Blocks and weights at the lambda of the assignment, where warm trainings for all larger lambdas begin.
-
-        Each begins there, so that what is found for a lambda does not depend on the other lambdas tried.
-        """
-        layout = self.layout(self.partition.lam_)
-        assert layout is not None  # the partition drops blocks that its lambda empties
-        return layout, train_per_block(self.split, layout)
-
-    def layout(self, lam: float) -> Layout | None:
-        """The blocks at ``lam``, or None where no block has a label left."""
-        partition = self.partition
-        if lam < self._critical.min():
-            return Layout(partition.assignment_, partition.label_clusters_at(lam), self.router, True)
-        if lam >= self._critical.max():
+    def served(self, pair: Pair, kind: str = "per-block", route: int = 1) -> RoutedModel | None:
+        """The model of a pair, or None where no label is left."""
+        blocks, task = self.blocks(pair), self.task
+        if blocks is None:
             return None
-        fixed = clone(partition).set_params(init=partition.assignment_, max_iter=0, lam=lam, n_blocks="auto")
-        fixed.fit(self.split.X, self.split.Y)
-        router = self._route(fixed.assignment_, fixed.n_blocks_)
-        return Layout(fixed.assignment_, fixed.label_clusters_, router, False)
-
-    def weights(self, lam: float, layout: Layout, kind: str) -> list[Weights]:
-        """Weights of the blocks at ``lam``: a prefix of those at a smaller lambda where training would give the same."""
-        how, learner = KINDS[kind], self.split.task.learner
-        if kind in self._trained:
-            at, known, weights = self._trained[kind]
-            if how.nested(learner) and layout.intact and known.intact and at <= lam:
-                return prefixes(weights, known.clusters, layout.clusters)
-        if kind == "per-block" and learner.takes_warm_start and layout.intact and lam >= self.partition.lam_:
-            known, weights = self._start
-            return weights if lam == self.partition.lam_ else train_warm(self.split, layout, known, weights)
-        return self._keep(kind, lam, layout, how.train(self.split, layout))
-
-    def serve(self, lam: float, kind: str, route: int) -> RoutedModel | None:
-        """The model at ``lam``, or None where no label is left."""
-        layout = self.layout(lam)
-        if layout is None:
-            return None
-        split = self.split
-        weights = self.weights(lam, layout, kind)
-        scorer = pack_scorer(weights, layout.clusters, n_features=split.X.shape[1], n_labels=split.Y.shape[1])
-        return RoutedModel(layout.router.scorer, scorer, min(route, len(layout.clusters)))
-
-    def measure(self, lam: float, kind: str = "per-block", route: int = 1) -> dict[str, Any]:
-        """Precision (points) and work per row at ``lam`` on the held-out rows, and what finding out took."""
-        split = self.split
-        before = split.trainings, split.warm_trainings, split.seconds
-        model = self.serve(lam, kind, route)
-        return measure_model(split, model) | {
-            "trainings": split.trainings - before[0],
-            "warm_trainings": split.warm_trainings - before[1],
-            "seconds": split.seconds - before[2],
-            "pairs": 0 if model is None else sum(map(len, model.scorer.label_clusters)),
-            "reused_pairs": 0,
-            "work": self._work(lam),
-        }
-
-    def _keep(self, kind: str, lam: float, layout: Layout, weights: list[Weights]) -> list[Weights]:
-        # With a block dropped, weights serve this lambda only.
-        if layout.intact:
-            self._trained[kind] = lam, layout, weights
-        return weights
-
-    def _route(self, assignment: NDArray[np.int32], n_blocks: int) -> Router:
-        task = self.split.task
-        with self._setting_up():
-            options: Any = {"threads": task.threads, "reporter": task.reporter}
-            return Router().fit(self.split.X, assignment, n_blocks=n_blocks, **options)
-
-    def _work(self, lam: float) -> float:
-        """What training the blocks at ``lam`` costs, in stored values of X times labels."""
-        sizes = [len(labels) for labels in self.partition.label_clusters_at(lam)]
-        stored = np.diff(self.split.X.indptr)
-        return float(np.bincount(self.partition.assignment_, weights=stored, minlength=len(sizes)) @ np.array(sizes))
-
-    @contextmanager
-    def _setting_up(self) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.setup_seconds += time.perf_counter() - start
-
-
-def measure_model(split: Split, model: RoutedModel | None) -> dict[str, Any]:
-    """Precision, candidates, products and candidate recall on the held-out rows; all 0 without a model."""
-    if model is None:
-        return {"precision": [0.0] * len(split.task.ks), "candidates": 0.0, "products": 0.0, "recall": 0.0}
-    X, threads = split.X_held_out, split.task.threads
-    labels, _ = model.topk(X, min(max(split.task.ks), split.Y.shape[1]), threads)
-    visited = model.visited(X, threads)
-    if visited is None:  # one block: every row visits it
-        visited = np.zeros((X.shape[0], 1), np.int32)
-    candidates, products = model.work(visited)
-    return {
-        "precision": split.precision(labels),
-        "candidates": candidates,
-        "products": products,
-        "recall": metrics.candidate_recall(split.Y_held_out, (visited, model.scorer.label_clusters)),
-    }
-
-
-def single_call_us(split: Split, model: RoutedModel) -> float:
-    """Median microseconds of a single call on held-out rows."""
-    calls = SimpleNamespace(predict_one=model.one)
-    return _single_calls(calls, split.X_held_out, max(split.task.ks))["one_us"]
-
-
-def prefixes(weights: list[Weights], known: Clusters, wanted: Clusters) -> list[Weights]:
-    """Each block's weights for the wanted labels, all of which it has."""
-    parts: list[Weights] = []
-    for block, have, want in zip(weights, known, wanted, strict=True):
-        if have.size == want.size:
-            parts.append(block)
+        clusters, router = blocks.clusters.sorted_lists(), self.router(blocks)
+        if kind == "global":
+            whole: Any = self.full
+            weights: list[Weights] = list(whole.split(clusters))
         else:
-            splittable: Any = block
-            parts.extend(splittable.split([np.searchsorted(have, want)]))
-    return parts
+            with self._training():
+                how: Any = {"threads": task.threads, "seed": task.seed}
+                job = Job(reporter=task.reporter)
+                weights = train_blocks(task.learner, self.X, self.Y, blocks.assignment, clusters, job, **how)
+        return RoutedModel(router.scorer, self._packed(weights, clusters), min(route, len(clusters)))
 
+    def measured(self, model: RoutedModel | None) -> dict[str, Any]:
+        """Precision (points), candidates, products and candidate recall on the held-out rows; all 0 without a model."""
+        precision = self.precision(model).mean(axis=0).tolist()
+        if model is None:
+            return {"precision": precision, "candidates": 0.0, "products": 0.0, "recall": 0.0}
+        visited = model.visited(self.X_held_out, self.task.threads)
+        if visited is None:  # one block: every row visits it
+            visited = np.zeros((self.X_held_out.shape[0], 1), np.int32)
+        candidates, products = model.work(visited)
+        recall = metrics.candidate_recall(self.Y_held_out, (visited, model.scorer.label_clusters))
+        return {"precision": precision, "candidates": candidates, "products": products, "recall": recall}
 
-def train_per_block(split: Split, layout: Layout) -> list[Weights]:
-    """The paper's way: each block on its own rows."""
-    task = split.task
-    with split.training():
-        return train_blocks(
-            task.learner,
-            split.X,
-            split.Y,
-            layout.assignment,
-            layout.clusters,
-            Job(reporter=task.reporter),
-            threads=task.threads,
-            seed=task.seed,
-        )
-
-
-def train_warm(split: Split, layout: Layout, known: Layout, weights: list[Weights]) -> list[Weights]:
-    """As ``train_per_block``, with each block started from its weights at a smaller lambda."""
-    task, trained = split.task, []
-    with (
-        split.training(warm=True),
-        task.reporter.phase("train blocks, warm", len(weights)) as phase,
-        Reporter().phase("") as silent,
-    ):
-        for block, (previous, have, want) in enumerate(zip(weights, known.clusters, layout.clusters, strict=True)):
-            learner: Any = task.learner._warmed(previous, np.searchsorted(have, want), task.threads)
-            rows = np.flatnonzero(layout.assignment == block)
-            job = task.learner._context(task.threads, silent, task.seed + block)
-            trained.append(train_block(learner, split.X, split.Y, rows, want, job))
-            phase.update(block + 1)
-    return trained
-
-
-def train_whole(split: Split, layout: Layout) -> list[Weights]:
-    """Every label on all rows, once per split; blocks only choose candidates."""
-    full: Any = split.full
-    return list(full.split(layout.clusters))
-
-
-# To tune another way of training weights, add a line here.
-KINDS: dict[str, Kind] = {
-    "per-block": Kind(train_per_block, lambda learner: learner.one_vs_all),
-    "global": Kind(train_whole, lambda learner: True),
-}
+    def single_call_us(self, model: RoutedModel) -> float:
+        """Median microseconds of a single call on held-out rows."""
+        calls = SimpleNamespace(predict_one=model.one)
+        return _single_calls(calls, self.X_held_out, max(self.task.ks))["one_us"]
