@@ -12,6 +12,7 @@ from blockxmc.tuning import KnobGrid, Limits, Point, TrialOptions, tune_within, 
 from blockxmc.tuning.problem import Problem
 from blockxmc.tuning.reach import _reaches
 
+PER_BLOCK = KnobGrid("per-block")
 ONE_THREAD = TrialOptions(n_jobs=1)
 
 
@@ -70,7 +71,7 @@ def test_products_stay_within_the_budget_and_the_best_is_taken(data, limit):
 
 def test_a_recall_is_met_at_the_fewest_products(data):
     cheap, dear = (
-        tune_within(*data, NaiveBayes(), limits=Limits(recall=floor), weights="per-block", options=ONE_THREAD)
+        tune_within(*data, NaiveBayes(), limits=Limits(recall=floor), grid=PER_BLOCK, options=ONE_THREAD)
         for floor in (0.6, 0.95)
     )
     assert cheap.chosen.recall >= 0.6
@@ -102,8 +103,8 @@ def test_what_is_expected_of_a_setting_is_what_its_model_does(data):
 def test_shared_weights_are_those_of_the_classifier(data):
     from blockxmc import BlockwiseClassifier
 
-    grid = KnobGrid(routes=[1, 2], prunes=[0.05, 0.2])
-    how = {"weights": "shared", "n_blocks": 4, "grid": grid, "options": ONE_THREAD}
+    grid = KnobGrid("shared", routes=[1, 2], prunes=[0.05, 0.2])
+    how = {"n_blocks": 4, "grid": grid, "options": ONE_THREAD}
     result = tune_within(*data, DiSMEC(tol=0.1), **how)
     assert [(one.route, one.prune) for one in result.points] == [(1, 0.05), (2, 0.05), (1, 0.2), (2, 0.2)]
     split = Problem.of(*data, DiSMEC(tol=0.1), ONE_THREAD).split()
@@ -117,7 +118,6 @@ def test_shared_weights_are_those_of_the_classifier(data):
     [
         ({"products": -1}, {}, "positive number"),
         ({"recall": 1.5}, {}, "between 0 and 1"),
-        ({"products": 10}, {"weights": "many"}, "weights must be"),
         ({"products": 10}, {"options": TrialOptions(work="somewhere")}, "keeps no finished work"),
         ({"products": 10}, {"grid": KnobGrid(prunes=[0.1])}, "has no parameter prune"),
     ],
@@ -127,17 +127,17 @@ def test_bad_input_is_one_line(data, limits, options, message):
         tune_within(*data, NaiveBayes(), limits=Limits(**limits), **options)
 
 
-@pytest.mark.parametrize("grid", [{"routes": [0]}, {"routes": [1.5]}, {"routes": []}, {"weight_bits": [12]}])
+@pytest.mark.parametrize(
+    "grid", [{"weights": "many"}, {"routes": [0]}, {"routes": [1.5]}, {"routes": []}, {"weight_bits": [12]}]
+)
 def test_settings_that_make_no_sense(grid):
-    with pytest.raises(BlockXMCError, match=r"routes must be|weight_bits must be"):
+    with pytest.raises(BlockXMCError, match=r"(routes|weights|weight_bits) must be"):
         KnobGrid(**grid)
 
 
 def test_given_blocks_are_kept(data):
     blocks = Partitioner(n_blocks=3).fit(*data).assignment_
     options = TrialOptions(n_jobs=1, partitioner=Partitioner(init=blocks))
-    result = tune_within(
-        *data, NaiveBayes(), limits=Limits(products=20), weights="per-block", n_blocks=3, options=options
-    )
+    result = tune_within(*data, NaiveBayes(), limits=Limits(products=20), grid=PER_BLOCK, n_blocks=3, options=options)
     assert result.chosen.n_blocks == 3
     assert np.isfinite(result.chosen.mean)

@@ -56,6 +56,7 @@ def convert(
     from blockxmc.data._source import once
     from blockxmc.data.corpus import TEXT_FORMATS, read_corpus, write_jsonl
     from blockxmc.data.folder import data_format
+    from blockxmc.data.repository import is_archive
     from blockxmc.data.shards import is_shards
     from blockxmc.errors import BlockXMCError
 
@@ -66,7 +67,7 @@ def convert(
     if shards is not None:
         _write_shards(source, test, target, shards, fields)
         return
-    if (source.is_dir() and not is_shards(source)) or test is not None:
+    if is_archive(source) or (source.is_dir() and not is_shards(source)) or test is not None:
         _convert_both(source, test, target, fields, unit)
         return
     kind = _target_format(target)

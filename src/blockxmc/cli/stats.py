@@ -24,10 +24,11 @@ def stats(
     from blockxmc.data._source import once
     from blockxmc.data.corpus import TEXT_FORMATS, read_corpus
     from blockxmc.data.folder import data_format
+    from blockxmc.data.repository import is_archive
     from blockxmc.data.shards import is_shards
 
     texts = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)
-    if data.is_dir() and not is_shards(data):
+    if is_archive(data) or (data.is_dir() and not is_shards(data)):
         refuse_fields_of_features(data, texts)
         train, test = read_data_dir(data, fields=texts.fields(), verbose=1)
         figures = describe(data.resolve().name, train, test)

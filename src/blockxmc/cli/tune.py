@@ -206,7 +206,8 @@ def _run(request: Request) -> None:
     # Typing errors in lists of numbers are told before the data are read.
     lams, prunes, bits = request.numbers("--lams"), request.numbers("--prune"), request.numbers("--bits", int)
     routes = request.numbers("--route", int if request.weights in ("per-block", "global") else blocks_or_share)
-    grid = KnobGrid(routes, prunes, bits, request.numbers("--neighbors", int))
+    weights = "shared" if shared else request.weights
+    grid = KnobGrid(weights, routes, prunes, bits, request.numbers("--neighbors", int))
     options = TrialOptions(
         partitioner=Partitioner(letter=letter),
         random_state=request.seed,
@@ -219,16 +220,16 @@ def _run(request: Request) -> None:
     with kept_when_interrupted("finished trials", request.of_lambda["--work"]):
         if typed or shared:
             how: Any = {"n_blocks": n_blocks, "options": options, "grid": grid}
-            _tune_within(request, dataset, learner, "shared" if shared else request.weights, how)
+            _tune_within(request, dataset, learner, how)
         else:
             _tune_lambda(request, dataset, learner, lams, {"n_blocks": n_blocks, "options": options})
 
 
-def _tune_within(request: Request, dataset: Dataset, learner: Any, weights: str, how: Any) -> None:
+def _tune_within(request: Request, dataset: Dataset, learner: Any, how: Any) -> None:
     from blockxmc.tuning import Limits, tune_within
 
     limits = Limits(**{_LIMITS[option]: limit for option, limit in request.limits.items() if limit is not None})
-    how |= {"limits": limits, "weights": weights, "tolerance": request.tolerance}
+    how |= {"limits": limits, "tolerance": request.tolerance}
     with _naming(request.limits):
         result = tune_within(dataset.X, dataset.Y, learner, **how)
     show_within(result, request.command, request.json)

@@ -34,6 +34,7 @@ class Dataset:
     label_names: Sequence[str] | None = None
     vectorizer: TextVectorizer | None = None
     unseen_labels: int = 0  # label occurrences that are not among the given label names
+    left_out: sparse.csr_array | None = None  # pairs of a row and a label that are not scored; Y is without them
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit together."""
@@ -78,4 +79,5 @@ class Dataset:
 
     def rows(self, which: NDArray[np.intp]) -> Dataset:
         """The given rows, in that order."""
-        return replace(self, X=take_rows(self.X, which), Y=take_rows(self.Y, which), unseen_labels=0)
+        left_out = None if self.left_out is None else take_rows(self.left_out, which)
+        return replace(self, X=take_rows(self.X, which), Y=take_rows(self.Y, which), unseen_labels=0, left_out=left_out)

@@ -17,6 +17,7 @@ from blockxmc.data.corpus import Fields, text_format
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.lines import open_text
 from blockxmc.data.npz import read_npz
+from blockxmc.data.repository import is_archive, unpacked
 from blockxmc.data.shards import is_shards, read_shards
 from blockxmc.data.text import read_text
 from blockxmc.data.tfidf import TextVectorizer
@@ -28,7 +29,7 @@ _KINDS = (".npz", ".txt", ".xc", ".svm", ".jsonl", ".ndjson", ".json", ".tsv", "
 
 
 def data_format(path: PathLike) -> str:
-    """``shards``, ``npz``, ``xc``, ``jsonl``, ``json``, ``tsv`` or ``csv``, by suffix or else by content.
+    """``shards``, ``zip``, ``npz``, ``xc``, ``jsonl``, ``json``, ``tsv`` or ``csv``, by suffix or else by content.
 
     >>> data_format("train.npz"), data_format("train.jsonl.xz")
     ('npz', 'jsonl')
@@ -38,6 +39,8 @@ def data_format(path: PathLike) -> str:
         return "npz" if is_npz else (text_format(path) or "xc")
     if is_shards(path):
         return "shards"
+    if is_archive(path):
+        return "zip"
     return "npz" if Path(path).suffix == ".npz" else (text_format(path) or "xc")
 
 
@@ -69,6 +72,8 @@ def read_dataset(
         return read_shards(path, n_features=n_features, n_labels=n_labels, label_names=label_names)
     if kind == "npz":
         return read_npz(path)
+    if kind == "zip":  # its training rows, or for a model its test rows
+        return read_data_dir(path, n_jobs=n_jobs, verbose=verbose)[n_features is not None or vectorizer is not None]
     if kind == "xc":
         return read_xc(
             path, n_features=n_features, n_labels=n_labels, label_names=label_names, n_jobs=n_jobs, verbose=verbose
@@ -82,8 +87,10 @@ def read_data_dir(
     """Training and test set of a folder; of texts, ``fields`` says where they and their labels stand.
 
     Understood are folders of shards, ``train`` and ``test``; ``train.*`` and ``test.*`` (with ``labels.txt`` for XC
-    text); and the Extreme Classification Repository's own names: ``*_train.txt`` and ``*_test.txt``, or ``*_data.txt``
-    with ``*_trSplit.txt`` and ``*_tstSplit.txt``, of which the first column counts.
+    text); and the Extreme Classification Repository's own names: ``*_train.txt`` and ``*_test.txt``, ``*_data.txt``
+    with ``*_trSplit.txt`` and ``*_tstSplit.txt``, of which the first column counts, ``trn_X_Xf.txt`` and ``tst_X_Xf.txt``
+    with ``*_X_Y.txt``, or ``trn.json`` and ``tst.json`` with ``lbl.json`` (texts). Pairs in ``filter_labels_test.txt`` are
+    left out of scoring. A zip archive of such a folder is read as it is.
 
     >>> import tempfile, pathlib
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -94,6 +101,9 @@ def read_data_dir(
     >>> train.n_rows, test.Y.toarray().tolist()
     (2, [[1.0, 1.0]])
     """
+    if is_archive(folder):
+        with unpacked(folder) as inner:
+            return read_data_dir(inner, fields=fields, n_jobs=n_jobs, verbose=verbose)
     if not as_path(folder).is_dir():
         raise DataFormatError(f"{folder}: no such folder; give a folder with train.* and test.*")
     pair = train_and_test(Path(folder))
@@ -104,7 +114,8 @@ def read_data_dir(
     if data is None or train_rows is None or test_rows is None:
         raise DataFormatError(
             f"{folder}: holds neither train.* and test.*, nor *_train.txt and *_test.txt,"
-            " nor *_data.txt with *_trSplit.txt and *_tstSplit.txt; give the files such names"
+            " nor *_data.txt with *_trSplit.txt and *_tstSplit.txt, nor trn_X_Xf.txt and tst_X_Xf.txt, nor trn.json and"
+            " tst.json; give the files such names"
         )
     whole = read_xc(data, n_jobs=n_jobs, verbose=verbose)
     return whole.rows(read_split(train_rows, whole.n_rows)), whole.rows(read_split(test_rows, whole.n_rows))
@@ -140,6 +151,10 @@ def train_and_test(folder: Path) -> tuple[Path, Path] | None:
         return folder / "train", folder / "test"
     for kind in _KINDS:
         pair = [_named(folder, stem + kind) for stem in ("train", "test")]
+        if pair[0] and pair[1]:
+            return pair[0], pair[1]
+    for ending in ("_X_Xf.txt", ".json"):
+        pair = [_named(folder, stem + ending) for stem in ("trn", "tst")]
         if pair[0] and pair[1]:
             return pair[0], pair[1]
     train, test = _only(folder, "_train.txt"), _only(folder, "_test.txt")
@@ -200,7 +215,7 @@ def _read_xc_pair(
     X, Y = (_widened(matrix, width) for matrix, width in zip(pairs[0], (d, m), strict=True))
     train = with_names(train_path, X, Y, sibling_names(train_path, "labels.txt", m, "labels"))
     X, Y = (_widened(matrix, width) for matrix, width in zip(pairs[1], (d, m), strict=True))
-    return train, replace(train, X=X, Y=Y)
+    return train, replace(with_names(test_path, X, Y, train.label_names), feature_names=train.feature_names)
 
 
 def _widened(matrix: sparse.csr_array, width: int) -> sparse.csr_array:

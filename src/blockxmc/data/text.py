@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from blockxmc._core.matrix import as_csr
 from blockxmc._core.progress import Phase, reporter_for
 from blockxmc._core.targets import Targets, as_names, form_of_matrix
 from blockxmc.data._source import PathLike, SlowPhase
 from blockxmc.data.corpus import Fields, clean_names, read_corpus
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.label_lists import are_lists, listed_names
+from blockxmc.data.repository import label_titles, left_out_pairs
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, DataFormatError
 
@@ -53,10 +56,29 @@ def read_text(
         data = _dataset(corpus.texts, corpus.labels, vectorizer, label_names, n_jobs, verbose)
     except BlockXMCError as error:
         raise DataFormatError(f"{path}: {error}") from error
+    data = _without_left_out(path, data)
     if data.unseen_labels:
         text = f"{path}: {data.unseen_labels:,} label occurrences are unknown and left out"
         reporter_for(verbose).say(text, logging.WARNING)
     return data
+
+
+def _without_left_out(path: PathLike, data: Dataset) -> Dataset:
+    """The data without the pairs of a row and a label that a file beside them leaves out of scoring."""
+    titles = label_titles(path)
+    if titles is None or data.label_names is None:
+        return data
+    pairs = left_out_pairs(path, (data.n_rows, len(titles)))
+    if pairs is None:
+        return data
+    column = {name: number for number, name in enumerate(data.label_names)}
+    places = np.array([column.get(title, -1) for title in titles])[pairs.indices]
+    rows = np.repeat(np.arange(data.n_rows), np.diff(pairs.indptr))[places >= 0]
+    ones = np.ones(rows.size, np.float32)
+    left_out = sparse.csr_array((ones, (rows, places[places >= 0])), shape=data.Y.shape)
+    Y = as_csr(data.Y - data.Y.multiply(left_out))
+    Y.eliminate_zeros()
+    return replace(data, Y=Y, left_out=left_out)
 
 
 def from_texts(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from blockxmc._core.progress import thread_count
 from blockxmc.data._source import Block, PathLike, SlowPhase, once, read_blocks, sibling_names, write_atomic
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.lines import Lines, together
+from blockxmc.data.repository import labels_beside, left_out_pairs
 from blockxmc.errors import DataFormatError
 
 MAX_SIZE = 2**31 - 1
@@ -72,9 +73,31 @@ def read_xc(
 def read_matrices(
     path: PathLike, n_features: int | None, n_labels: int | None, n_jobs: int | None, verbose: int
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """X and Y of an XC text file."""
+    """X and Y of an XC text file, or of a pair of files ``*_X_Xf.txt`` and ``*_X_Y.txt``."""
     path = once(path)
-    with contextlib.closing(read_blocks(path, verbose)) as blocks:  # closed at once also when a row is refused
+    if (labels := labels_beside(path)) is not None:
+        parts = (path, n_features), (labels, n_labels)
+        X, Y = (_parsed(part, size, 0, n_jobs, verbose, bare=True)[0] for part, size in parts)
+        if X.shape[0] != Y.shape[0]:
+            raise DataFormatError(f"{labels}: has {Y.shape[0]} rows, but {path} has {X.shape[0]}")
+        return X, as_indicator(Y)
+    return _parsed(path, n_features, n_labels, n_jobs, verbose)
+
+
+def _parsed(
+    path: PathLike,
+    n_features: int | None,
+    n_labels: int | None,
+    n_jobs: int | None,
+    verbose: int,
+    *,
+    bare: bool = False,
+) -> tuple[sparse.csr_array, sparse.csr_array]:
+    """X and Y of one file; a ``bare`` one has rows of ``index:value`` only, and two numbers as its header."""
+    given = read_blocks(path, verbose)
+    with contextlib.closing(
+        _as_features(given, path) if bare else given
+    ) as blocks:  # closed also when a row is refused
         header, block = _split_header(_without_bom(next(blocks)))
         sizes = _Sizes(path, header, n_features, n_labels)
         parser = _kernels.XcParser(sizes.feature_limit, sizes.label_limit)
@@ -92,6 +115,22 @@ def read_matrices(
     if n_features is None or n_labels is None:  # the caller's own sizes need no support by the rows
         check_file_widths(path, X, Y, "the header" if header else "the largest index")
     return X, Y
+
+
+def _as_features(blocks: Iterator[Block], path: PathLike) -> Generator[Block]:
+    """Rows of ``index:value`` as rows of XC text without labels."""
+    first = _without_bom(next(blocks)).tobytes()
+    head, _, rest = first.partition(b"\n")
+    if len(sizes := head.split()) != 2 or not all(size.isdigit() for size in sizes):
+        raise DataFormatError(f"{path}: line 1: {head[:40]!a} is not a header of two numbers: rows and columns")
+    yield np.frombuffer(b" ".join([*sizes, b"0"]) + b"\n" + _indented(rest), np.uint8)
+    for block in blocks:
+        yield np.frombuffer(_indented(block.tobytes()), np.uint8)
+
+
+def _indented(lines: bytes) -> bytes:
+    """Every line behind a space: XC text has labels before the first."""
+    return b"".join(b" " + line for line in lines.splitlines(keepends=True))
 
 
 class XcRows:
@@ -173,7 +212,10 @@ def with_names(path: PathLike, X: sparse.csr_array, Y: sparse.csr_array, label_n
     """X and Y with the names that lie beside ``path``."""
     if label_names is None:
         label_names = sibling_names(path, "labels.txt", Y.shape[1], "labels")
-    return Dataset(X, Y, sibling_names(path, "features.txt", X.shape[1], "features"), label_names)
+    left_out = left_out_pairs(path, Y.shape)
+    Y = Y if left_out is None else as_csr(Y - Y.multiply(left_out))
+    Y.eliminate_zeros()
+    return Dataset(X, Y, sibling_names(path, "features.txt", X.shape[1], "features"), label_names, left_out=left_out)
 
 
 def write_xc(path: PathLike, X: Any, Y: Any, *, n_jobs: int | None = None, verbose: int = 0) -> None:

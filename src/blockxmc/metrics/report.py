@@ -40,7 +40,7 @@ def measure(
     >>> measure(DiSMEC().fit(train.X, train.Y), test)["products"]
     6.0
     """
-    labels, _ = model.predict_topk(test.X, max(ks))
+    labels = scored_labels(model, test, max(ks))
     weights = metrics.inverse_propensity_from_counts(model.label_counts_, model.n_train_rows_, a, b)
     result: dict[str, Any] = {"rows": test.X.shape[0], "labels": test.Y.shape[1]}
     result |= metrics.evaluate(test.Y, labels, ks, inverse_propensity=weights, percent=True)
@@ -51,6 +51,20 @@ def measure(
     if time:
         result |= prediction_times(model, test.X)
     return result
+
+
+def scored_labels(model: XMCEstimator, test: Dataset, k: int) -> NDArray[np.int64]:
+    """The first k labels of each row, without those that the data leave out of scoring."""
+    if test.left_out is None:
+        return model.predict_topk(test.X, k)[0]
+    most = int(np.diff(test.left_out.indptr).max(initial=0))
+    labels, _ = model.predict_topk(test.X, min(k + most, test.n_labels))
+    keys = np.arange(test.n_rows)[:, None] * np.int64(test.n_labels) + labels
+    rows = np.repeat(np.arange(test.n_rows), np.diff(test.left_out.indptr))
+    gone = rows * np.int64(test.n_labels) + test.left_out.indices
+    dropped = np.isin(keys, gone) & (labels >= 0)
+    order = np.argsort(dropped, axis=1, kind="stable")
+    return np.where(np.take_along_axis(dropped, order, axis=1), -1, np.take_along_axis(labels, order, axis=1))[:, :k]
 
 
 def measure_sets(model: XMCEstimator, test: Dataset) -> dict[str, float]:

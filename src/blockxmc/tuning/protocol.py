@@ -45,9 +45,8 @@ def tune_lambda(
 
     ``n_blocks="auto"`` tries 2, 4, 8, 16 and 32 blocks at every lambda, and the number that the paper's search finds
     there; ``"paper"`` only that search; a number or ``"cost"`` stays the same along lambda; :func:`plan_blocks` makes a
-    plan that serves several bases. ``options`` has what all tuners share, see :class:`TrialOptions`; with
-    ``Partitioner(letter=True)`` there, every lambda starts from k-means and the number of blocks is that of the paper's
-    search without our limits.
+    plan that serves several bases. ``options``: see :class:`TrialOptions`; ``Partitioner(letter=True)`` there starts every
+    lambda from k-means, and its search for the number of blocks has no limits of ours.
 
     >>> from blockxmc import NaiveBayes
     >>> from blockxmc.data import make_synthetic

@@ -29,10 +29,11 @@ WEIGHTS = ("auto", "shared", "per-block", "global")
 
 @dataclass(frozen=True)
 class KnobGrid:
-    """Settings of shared weights to try: every combination of these. None: what the classifier takes by itself.
+    """Settings to try: every combination of these. None: what the classifier takes by itself.
 
+    - ``weights``: "per-block", "global", "shared", or "auto" for all of them and for the base without blocks;
     - ``routes``: numbers of visited blocks, and shares of the router's probability below 1;
-    - ``prunes``: levels of pruning; each trains the labels again;
+    - ``prunes``: levels of pruning of shared weights; each trains the labels again;
     - ``weight_bits``: bits of a weight, 8, 16 or 32;
     - ``n_neighbors``: numbers of neighbors, 0 for none.
 
@@ -40,12 +41,15 @@ class KnobGrid:
     [1, 4, 0.5]
     """
 
+    weights: str = "auto"
     routes: Sequence[float] | None = None
     prunes: Sequence[float] | None = None
     weight_bits: Sequence[int] | None = None
     n_neighbors: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
+        if self.weights not in WEIGHTS:
+            raise BlockXMCError(f"weights must be {', '.join(WEIGHTS[:-1])} or {WEIGHTS[-1]}, got {self.weights!r}")
         if self.weight_bits is not None and not (self.weight_bits and set(self.weight_bits) <= set(BITS)):
             raise BlockXMCError(
                 f"weight_bits must be some of {', '.join(map(str, BITS))}, got {list(self.weight_bits)}"
@@ -114,7 +118,6 @@ def tune_within(
     base: Any = None,
     *,
     limits: Limits | None = None,
-    weights: str = "auto",
     tolerance: float = TOLERANCE,
     grid: KnobGrid | None = None,
     n_blocks: int | str = "auto",
@@ -123,9 +126,9 @@ def tune_within(
     """Measure settings on a fifth of the rows, and take the best that keeps to the limits.
 
     The best has the highest mean P@k; with a recall alone, the fewest products; without limits, the fewest products
-    within ``tolerance`` points of the best. ``weights="auto"`` compares per-block, global and shared weights (one-vs-all
-    bases) and the base without blocks. Limits that nothing keeps to raise BlockXMCError with the nearest setting.
-    ``options`` has what all tuners share, see :class:`TrialOptions`.
+    within ``tolerance`` points of the best. ``grid`` says what is compared: without it per-block, global and shared
+    weights (one-vs-all bases) and the base without blocks. Limits that nothing keeps to raise BlockXMCError with the
+    nearest setting. ``options`` has what all tuners share, see :class:`TrialOptions`.
 
     >>> from blockxmc import NaiveBayes
     >>> from blockxmc.data import make_synthetic
@@ -133,9 +136,8 @@ def tune_within(
     >>> tune_within(train.X, train.Y, NaiveBayes(), limits=Limits(products=9), n_blocks=2).chosen.products <= 9
     True
     """
-    if weights not in WEIGHTS:
-        raise BlockXMCError(f"weights must be {', '.join(WEIGHTS[:-1])} or {WEIGHTS[-1]}, got {weights!r}")
     limits, grid, options = limits or Limits(), grid or KnobGrid(), options or TrialOptions()
+    weights = grid.weights
     if options.work is not None:
         raise BlockXMCError("a search within limits keeps no finished work: leave work out of the options")
     shared = weights == "shared" or (weights == "auto" and Problem.of(X, Y, base, options).base.one_vs_all)

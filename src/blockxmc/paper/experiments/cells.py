@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from blockxmc._core.matrix import as_csr, unit_rows
 from blockxmc.paper.experiments import partitions, systems
 from blockxmc.paper.experiments.code import code_digest
+from blockxmc.paper.experiments.rows import files, fingerprint, scaled, with_seen_labels
 from blockxmc.paper.experiments.settings import BASE_TITLES, Settings, provenance
 from blockxmc.paper.experiments.stopwatch import Spent
 from blockxmc.paper.experiments.store import Store
@@ -47,8 +47,7 @@ TITLES = {
 # Titles of the systems that are run as their authors ran them.
 PUBLISHED = {"fastxml": "FastXML", "lpsr": "LPSR-NB"}
 
-
-# What is said of a cell that the settings leave out, and of a cell for which there was no time.
+# What is said of cells that the settings leave out, and of those for which there was no time.
 LEFT_OUT, NOT_COMPUTED = "left out", "not computed"
 # Cells that a cell needs, besides that of the data: their kinds, with the same base or (plan) without one.
 NEEDS = {
@@ -184,10 +183,10 @@ class Bench:
         if self._loaded is None or self._loaded[0] != cell.data:
             self._loaded = None  # free the old data first
             given = self._read(cell.data)
-            scaled = (_scaled(given[0]), _scaled(given[1])) if self.settings.normalise else given
-            self._loaded = (cell.data, given, scaled)
-        _, given, scaled = self._loaded
-        return given if cell.base == "naive-bayes" or cell.system == "published" or cell.letter else scaled
+            unit = (scaled(given[0]), scaled(given[1])) if self.settings.normalise else given
+            self._loaded = (cell.data, given, unit)
+        _, given, unit = self._loaded
+        return given if cell.base == "naive-bayes" or cell.system == "published" or cell.letter else unit
 
     def _read(self, data: str) -> Pair:
         from blockxmc.data import read_data_dir
@@ -201,7 +200,7 @@ class Bench:
             return train, test
         if train.n_rows > most:
             train = train.rows(self._some(train.n_rows, most))
-        return _with_seen_labels(train, test)
+        return with_seen_labels(train, test)
 
     def _some(self, n_rows: int, count: int) -> Any:
         return np.sort(np.random.default_rng(self.settings.seed).choice(n_rows, count, replace=False))
@@ -213,7 +212,7 @@ class Bench:
         if cell.system == "data":
             most = dict(chosen.max_train_rows).get(cell.data)
             reading = {"max_test_rows": chosen.max_test_rows, "max_train_rows": most, "normalise": chosen.normalise}
-            return common | {"files": _fingerprint(self.folders[cell.data])} | reading
+            return common | {"files": fingerprint(self.folders[cell.data])} | reading
         known = self.row(Cell(cell.data, "data"))
         common["train"] = known["train_digest"]
         if cell.system in ("blocks", "q"):
@@ -260,32 +259,6 @@ def _version() -> str:
     return str(__version__)
 
 
-def _with_seen_labels(train: Dataset, test: Dataset) -> Pair:
-    """Both parts without the labels that no training row of the sample has: they would count as speed-up."""
-    seen = np.flatnonzero(np.bincount(train.Y.indices, minlength=train.n_labels))
-    lost = test.Y.nnz
-    train, test = _with_labels(train, seen), _with_labels(test, seen)
-    return train, replace(test, unseen_labels=test.unseen_labels + lost - test.Y.nnz)
-
-
-def _with_labels(part: Dataset, labels: Any) -> Dataset:
-    names = part.label_names
-    Y = as_csr(part.Y[:, labels])
-    return replace(part, Y=Y, label_names=None if names is None else [names[label] for label in labels])
-
-
-def _scaled(part: Dataset) -> Dataset:
-    return replace(part, X=unit_rows(part.X))
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.iterdir() if file.is_file())
-
-
-def _fingerprint(folder: Path) -> list[list[Any]]:
-    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in _files(folder)]
-
-
 # ---- what each kind of cell computes ----
 def _data(bench: Bench, cell: Cell) -> dict[str, Any]:
     from blockxmc.data import describe
@@ -295,7 +268,7 @@ def _data(bench: Bench, cell: Cell) -> dict[str, Any]:
     figures = describe(cell.data, train, scored) | rows
     told = {
         "labels_of_rows": np.diff(scored.Y.indptr).tolist(),
-        "files": [file.name for file in _files(bench.folders[cell.data])],
+        "files": [file.name for file in files(bench.folders[cell.data])],
     }
     return figures | told | {"train_digest": train.digest, "test_digest": scored.digest}
 
@@ -397,13 +370,7 @@ def _cbmlc(bench: Bench, cell: Cell) -> dict[str, Any]:
 def _lpsr(bench: Bench, cell: Cell) -> dict[str, Any]:
     from blockxmc.baselines import LPSR
 
-    return _trained(bench, cell, LPSR())
-
-
-def _lpsr_over(bench: Bench, cell: Cell) -> dict[str, Any]:
-    from blockxmc.baselines import LPSR
-
-    return _trained(bench, cell, LPSR(systems.make_base(cell.base, bench.settings)))
+    return _trained(bench, cell, LPSR() if cell.system == "lpsr" else LPSR(_base(bench, cell)))
 
 
 def _filters(bench: Bench, cell: Cell) -> dict[str, Any]:
@@ -444,7 +411,7 @@ MAKERS: dict[str, Callable[[Bench, Cell], dict[str, Any]]] = {
     "cbmlc-default": _cbmlc_default,
     "cbmlc": _cbmlc,
     "lpsr": _lpsr,
-    "lpsr-over": _lpsr_over,
+    "lpsr-over": _lpsr,
     "lf": _filters,
     "fastxml": _fastxml,
     "published": _published,

@@ -10,6 +10,7 @@ from typing import Any
 
 from blockxmc._core.files import write_atomically
 from blockxmc._core.progress import Reporter
+from blockxmc.data.repository import is_archive
 from blockxmc.errors import BlockXMCError
 from blockxmc.paper.experiments import figures, pictures, tables, verdicts
 from blockxmc.paper.experiments.canvas import Figure
@@ -164,9 +165,11 @@ def _check(names: Sequence[str], folders: Sequence[Path], settings: Settings) ->
             raise BlockXMCError(f"--bases must name some of {', '.join(BASE_TITLES)}; got {base!r}")
     by_name: dict[str, Path] = {}
     for folder in folders:
-        if not folder.is_dir():
-            raise BlockXMCError(f"{folder}: not a folder; give folders that hold a training and a test set")
-        data = folder.resolve().name
+        if not (folder.is_dir() or is_archive(folder)):
+            raise BlockXMCError(
+                f"{folder}: not a folder; give folders (or zip archives) with a training and a test set"
+            )
+        data = folder.resolve().name.removesuffix(".zip")
         if data in by_name:
             raise BlockXMCError(
                 f"{folder}: another folder is called {data} too; tables tell data sets apart by that name"

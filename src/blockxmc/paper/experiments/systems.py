@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blockxmc import metrics
+from blockxmc.metrics.report import scored_labels
 from blockxmc.paper.experiments.settings import BASE_TITLES, KS, Settings
 from blockxmc.paper.experiments.stopwatch import Spent, stopwatch
 from blockxmc.paper.letter import AUTHORS
@@ -86,7 +87,7 @@ def fit_tuned(
 
 def precision(model: XMCEstimator, test: Dataset) -> dict[str, float]:
     """P@k in points."""
-    labels, _ = model.predict_topk(test.X, max(KS))
+    labels = scored_labels(model, test, max(KS))
     return {f"P@{k}": 100 * metrics.precision_at_k(test.Y, labels, k) for k in KS}
 
 
@@ -123,7 +124,7 @@ def _spent(part: str, spent: Spent) -> dict[str, Any]:
 
 def _hits(model: XMCEstimator, test: Dataset) -> dict[str, Any]:
     """Where precision comes from: by label frequency, and by row (a digit: right labels among the first k)."""
-    labels, _ = model.predict_topk(test.X, max(KS))
+    labels = scored_labels(model, test, max(KS))
     deciles = metrics.precision_by_frequency(test.Y, labels, max(KS), model.label_counts_)
     keys = labels + np.arange(test.n_rows)[:, None] * test.n_labels
     truth = np.repeat(np.arange(test.n_rows), np.diff(test.Y.indptr)) * test.n_labels + test.Y.indices
