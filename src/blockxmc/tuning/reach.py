@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import metrics
+from blockxmc.linear.scorers import pack_scorer
 from blockxmc.linear.weights import LinearWeights, Weights
-from blockxmc.model.scorers import pack_scorer
 from blockxmc.partition.alternation import Blocks
 from blockxmc.partition.choice import MIN_ROWS
 from blockxmc.partition.ranking import LambdaPath

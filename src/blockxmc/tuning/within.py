@@ -11,8 +11,8 @@ from typing import Any
 from blockxmc.classifier import BlockwiseClassifier, lean_dismec
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
-from blockxmc.model.packed import PackedScorer
-from blockxmc.model.packing import BITS
+from blockxmc.linear.packed import PackedScorer
+from blockxmc.linear.packing import BITS
 from blockxmc.model.routed import RoutedModel
 from blockxmc.training.blocks import visiting
 from blockxmc.training.trials.split import Pair, Split
