@@ -64,7 +64,7 @@ def fit(
     from blockxmc.data import read_dataset
     from blockxmc.distributed.cluster import Cluster
     from blockxmc.distributed.texts import is_text
-    from blockxmc.distributed.worker import Training
+    from blockxmc.distributed.worker import FitTask
     from blockxmc.text import TextClassifier
     from blockxmc.training.dataset import fit_dataset
 
@@ -81,7 +81,7 @@ def fit(
         if dataset.vectorizer is None:
             raise BlockXMCError(f"{data}: holds features, not texts; give a BlockwiseClassifier")
         model.vectorizer_ = dataset.vectorizer
-    place = Cluster(client, folder, Training(clone(trained), path, folder, max_memory_gb))
+    place = Cluster(client, folder, FitTask(clone(trained), path, folder, max_memory_gb))
     fit_dataset(trained, dataset, work=place, max_memory_gb=max_memory_gb)
     if model is not None:
         model.classifier_ = trained

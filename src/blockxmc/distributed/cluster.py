@@ -17,7 +17,7 @@ from distributed.comm import CommClosedError
 
 from blockxmc._core.progress import Reporter
 from blockxmc._core.results import ResultFolder
-from blockxmc.distributed.worker import Task, compute_range, forget
+from blockxmc.distributed.worker import ClusterTask, compute_range, forget
 from blockxmc.errors import BlockXMCError
 from blockxmc.training.job import Identity, Job, Range, held, version
 
@@ -108,7 +108,7 @@ class Cluster:
 
     client: Client
     folder: Path
-    task: Task
+    task: ClusterTask
 
     @contextmanager
     def opened(self, identity: dict[str, str], reporter: Reporter | None) -> Iterator[Job]:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 Compute = Callable[[int, int], Any]
 
 
-class Task(Protocol):
+class ClusterTask(Protocol):
     """A job as workers are told of it: addresses and parameters."""
 
     def checked(self) -> Callable[[str], Compute]:
@@ -72,7 +72,7 @@ class Replay(Job):
 
 
 @dataclass(frozen=True)
-class Reading:
+class FinishedStages:
     """The work folder of a job that another process holds."""
 
     folder: Path
@@ -95,7 +95,7 @@ def checked_folder(folder: Path, identity: Identity) -> ResultFolder:
 
 
 @dataclass(frozen=True)
-class Training:
+class FitTask:
     """``fit`` of an estimator on a data file, with stages in a folder."""
 
     estimator: Any
@@ -112,7 +112,7 @@ class Training:
         # As many tasks as the worker has threads run side by side: each takes one.
         estimator = clone(self.estimator).set_params(n_jobs=1, verbose=0)
         try:
-            estimator.fit(data.X, data.Y, work=Reading(self.folder, stage), max_memory_gb=self.max_memory_gb)
+            estimator.fit(data.X, data.Y, work=FinishedStages(self.folder, stage), max_memory_gb=self.max_memory_gb)
         except Reached as reached:
             return reached.compute
         raise BlockXMCError(f"this training has no stage {stage!r} with ranges")
@@ -145,7 +145,7 @@ def _prepared(task: bytes) -> _Prepared:
             # Dask tells its workers to give back all memory at once, and the solver asks for the same pages again and
             # again: 5 % of the CPU time of elife-keywords.
             _kernels.keep_freed_memory()
-            described: Task = pickle.loads(task)[1]
+            described: ClusterTask = pickle.loads(task)[1]
             _jobs.clear()
             _jobs[task] = _Prepared(described.checked())
         return _jobs[task]

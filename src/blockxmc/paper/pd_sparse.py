@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -9,14 +11,26 @@ from scipy import sparse
 from blockxmc import _kernels
 from blockxmc._core.matrix import csr_args
 from blockxmc._core.params import require_number, require_whole
-from blockxmc._core.progress import watched
+from blockxmc._core.progress import Phase, watched
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Context, Learner
 from blockxmc.linear.weights import LinearWeights
-from blockxmc.paper._steps import ScaledPhase
 
 # Tables of all features start direct (slot = label) below this size, hashed above it.
 _DIRECT_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class ScaledPhase:
+    """Reports ``done`` of ``steps`` as the same share of ``total`` in the phase behind it."""
+
+    behind: Phase
+    steps: int
+    total: int
+
+    def update(self, done: int) -> None:
+        """Set the number of finished steps."""
+        self.behind.update(min(self.total, self.total * done // max(self.steps, 1)))
 
 
 class PDSparse(Learner):
