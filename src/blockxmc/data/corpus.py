@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from blockxmc.data._source import MAX_LINE_BYTES, PathLike, SlowPhase, bare_name, first_line, once, write_atomic
 from blockxmc.data.label_lists import listed_names
+from blockxmc.data.label_names import bare_uris, clean_names
 from blockxmc.data.lines import Lines, open_text
 from blockxmc.data.repository import label_titles, titled
 from blockxmc.data.xc import looks_like_xc
@@ -22,7 +23,6 @@ TEXT_FORMATS = ("jsonl", "json", "tsv", "csv")
 _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "tsv", ".csv": "csv", ".xlsx": "csv"}
 # How an object, or an array of objects, begins: texts, too, may begin with a bracket.
 _JSON = re.compile(rb'\s*(?:(\{)\s*(?:["}]|$)|\[\s*(?:[{\]]|$))')
-_URI = re.compile(r"<([A-Za-z][A-Za-z0-9+.-]*:[^<>\s]+)>\Z")
 _TEXT_COLUMNS = ("text", "title", "abstract", "description", "body")
 # Column -> the separator of its labels (None: spaces).
 # The repository's own: numbers of labels, whose titles are in a file beside it.
@@ -395,36 +395,3 @@ def _separator(header: bytes) -> str:
     """
     bare = re.sub(rb'"[^"]*"', b"", header)
     return max(",;\t", key=lambda sign: bare.count(sign.encode()))
-
-
-def clean_names(labels: Iterable[Any], where: str = "") -> list[Any]:
-    """Labels as they are learnt: names stripped, empty ones left out.
-
-    ``where`` says in messages what file and line they come from.
-
-    >>> clean_names([" a ", "<b>", " ", 3])
-    ['a', '<b>', 3]
-    """
-    names = (_name(label, where) if isinstance(label, str) else label for label in labels)
-    return [name for name in names if not isinstance(name, str) or name]
-
-
-def bare_uris(names: Iterable[str]) -> list[str]:
-    """Names of a format that has URIs in angle brackets, as Annif's tables do: these without them.
-
-    >>> bare_uris(["<http://x/1>", "http://x/2", "<b>", "<>"])
-    ['http://x/1', 'http://x/2', '<b>', '<>']
-    """
-    return [_URI.sub(r"\1", name.strip()) for name in names]
-
-
-def _name(label: str, where: str) -> str:
-    label = label.strip()
-    if not label.isascii():
-        try:
-            label.encode()
-        except UnicodeEncodeError as error:
-            raise DataFormatError(
-                f"{where}{': ' if where else ''}the label {ascii(label)[:60]} holds half a character; write it anew"
-            ) from error
-    return label

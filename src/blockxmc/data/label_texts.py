@@ -11,8 +11,8 @@ from scipy import sparse
 
 from blockxmc._core.matrix import as_csr
 from blockxmc.data._source import PathLike, bare_name, read_names
-from blockxmc.data.corpus import bare_uris, clean_names
 from blockxmc.data.dataset import Dataset
+from blockxmc.data.label_names import bare_uris, clean_names
 from blockxmc.errors import BlockXMCError, DataFormatError
 
 

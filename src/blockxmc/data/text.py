@@ -14,9 +14,10 @@ from blockxmc._core.matrix import as_csr
 from blockxmc._core.progress import Phase, reporter_for
 from blockxmc._core.targets import Targets, as_names, form_of_matrix
 from blockxmc.data._source import PathLike, SlowPhase
-from blockxmc.data.corpus import Fields, clean_names, read_corpus
+from blockxmc.data.corpus import Fields, read_corpus
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.label_lists import are_lists, listed_names
+from blockxmc.data.label_names import clean_names
 from blockxmc.data.repository import label_titles, left_out_pairs
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, DataFormatError
