@@ -460,6 +460,23 @@ def test_counts_of_words_are_those_of_the_texts_that_are_left(tmp_path):
             clf = load(tmp_path)
 
 
+def test_rows_that_come_and_go_without_their_texts(tmp_path):
+    clf = TextClassifier(BlockwiseClassifier(keep_rows=True), min_df=2).fit(TEXTS, LABELS)
+    classifier = clf.classifier_
+    classifier.update(sparse.csr_array((1, classifier.n_features_in_), dtype=np.float32), [["cat"]])
+    clf.update(["cats of jane", "cats of doe"], [["cat"]] * 2).forget([len(TEXTS)])
+    clf.save(tmp_path)
+    clf = load(tmp_path)
+    assert {word: rows.tolist() for word, rows in clf.vectorizer_.counts.before.items() if word != "of"} == {
+        "jane": [len(TEXTS)],
+        "doe": [len(TEXTS) + 1],
+    }
+    clf.classifier_.forget([0, len(TEXTS)])  # nobody says which words they had
+    clf.forget([0]).update(["cats of jim"], [["cat"]]).save(tmp_path)
+    assert list(load(tmp_path).vectorizer_.counts.before) == ["jim"]
+    assert b"doe" not in contents(tmp_path)
+
+
 class Meanwhile(list):
     """A list of allowed labels; while it is read, the model learns another."""
 

@@ -213,7 +213,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         sources = _sources(texts, ids)
         with lock_of(self):
             classifier = self._updatable()
-            vectorizer, X = self.vectorizer_.extended(texts, classifier.n_jobs)
+            vectorizer, X = self.vectorizer_.extended(texts, classifier.n_jobs, classifier.n_train_rows_)
             classifier.update(X, labels, **options)
             if classifier.sources_ is not None:
                 classifier.sources_ = classifier.sources_.extended(classifier.n_train_rows_ - len(texts), sources)
@@ -229,7 +229,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
             classifier = self._updatable()
             dropped = row_mask(rows, classifier.n_train_rows_)
             X, _ = classifier._learned().kept.rows(classifier.n_features_in_, classifier.targets_.n_labels)
-            vectorizer = self.vectorizer_.without(take_rows(X, np.flatnonzero(dropped)), dropped)
+            vectorizer = self.vectorizer_.without(take_rows(X, np.flatnonzero(~dropped)), dropped)
             classifier.forget(dropped)
             swapped(self, classifier_=classifier, vectorizer_=vectorizer)
         return self

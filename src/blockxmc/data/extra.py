@@ -126,14 +126,11 @@ class ExtendedVectorizer(TextVectorizer):
         places = columns.indices + np.int32(super().n_features)
         return np.concatenate([indices, places]), np.concatenate([values, columns.data])
 
-    def extended(self, texts: Sequence[str], n_jobs: int | None = None) -> tuple[Self, sparse.csr_array]:
+    def extended(
+        self, texts: Sequence[str], n_jobs: int | None = None, n_before: int | None = None
+    ) -> tuple[Self, sparse.csr_array]:
         """The same, and the features of texts: no word is added, since extra columns stand behind the words."""
-        out, X = self.of(self, self.extra), self.transform(texts, n_jobs)
-        if self.counts is not None:
-            in_texts = self.counts.in_texts
-            words = np.bincount(X.indices, minlength=in_texts.size)[: in_texts.size]
-            out.counts = replace(self.counts, n_texts=self.counts.n_texts + len(texts), in_texts=in_texts + words)
-        return out, X
+        return self, self.transform(texts, n_jobs)
 
     @property
     def n_features(self) -> int:

@@ -130,18 +130,22 @@ class WordCounts:
     # Numbers of the texts, in order, in which words of updates occurred before they were features (or are none yet).
     before: dict[str, NDArray[np.int64]] = field(default_factory=dict)
 
+    def of_rows(self, n_rows: int) -> Self:
+        """The counts of a model with so many rows; where rows have gone without their texts, it is unknown which."""
+        if n_rows >= self.n_texts:
+            return replace(self, n_texts=n_rows)
+        return replace(self, n_texts=n_rows, in_texts=np.minimum(self.in_texts, n_rows), before={})
+
     def without(self, dropped: NDArray[np.bool_], features: NDArray[np.int32], names: Sequence[str]) -> Self:
-        """The counts less those of some texts, which have these features."""
-        if dropped.size != self.n_texts:
-            raise UpdateError(f"words of {self.n_texts} texts are counted, but there are {dropped.size}: train again")
+        """The counts less those of some texts, where all others have these features."""
         number, known = np.cumsum(~dropped) - 1, {name: j for j, name in enumerate(names)}
-        in_texts, before = self.in_texts - np.bincount(features, minlength=self.in_texts.size), {}
-        for word, texts in self.before.items():
+        in_texts, before = np.bincount(features, minlength=self.in_texts.size).astype(np.int64), {}
+        for word, texts in self.of_rows(dropped.size).before.items():
             left = number[texts[~dropped[texts]]]
             if left.size:
                 before[word] = left
             if word in known:
-                in_texts[known[word]] -= texts.size - left.size
+                in_texts[known[word]] += left.size
         return replace(self, n_texts=int((~dropped).sum()), in_texts=in_texts, before=before)
 
     def state(self) -> dict[str, Any]:
@@ -215,12 +219,15 @@ class TextVectorizer:
         self.counts = WordCounts(n_texts, in_texts.astype(np.int64))
         return self._weigh([counts], threads)
 
-    def extended(self, texts: Sequence[str], n_jobs: int | None = None) -> tuple[Self, sparse.csr_array]:
+    def extended(
+        self, texts: Sequence[str], n_jobs: int | None = None, n_before: int | None = None
+    ) -> tuple[Self, sparse.csr_array]:
         """A vectorizer that knows the words of more texts, too, and the features of these texts.
 
         Known words keep their numbers and their idf, so that features of earlier texts stay what they are. A new word is a
         feature, behind all others, once it has occurred in as many new texts as ``min_df`` asks for, these and those of
         earlier calls together; its idf counts all texts. Where ``max_features`` are reached, no word is added.
+        ``n_before`` is the number of rows before these texts, if it may be another than that of texts.
 
         >>> vectorizer = TextVectorizer(min_df=1).fit(["red apple", "green apple"])
         >>> more, X = vectorizer.extended(["red wine"])
@@ -229,19 +236,19 @@ class TextVectorizer:
         """
         if self.counts is None:
             raise UpdateError("the model does not know how many texts its words were counted in: train it again")
+        counts = self.counts if n_before is None else self.counts.of_rows(n_before)
         threads, learner = thread_count(n_jobs), WordLearner()
-        n_texts = self.counts.n_texts + self._feed(learner, texts, threads)
+        n_texts = counts.n_texts + self._feed(learner, texts, threads)
         words, ends, _, (indptr, indices, values) = learner.finish(1, 2**31 - 1, threads)
         by_word = sparse.csr_array((values, indices, indptr), shape=(indptr.size - 1, ends.size)).tocsc()
         found = dict(zip(decoded(words, ends), _cut(by_word.indices, by_word.indptr[1:]), strict=True))
         known = {word: number for number, word in enumerate(self.feature_names) if not word.startswith(_FORGOTTEN)}
-        seen, before, waiting = self.counts.in_texts.copy(), dict(self.counts.before), {}
-        none = np.zeros(0, np.int64)
+        seen, before, waiting = counts.in_texts.copy(), dict(counts.before), {}
         for word, rows in found.items():
             if (number := known.get(word)) is not None:
                 seen[number] += rows.size
             else:
-                waiting[word] = np.concatenate([before.get(word, none), self.counts.n_texts + rows], dtype=np.int64)
+                waiting[word] = np.concatenate([before.get(word, rows[:0]), counts.n_texts + rows], dtype=np.int64)
         room = (self.options.max_features or 2**31 - 1) - len(known)
         enough = [word for word in sorted(waiting) if waiting[word].size >= self.options.least_texts(n_texts)]
         new = sorted(sorted(enough, key=lambda word: -waiting[word].size)[: max(room, 0)])
@@ -255,13 +262,13 @@ class TextVectorizer:
         return out, out.transform(texts, n_jobs)
 
     def without(self, X: sparse.csr_array, dropped: NDArray[np.bool_]) -> Self:
-        """What is left of it when texts, whose features X has, are forgotten: words that no other text has are gone.
+        """What is left of it when texts are forgotten and X has the features of all others: words without a text are gone.
 
         Their features keep their numbers, under names that no text contains.
 
         >>> vectorizer = TextVectorizer(min_df=1)
         >>> X = vectorizer.fit_transform(["red apple", "green apple"])
-        >>> vectorizer.without(X[:1], np.array([True, False])).feature_names
+        >>> vectorizer.without(X[1:], np.array([True, False])).feature_names
         ['apple', 'green', '  2']
         """
         if self.counts is None:
