@@ -193,8 +193,9 @@ def rank_answers(classifier: XMCEstimator, by: str | None) -> None:
 
 def read_for(model: Any, path: PathLike, *, require_labels: bool, texts: TextSettings | None = None) -> Dataset:
     """Test data in the features and labels of a model; ``texts`` says where those of a file stand."""
-    from blockxmc.data import read_dataset, read_text
+    from blockxmc.data import fold_labels, from_texts, read_dataset, read_text
     from blockxmc.data._source import once
+    from blockxmc.data.corpus import read_corpus
 
     source = once(path)
     vectorizer = getattr(model, "vectorizer_", None)
@@ -203,7 +204,10 @@ def read_for(model: Any, path: PathLike, *, require_labels: bool, texts: TextSet
     fields = None if texts is None else texts.fields()
     kind = kind_of(source, wants_text=vectorizer is not None, fields=fields)
     options: dict[str, Any] = {"label_names": names, "verbose": verbosity()}
-    if vectorizer is not None and kind != "shards":
+    if vectorizer is not None and texts is not None and texts.fold_labels and kind != "shards":
+        corpus = read_corpus(source, require_labels, verbosity(), kind=kind, fields=fields)
+        dataset = from_texts(corpus.texts, fold_labels(corpus.labels, names or ()), vectorizer, names)
+    elif vectorizer is not None and kind != "shards":
         dataset = read_text(source, vectorizer, kind=kind, require_labels=require_labels, fields=fields, **options)
     else:
         if texts is not None:

@@ -23,7 +23,7 @@ from blockxmc.cli._common import (
     verbosity,
     work_on_cluster,
 )
-from blockxmc.cli._text_options import ExtraColumns, LabelField, LabelSeparator, TextField, TextSettings
+from blockxmc.cli._text_options import ExtraColumns, FoldLabels, LabelField, LabelSeparator, TextField, TextSettings
 from blockxmc.errors import BlockXMCError
 
 # Precision over the rows that have labels, given where some have none.
@@ -65,6 +65,7 @@ def evaluate(
     text_field: TextField = None,
     label_field: LabelField = None,
     label_separator: LabelSeparator = None,
+    fold_labels: FoldLabels = False,
     extra: ExtraColumns = None,
     scheduler: Scheduler = None,
     work: Annotated[
@@ -98,7 +99,12 @@ def evaluate(
     estimator = open_model(model, threads, extra)
     rank_answers(on_features(estimator), rank_by)
     reporter = reporter_for(verbosity())
-    texts = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)
+    fields: Any = {
+        "text_field": tuple(text_field or ()),
+        "label_field": label_field,
+        "label_separator": label_separator,
+    }
+    texts = TextSettings(**fields, fold_labels=fold_labels)
     dataset = read_for(estimator, data, require_labels=True, texts=texts)
     if dataset.unseen_labels and not dataset.Y.nnz:
         raise BlockXMCError(f"{data}: no row has a label that the model knows: is it another model, or another column?")

@@ -20,7 +20,7 @@ from blockxmc.cli._common import (
     read_rows,
     verbosity,
 )
-from blockxmc.cli._text_options import ExtraColumns, LabelField, LabelSeparator, TextField, TextSettings
+from blockxmc.cli._text_options import ExtraColumns, FoldLabels, LabelField, LabelSeparator, TextField, TextSettings
 from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def update(
     text_field: TextField = None,
     label_field: LabelField = None,
     label_separator: LabelSeparator = None,
+    fold_labels: FoldLabels = False,
     extra: ExtraColumns = None,
     threads: Threads = None,
     json: Json = False,
@@ -50,7 +51,12 @@ def update(
 
     if new is None and forget is None:
         raise BlockXMCError("nothing to do: give a file of new rows, or --forget FILE")
-    text = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)
+    fields: Any = {
+        "text_field": tuple(text_field or ()),
+        "label_field": label_field,
+        "label_separator": label_separator,
+    }
+    text = TextSettings(**fields, fold_labels=fold_labels)
     target = model if out is None else out
     check_target(target)
     check_writable(target)
@@ -73,6 +79,7 @@ def update(
 
 
 def _learn(model: Any, new: Path, text: TextSettings) -> None:
+    from blockxmc.data import fold_labels
     from blockxmc.data._source import once
     from blockxmc.data.corpus import read_corpus
 
@@ -88,7 +95,8 @@ def _learn(model: Any, new: Path, text: TextSettings) -> None:
     corpus = read_corpus(source, kind=kind, verbose=verbosity(), fields=text.fields())
     if not len(corpus.texts):
         raise BlockXMCError(f"{new}: holds no rows; give a file with at least one row")
-    model.update(list(corpus.texts), list(corpus.labels), ids=corpus.names)
+    labels = fold_labels(corpus.labels, known=model.classes_) if text.fold_labels else corpus.labels
+    model.update(list(corpus.texts), list(labels), ids=corpus.names)
 
 
 def _learn_features(model: Any, source: PathLike) -> None:

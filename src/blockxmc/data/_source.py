@@ -137,7 +137,7 @@ def unpacked(raw: IO[bytes], path: PathLike) -> IO[bytes]:
     if magic.startswith(_XZ):
         return lzma.open(raw)
     if is_sheet(magic):
-        return io.BytesIO(as_csv(raw.read(), str(path)))
+        return cast(IO[bytes], io.BufferedReader(io.BytesIO(as_csv(raw.read(), str(path)))))
     if magic and Path(path).suffix in COMPRESSED_SUFFIXES:
         kind = "gzip" if Path(path).suffix == ".gz" else "xz"
         raise DataFormatError(
