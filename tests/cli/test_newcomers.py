@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import shlex
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -236,6 +237,14 @@ def test_what_people_type_is_told_of_and_folded(capsys, tmp_path):
     _, out, err = run(capsys, "stats", tmp_path / "mess.csv", "--json")
     assert json.loads(out)["labels"] == 6
     assert sorted(err.splitlines()) == sorted([f"note: {alike}", *html[:2], html[2].format(6)])
+    folded = ["train", tmp_path / "mess.csv", "--model", tmp_path / "m", "--fold-labels", "--keep-rows"]
+    assert run(capsys, *folded)[0] == 0
+    (tmp_path / "new.csv").write_text("text,labels\ncats meow,CATS\n")
+    assert "unknown to the model" in run(capsys, "evaluate", tmp_path / "m", tmp_path / "mess.csv")[2]
+    code, _, err = run(capsys, "evaluate", tmp_path / "m", tmp_path / "mess.csv", "--fold-labels", "--json")
+    assert (code, err) == (0, "")
+    code, out, _ = run(capsys, "update", tmp_path / "m", tmp_path / "new.csv", "--fold-labels", "--json")
+    assert (code, json.loads(out)["labels"]) == (0, 4)
 
 
 def test_labels_of_nearly_this_name_are_offered(capsys, folder):
@@ -259,6 +268,8 @@ def test_a_spreadsheet_is_read_like_the_csv_of_it(capsys, tmp_path):
     assert run(capsys, "train", tmp_path / "books.xlsx", "--model", tmp_path / "m")[0] == 0
     code, out, _ = run(capsys, "predict", tmp_path / "m", tmp_path / "books.xlsx")
     assert (code, [json.loads(line)["id"] for line in out.splitlines()]) == (0, ["7", "8"])
+    piped = f"cat {tmp_path}/books.xlsx | {sys.executable} -m blockxmc predict {tmp_path}/m -"
+    assert subprocess.run(piped, shell=True, capture_output=True, text=True, check=True).stdout == out
 
 
 @pytest.mark.parametrize(

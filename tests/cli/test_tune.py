@@ -27,6 +27,7 @@ def test_tolerance_as_table_and_json(capsys, train, tmp_path):
     assert code == 0
     for word in ("no blocks", "feasible", "By fold: 1 ", "speed-driven", "accuracy-driven", "trainings"):
         assert word in out
+    assert "the 10 best of 12 settings; --json has all" in out
     code, out, _ = run(
         capsys, "tune", train, *NB, "--folds", 3, "--tolerance", 40, "--work", tmp_path / "kept", "--json"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -217,12 +218,24 @@ def _run(request: Request) -> None:
     )
     n_blocks = _blocks(request.blocks)
     dataset = read_rows(request.data, request.texts)
+    if verbosity():
+        print(_intention(request, dataset.n_rows, bool(typed) or shared), file=sys.stderr)
     with kept_when_interrupted("finished trials", request.of_lambda["--work"]):
         if typed or shared:
             how: Any = {"n_blocks": n_blocks, "options": options, "grid": grid}
             _tune_within(request, dataset, learner, how)
         else:
             _tune_lambda(request, dataset, learner, lams, {"n_blocks": n_blocks, "options": options})
+
+
+def _intention(request: Request, n_rows: int, within: bool) -> str:
+    """What is going to be done, and how to know how long it takes."""
+    if within:
+        what = f"tune measures settings on rows held out of {n_rows:,}, each after a training or a change of one"
+    else:
+        what = f"tune trains at each lambda on {request.folds} parts of {n_rows:,} rows, and without blocks"
+    kept = "" if request.of_lambda["--work"] is not None else "; with --work DIR, finished trials outlive Ctrl-C"
+    return f"{what}. The bar shows the time left of each stage; one training: blockxmc estimate{kept}"
 
 
 def _tune_within(request: Request, dataset: Dataset, learner: Any, how: Any) -> None:
