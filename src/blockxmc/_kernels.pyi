@@ -551,7 +551,7 @@ def order_weights(
 ) -> F64: ...
 def mix_hits(
     margin: F32,
-    rarity: F32,
+    name: F32,
     centroid: F32,
     block: F32,
     neighbors: F32,
@@ -566,7 +566,7 @@ def block_weights(
 def right_labels(indptr: I64, labels_of: I32, n_labels: int, labels: I64, out: U8, threads: int) -> None: ...
 def best_candidates(
     margin: F32,
-    rarity: F32,
+    name: F32,
     centroid: F32,
     block: F32,
     neighbors: F32,

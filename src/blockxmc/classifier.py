@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from blockxmc._core import stored
 from blockxmc._core.matrix import copy_rows, matrix_digest, without_rows
@@ -160,6 +161,11 @@ class BlockwiseClassifier(LearningOn):
         rows = clone(self)._checked(X, reset=True)
         return estimate(rows, Targets.encode(Y)[1], threads=self._threads)
 
+    @property
+    def takes_names(self) -> bool:
+        """Whether labels can be taught by their names: weights are shared vectors."""
+        return self._weights_kind(learner := self._learner()) == "shared" and isinstance(learner, DiSMEC)
+
     def fit(
         self,
         X: Any,
@@ -167,6 +173,7 @@ class BlockwiseClassifier(LearningOn):
         sample_weight: Any = None,
         *,
         label_features: Any = None,
+        use_label_features: Literal["always", "auto"] = "always",
         max_memory_gb: float | None = None,
         work: Any = None,
     ) -> Self:
@@ -182,7 +189,8 @@ class BlockwiseClassifier(LearningOn):
         but is assigned to a block like any other. It needs shared weights of DiSMEC, the default.
 
         ``label_features`` (labels x d) describes the labels themselves, for example by their names in the features of X.
-        It helps labels with few rows, and labels without any row can be suggested, too. It needs shared weights.
+        It helps labels with few rows, and labels without any row can be suggested, too. It needs shared weights. With
+        ``use_label_features="auto"`` it is left out where held-out rows gain nothing by it.
 
         ``work`` is a folder for finished stages: after a crash, the same call continues from them and gives the same
         bits (docs/howto/resume.md). ``went_on_from_`` lists the stages it found. You may remove the folder when the
@@ -193,7 +201,7 @@ class BlockwiseClassifier(LearningOn):
         [[0]]
         """
         X, Y = self._training_data(X, y, max_memory_gb)
-        hints = Hints.checked(X, Y, sample_weight, label_features)
+        hints = Hints.checked(X, Y, sample_weight, label_features, use_label_features)
         Y = hints.taught(Y)
         self.label_counts_ = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
         self._fit(X, Y, reporter_for(self.verbose), hints, work)
@@ -211,10 +219,11 @@ class BlockwiseClassifier(LearningOn):
         n_rows = X.shape[0] if hints.teaching is None else int(hints.teaching.sum())
         if self.threshold == "top-k" and (kind != "shared" or n_rows < settings.SETTINGS.least_rows):
             raise BlockXMCError(NO_TOP_K)
-        if self.keep_rows and not (hints.sample_weight is None and hints.label_features is None):
-            raise BlockXMCError("keep_rows does not go with sample_weight or label_features: updates do not know them")
+        if self.keep_rows and hints.sample_weight is not None:
+            raise BlockXMCError("keep_rows does not go with sample_weight: updates do not know it")
         with opened(work, {} if work is None else self._identity(X, Y, hints), reporter) as job:
             self._fit_stages(learner, X, Y, kind, job, hints)
+            self.names_ = hints.label_features if self.cost_.get("names_weight") else None
             self.went_on_from_ = job.reused
         if self.went_on_from_:
             reporter.say(f"went on from: {self.went_on_from_}")
@@ -355,12 +364,23 @@ class BlockwiseClassifier(LearningOn):
         partitioner.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
         return partitioner
 
+    @property
+    def names_teach_(self) -> dict[str, float] | None:
+        """How much the features of labels count in scores (``"weight"``; 0: not at all), and what held-out rows gained.
+
+        ``"gained_P@1"``, ``"gained_P@3"`` and ``"gained_P@5"`` compare scores with and without them. None: none were given.
+        """
+        check_is_fitted(self)
+        found = {key.removeprefix("names_"): value for key, value in self.cost_.items() if key.startswith("names_")}
+        return found or None
+
     # ---- storing ----
     def _state(self) -> dict[str, Any]:
         return {
             "blocks": self.model_.state(),
             "partition": self.partition_.state(),
             "cost": self.cost_,
+            "names": self.names_,
             **self._cut_state(),
             **({} if self.kept_ is None else {"kept": self.kept_.state()}),
             **({} if self.sources_ is None else {"sources": self.sources_.state()}),
@@ -373,6 +393,9 @@ class BlockwiseClassifier(LearningOn):
         self.partition_ = Partitioner.from_state(state["partition"])
         self.partition_.check_fits(self.n_train_rows_, self.targets_.n_labels)
         self.cost_ = stored.numbers(state["cost"], "cost")
+        self.names_ = None
+        if state["names"] is not None:
+            self.names_ = stored.csr(state["names"], "names of labels", (self.targets_.n_labels, self.n_features_in_))
         self._restore_cut(state)
         self._restore_kept(state.get("kept"))
         if (sources := state.get("sources")) is not None:

@@ -21,16 +21,16 @@ from blockxmc._core.targets import form_of_matrix
 from blockxmc._core.versions import draft, lock_of, of_one_version, swapped
 from blockxmc.classifier import BlockwiseClassifier
 from blockxmc.data.dataset import Dataset
-from blockxmc.data.extra import ExtendedVectorizer, Extra, beside, large_values, words_only
-from blockxmc.data.label_texts import clean_label_texts, with_labels
-from blockxmc.data.text import as_rows, as_texts, from_texts
+from blockxmc.data.extra import ExtendedVectorizer, Extra, beside, large_values
+from blockxmc.data.label_texts import features_of_labels, flat, texts_of_labels, with_labels
+from blockxmc.data.text import as_rows, as_texts, training_set
 from blockxmc.data.tfidf import TextOptions, TextVectorizer
 from blockxmc.encoder.answers import WithEncoder
 from blockxmc.encoder.fit import fit_beside
 from blockxmc.encoder.model import Encoded
 from blockxmc.errors import BlockXMCError, UpdateError
 from blockxmc.model.explanations import Explanation
-from blockxmc.model.sources import Source, Sources
+from blockxmc.model.sources import Sources, sources_of
 from blockxmc.model.suggestions import Suggestion as Suggestion
 from blockxmc.model.suggestions import UntrainedSuggestion as UntrainedSuggestion
 from blockxmc.model.suggestions import least_score as least_score
@@ -118,7 +118,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         *,
         y: Any = None,
         label_names: Any = None,
-        label_texts: Any = None,
+        label_texts: Any = "auto",
         ids: Any = None,
         titles: bool = True,
         **fit_options: Any,
@@ -127,11 +127,13 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
 
         Spaces around names are removed, and empty names left out, as in files. ``label_names`` names the columns of a
         matrix; without it, the columns of a DataFrame name them, or they are numbered. A model that learned from a matrix
-        answers ``predict`` with a matrix. ``y`` is scikit-learn's name for ``labels``. ``sample_weight`` sets how much each
+        answers ``predict`` with a matrix. ``y`` is scikit-learn's name for ``labels``. ``sample_weight``: how much each
         text counts. Further options are passed to the classifier's ``fit``.
 
-        ``label_texts`` describes labels: a dict from names to texts, or a list of meaningful names. It helps labels with
-        few texts. A label without any text can be suggested, too, and is marked as an :class:`UntrainedSuggestion`.
+        ``label_texts`` says what labels are about: ``"auto"``, their names, where held-out rows gain by it
+        (``names_teach_`` says what they gained); ``"names"``, their names in any case; None, nothing; or a dict from names
+        to texts (one or a list: synonyms, translations), or a list of names. It helps labels with few texts. A label
+        without any training text can be suggested, too, and is marked as an :class:`UntrainedSuggestion`.
 
         The model keeps the ``ids`` (one per text) and the first words of the texts, or with ``keep_rows`` the whole texts,
         compressed: ``explain`` shows them beside texts like the one at hand. ``titles=False`` keeps neither.
@@ -142,32 +144,30 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         ('cow', False)
         """
         classifier = self._new_classifier()
+        if sample_weight is not None:
+            fit_options["sample_weight"] = sample_weight
         for name in fit_options:
             _require_option(classifier, name)
-        if sample_weight is not None:
-            _require_option(classifier, "sample_weight")
-            fit_options["sample_weight"] = sample_weight
-        texts, labels = as_rows(texts, y if labels is None else labels)
-        vectorizer = self._new_vectorizer()
-        if label_texts is not None:
-            _require_option(classifier, "label_features", "label_texts")
-            label_texts = clean_label_texts(label_texts)
-            vectorizer.fit(texts, classifier.n_jobs, more=list(label_texts.values()))
-        dataset = _dataset(texts, labels, vectorizer, label_names, classifier)
-        if label_texts is not None:
-            dataset = with_labels(dataset, label_texts)
+        (texts, labels), vectorizer = as_rows(texts, y if labels is None else labels), self._new_vectorizer()
+        auto = isinstance(label_texts, str) and label_texts == "auto"
+        taken = label_texts if not auto or getattr(classifier, "takes_names", False) else None
+        about = texts_of_labels(taken, labels, label_names)
+        many: Any = {"n_jobs": classifier.n_jobs, "verbose": classifier.verbose}
+        dataset = training_set(texts, labels, vectorizer, label_names, flat(about), **many)
+        dataset = with_labels(dataset, about)
         if self.extra is not None:
             dataset = self._with_extra(texts, dataset)
             vectorizer = dataset.vectorizer or vectorizer
-        if label_texts is not None:
-            own = [label_texts.get(name, "") for name in dataset.label_names or ()]
-            fit_options["label_features"] = words_only(vectorizer, own, classifier.n_jobs)
+        if about:
+            _require_option(classifier, "label_features", "label_texts")
+            own = features_of_labels(vectorizer, about, dataset.label_names or (), classifier.n_jobs)
+            fit_options |= {"label_features": own, "use_label_features": "auto" if auto else "always"}
         self.classifier_ = fit_dataset(classifier, dataset, **fit_options)
         if (form := form_of_matrix(labels)) is not None:
             self.classifier_.targets_ = replace(self.classifier_.targets_, kind=form)
         self.vectorizer_ = vectorizer
         if titles and getattr(getattr(self.classifier_, "model_", None), "neighbors", None) is not None:
-            self.classifier_.sources_ = Sources.of(_sources(texts, ids), whole=self.classifier_.keep_rows)
+            self.classifier_.sources_ = Sources.of(sources_of(texts, ids), whole=self.classifier_.keep_rows)
         self.encoder_ = fit_beside(self, texts, dataset.Y, fit_options)
         return self
 
@@ -182,7 +182,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
     def estimate(self, texts: Any, labels: Any, *, label_names: Any = None) -> dict[str, float]:
         """Estimate time, memory and model size of ``fit``, without counting words: see the classifier's ``estimate``."""
         classifier = self._new_classifier()
-        dataset = _dataset(texts, labels, self._new_vectorizer(), label_names, classifier)
+        dataset = training_set(texts, labels, self._new_vectorizer(), label_names)
         if not isinstance(classifier, BlockwiseClassifier):
             raise BlockXMCError(f"there is no estimate for {type(classifier).__name__}: use BlockwiseClassifier")
         return classifier.estimate(dataset.X, dataset.Y)
@@ -210,10 +210,15 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         'cow'
         """
         texts, labels = as_rows(texts, labels)
-        sources = _sources(texts, ids)
+        sources = sources_of(texts, ids)
         with lock_of(self):
             classifier = self._updatable()
             vectorizer, X = self.vectorizer_.extended(texts, classifier.n_jobs, classifier.n_train_rows_)
+            if classifier.names_ is not None:
+                more, _ = classifier.targets_.extended(labels, options.get("label_names"))
+                new = [] if more.names is None else more.names[classifier.targets_.n_labels :].tolist()
+                about = {name: [str(name)] for name in new}
+                options["label_features"] = features_of_labels(vectorizer, about, new, classifier.n_jobs)
             classifier.update(X, labels, **options)
             if classifier.sources_ is not None:
                 classifier.sources_ = classifier.sources_.extended(classifier.n_train_rows_ - len(texts), sources)
@@ -336,6 +341,12 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
 
     # ---- what is known of the labels ----
     @property
+    def names_teach_(self) -> dict[str, float] | None:
+        """How much label texts count, and what held-out rows gained: see the classifier's ``names_teach_``."""
+        check_is_fitted(self)
+        return getattr(self.classifier_, "names_teach_", None)
+
+    @property
     def label_names_(self) -> Any:
         """Names of the labels by id."""
         check_is_fitted(self)
@@ -393,28 +404,9 @@ def _topk(answering: Any, X: sparse.csr_array, k: int, allow: Any, deny: Any) ->
     return found
 
 
-def _sources(texts: list[str], ids: Any) -> list[Source]:
-    names = [None] * len(texts) if ids is None else [str(name) for name in ids]
-    if len(names) != len(texts):
-        raise BlockXMCError(f"{len(names)} ids for {len(texts)} texts")
-    return [Source(name, text) for name, text in zip(names, texts, strict=True)]
-
-
 def _require_option(classifier: XMCEstimator, name: str, said: str | None = None) -> None:
     """Refuse what the classifier cannot be told; ``said``: what the user calls it."""
     if not has_fit_parameter(classifier, name):
         known = has_fit_parameter(BlockwiseClassifier, name)
         remedy = ": use BlockwiseClassifier" if known else "; parameters of the classifier go to its constructor"
         raise BlockXMCError(f"fit of {type(classifier).__name__} takes no {said or name}{remedy}")
-
-
-def _dataset(
-    texts: Any, labels: Any, vectorizer: TextVectorizer, label_names: Any, classifier: XMCEstimator
-) -> Dataset:
-    options: Any = {"n_jobs": classifier.n_jobs, "verbose": classifier.verbose}
-    found = from_texts(texts, labels, vectorizer, label_names, **options)
-    if found.unseen_labels:
-        raise BlockXMCError(
-            f"{found.unseen_labels:,} labels of texts are not among label_names; leave it out, or add them"
-        )
-    return found

@@ -51,10 +51,10 @@ Numpy1<double> order_weights(In2<double> features, In2<int8_t> side, In1<double>
     return to_numpy(std::move(found));
 }
 
-void mix_hits(In2<float> margin, In2<float> rarity, In2<float> centroid, In2<float> block, In2<float> neighbors, In2<uint8_t> right,
+void mix_hits(In2<float> margin, In2<float> name, In2<float> centroid, In2<float> block, In2<float> neighbors, In2<uint8_t> right,
               In2<float> mixes, Out2<double> out, int threads) {
     const size_t n = margin.shape(0), few = margin.shape(1);
-    for (const In2<float> *table : {&rarity, &centroid, &block, &neighbors}) check_shape(*table, n, few);
+    for (const In2<float> *table : {&name, &centroid, &block, &neighbors}) check_shape(*table, n, few);
     check_shape(right, n, few);
     require(mixes.shape(1) == 4, "a mix has four numbers");
     require(out.shape(0) == mixes.shape(0) && out.shape(1) == n, "out must be (mixes, rows)");
@@ -64,16 +64,16 @@ void mix_hits(In2<float> margin, In2<float> rarity, In2<float> centroid, In2<flo
         const float *each = mixes.data() + 4 * m;
         weights[m] = {each[0], each[1], each[2], each[3]};
     }
-    const ScoreTerms terms{margin.data(), rarity.data(), centroid.data(), block.data(), neighbors.data(), right.data(),
+    const ScoreTerms terms{margin.data(), name.data(), centroid.data(), block.data(), neighbors.data(), right.data(),
                            static_cast<int64_t>(n), static_cast<int64_t>(few)};
     hits_of_mixes(terms, weights, out.data(), threads);
 }
 
-void best_candidates_py(In2<float> margin, In2<float> rarity, In2<float> centroid, In2<float> block, In2<float> neighbors,
+void best_candidates_py(In2<float> margin, In2<float> name, In2<float> centroid, In2<float> block, In2<float> neighbors,
                         In2<float> log_positives, In2<uint8_t> right, In1<float> mix, Out2<int64_t> places, Out2<float> scores,
                         Out2<uint8_t> are_right, Out2<float> seen, int threads) {
     const size_t n = margin.shape(0), few = margin.shape(1), keep = scores.shape(1), shown = places.shape(1);
-    for (const In2<float> *table : {&rarity, &centroid, &block, &neighbors, &log_positives}) check_shape(*table, n, few);
+    for (const In2<float> *table : {&name, &centroid, &block, &neighbors, &log_positives}) check_shape(*table, n, few);
     check_shape(right, n, few);
     require(mix.size() == 4, "a mix has four numbers");
     require(shown <= keep && keep <= few && scores.shape(0) == n, "no more candidates than there are can be the best");
@@ -81,7 +81,7 @@ void best_candidates_py(In2<float> margin, In2<float> rarity, In2<float> centroi
                 seen.shape(1) == 4 * shown,
             "results must have the shape of the scores, or of the places");
     WithoutGil release;
-    const ScoreTerms terms{margin.data(), rarity.data(), centroid.data(), block.data(), neighbors.data(), right.data(),
+    const ScoreTerms terms{margin.data(), name.data(), centroid.data(), block.data(), neighbors.data(), right.data(),
                            static_cast<int64_t>(n), static_cast<int64_t>(few)};
     const BestCandidates out{static_cast<int64_t>(keep), static_cast<int64_t>(shown), places.data(), scores.data(), are_right.data(), seen.data()};
     best_candidates(terms, log_positives.data(), {mix.data()[0], mix.data()[1], mix.data()[2], mix.data()[3]}, out, threads);
@@ -129,13 +129,13 @@ void bind_held_out(nb::module_ &m) {
           nb::arg("shrinkage"), nb::arg("tol"), nb::arg("threads"));
     m.def("order_weights", &order_weights, exact("features"), exact("side"), exact("usual"), exact("lower"), nb::arg("pull"),
           nb::arg("tol"), nb::arg("threads"));
-    m.def("mix_hits", &mix_hits, exact("margin"), exact("rarity"), exact("centroid"), exact("block"), exact("neighbors"),
+    m.def("mix_hits", &mix_hits, exact("margin"), exact("name"), exact("centroid"), exact("block"), exact("neighbors"),
           exact("right"), exact("mixes"), exact("out"), nb::arg("threads"));
     m.def("block_weights", &block_weights, exact("indptr"), exact("blocks"), nb::arg("n_blocks"), exact("visited"), exact("weights"),
           exact("labels"), exact("out"), nb::arg("threads"));
     m.def("right_labels", &right_labels, exact("indptr"), exact("labels_of"), nb::arg("n_labels"), exact("labels"), exact("out"),
           nb::arg("threads"));
-    m.def("best_candidates", &best_candidates_py, exact("margin"), exact("rarity"), exact("centroid"), exact("block"),
+    m.def("best_candidates", &best_candidates_py, exact("margin"), exact("name"), exact("centroid"), exact("block"),
           exact("neighbors"), exact("log_positives"), exact("right"), exact("mix"), exact("places"), exact("scores"), exact("are_right"),
           exact("seen"), nb::arg("threads"));
     m.def("best_first", &best_first, exact("scores"), exact("out"), nb::arg("threads"));

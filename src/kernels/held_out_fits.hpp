@@ -149,20 +149,20 @@ inline std::vector<double> fit_order(const RankedRows &rows, const std::vector<d
         usual, lower, tol);
 }
 
-// Weights of the terms, as floats: slope, stretch, centroid, neighbors.
+// Weights of the terms, as floats: slope, name, centroid, neighbors.
 struct MixWeights {
-    float slope, stretch, centroid, neighbors;
+    float slope, name, centroid, neighbors;
 };
 
 // What speaks for some labels of each row (rows x few); see Terms in training/candidates.py.
 struct ScoreTerms {
-    const float *margin, *rarity, *centroid, *block, *neighbors;
+    const float *margin, *name, *centroid, *block, *neighbors;
     const uint8_t *right;
     int64_t n_rows, few;
 
     float own(int64_t j, const MixWeights &mix) const {
-        const float stretched = (margin[j] + 1) * (1 + mix.stretch * rarity[j]) - 1;
-        return stretched + mix.centroid * centroid[j];
+        const float named = margin[j] + mix.name * name[j];
+        return named + mix.centroid * centroid[j];
     }
     float score(int64_t j, const MixWeights &mix) const {
         const float of_label = own(j, mix) + mix.slope * block[j];

@@ -13,13 +13,11 @@ from sklearn.preprocessing import normalize
 from sklearn.tree import DecisionTreeClassifier
 
 from blockxmc import BlockwiseClassifier, DiSMEC, TextClassifier, load
-from blockxmc.data.label_texts import clean_label_texts, read_label_texts
+from blockxmc.data.label_texts import clean_label_texts, features_of_labels, read_label_texts
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, DataFormatError
-from blockxmc.linear.vectors import LabelVectors
 from blockxmc.text import Suggestion, UntrainedSuggestion
-from blockxmc.training.label_features import LabelFeatures
-from blockxmc.training.settings import SETTINGS
+from blockxmc.training.names import DECAY, Names
 
 ANIMALS = ["cat", "dog", "cow", "hen", "pig", "owl", "fox", "bee", "ant", "eel"]
 
@@ -58,7 +56,7 @@ def test_labels_without_a_training_row_are_suggested_and_marked(model):
     assert [row[0].trained for row in first] == [False, False, True]
     assert [type(row[0]) for row in first] == [UntrainedSuggestion, UntrainedSuggestion, Suggestion]
     label, score = first[0][0]
-    assert (label, 0.5 < score <= 1) == ("ant", True)
+    assert (label, 0 < score <= 1) == ("ant", True)
     [why] = model.explain("ant1 ant5", label="ant")
     assert why.fate.endswith("no training row has it")
     assert why.score == pytest.approx(
@@ -83,19 +81,78 @@ def test_results_do_not_depend_on_threads(model):
         assert_array_equal(mine, theirs)
 
 
-def test_weights_gain_a_share_of_the_features_that_falls_with_rows():
+def test_a_product_with_a_name_is_the_cosine_and_less_for_labels_with_rows():
     rng = np.random.default_rng(0)
     features = sparse.csr_array((rng.random((4, 6)) * (rng.random((4, 6)) < 0.6)).astype(np.float32))
-    vectors = LabelVectors(sparse.csr_array(rng.random((4, 6)).astype(np.float32)), rng.random(4).astype(np.float32))
     n = np.array([0, 1, 3, 99])
-    some = np.array([2, 0])
-    few = LabelVectors(sparse.csr_array(vectors.vectors[some]), vectors.bias[some])
-    own = LabelFeatures(features, n, SETTINGS, length=2.0)
     X = sparse.csr_array(2 * normalize(rng.random((5, 6))).astype(np.float32))
     cosines = normalize(X.toarray()) @ normalize(features.toarray()).T
-    wanted = vectors.scores(X) + SETTINGS.label_feature_weight / (1 + n) * cosines
-    np.testing.assert_allclose(own.added_to(vectors, np.arange(4), 1).scores(X), wanted, atol=1e-5)
-    np.testing.assert_allclose(own.added_to(few, some, 1).scores(X), wanted[:, some], atol=1e-5)
+    own = Names.of(features, n, 2.0).vectors(np.array([2, 0]))
+    np.testing.assert_allclose((X @ own.T).toarray(), (cosines / (1 + n) ** DECAY)[:, [2, 0]], atol=1e-5)
+
+
+def catalogue(n=1500, planted=0, seed=0):
+    """Texts whose labels are words of them, one in seven missing; the last ``planted`` rows have one each of their own."""
+    rng = np.random.default_rng(seed)
+    texts, labels = [], []
+    for i in range(n):
+        mine = rng.choice(600, size=2, replace=False, p=np.arange(600, 0, -1) / 180300).tolist()
+        words = [f"topic{j}" for j in mine if rng.random() < 0.86] + [f"noise{j}" for j in rng.integers(300, size=4)]
+        texts.append(" ".join(words))
+        labels.append([f"topic{j} science" for j in mine])
+        if i >= n - planted:
+            texts[i], labels[i] = texts[i] + f" single{i}", [*labels[i], f"single{i}"]
+    return texts, labels
+
+
+def test_names_are_taken_where_held_out_rows_gain_and_only_there():
+    texts, labels = catalogue()
+    plain = BlockwiseClassifier(n_blocks=4, n_jobs=1)
+    helped = TextClassifier(plain).fit(texts, labels)
+    assert helped.names_teach_["weight"] > 0.3
+    assert sum(helped.names_teach_[f"gained_P@{k}"] for k in (1, 3, 5)) > 0
+    test, truth = catalogue(seed=1)
+    without = TextClassifier(plain).fit(texts, labels, label_texts=None)
+    assert without.names_teach_ is None
+    assert helped.score(test, truth) > without.score(test, truth)
+    # The same names, dealt out anew, say nothing of rows: the model is that without names.
+    codes = {name: f"code{i}" for i, name in enumerate(sorted({name for row in labels for name in row}))}
+    coded = [[codes[name] for name in row] for row in labels]
+    auto, none = (TextClassifier(plain).fit(texts, coded, label_texts=way) for way in ("auto", None))
+    assert auto.names_teach_ == {"weight": 0.0}
+    for mine, theirs in zip(auto.predict_topk(texts, 5), none.predict_topk(texts, 5), strict=True):
+        assert_array_equal(mine, theirs)
+
+
+def test_held_out_rows_do_not_see_names_of_labels_that_they_alone_have(monkeypatch):
+    """A planted case: such names would find what no name of a new row's label can, and P@k promised would be too good."""
+    texts, labels = catalogue(planted=900)
+    seen = {}
+    known = Names.known_to
+
+    def spy(self, shown):
+        seen["names"], seen["shown"], seen["all"] = (out := known(self, shown)).rows, shown, self.positives
+        return out
+
+    monkeypatch.setattr(Names, "known_to", spy)
+    model = TextClassifier(BlockwiseClassifier(n_blocks=4, n_jobs=1)).fit(texts, labels)
+    shown = np.bincount(seen["shown"].indices, minlength=seen["all"].size)
+    alone = (shown == 0) & (seen["all"] > 0)
+    assert alone.sum() > 100
+    assert not np.diff(seen["names"].indptr)[alone].any()
+    assert np.diff(seen["names"].indptr)[shown > 0].all()
+    test, truth = catalogue(seed=1)
+    assert model.classifier_.cost_["expected_P@1"] < model.score(test, truth) + 0.05
+
+
+def test_of_several_texts_of_a_label_each_is_as_near_as_alone():
+    vectorizer = TextVectorizer().fit(["red apple", "green pear", "old car"])
+    found = features_of_labels(vectorizer, {"a": ["red apple", "green pear"], "b": ["red apple"]}, "abc", 1)
+    x = vectorizer.transform(["red apple", "green pear", "old car"])
+    np.testing.assert_allclose((x @ found.T).toarray(), [[1, 1, 0], [1, 0, 0], [0, 0, 0]], atol=1e-6)
+    twice = features_of_labels(vectorizer, {"a": ["red apple", "red car"]}, "a", 1).toarray()
+    each = vectorizer.transform(["red apple", "red car"]).toarray()
+    np.testing.assert_array_equal(twice[0], each.max(axis=0))
 
 
 def test_a_label_with_few_rows_is_listed_where_its_features_are_sent():
@@ -151,8 +208,10 @@ def test_words_of_labels_are_learnt_and_texts_say_how_rare_words_are():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("cat", "label_texts must be a dict"),
-        (7, "label_texts must be a dict"),
+        ("cat", 'label_texts must be "auto"'),
+        (7, 'label_texts must be "auto"'),
+        ({"a": "x", " a ": "y"}, "is there twice"),
+        ({"a": ["x", 3]}, "a list of it"),
         ({"cat": None}, "must be text"),
         ({"cat": " "}, "holds no text"),
         ([], "holds no text"),
@@ -181,15 +240,15 @@ def test_what_cannot_take_them_says_so():
 
 
 def test_files_of_label_texts(tmp_path):
-    (tmp_path / "a.tsv").write_text("cow\tcows moo\n\n dog \n<http://x/1>\tone\n<b>\tbold\n")
+    (tmp_path / "a.tsv").write_text("cow\tcows moo\tcattle\n\n dog \n<http://x/1>\tone\n<b>\tbold\n")
     assert read_label_texts(tmp_path / "a.tsv") == {
-        "cow": "cows moo",
-        "dog": " dog ",
-        "http://x/1": "one",
-        "<b>": "bold",
+        "cow": ["cows moo", "cattle"],
+        "dog": [" dog "],
+        "http://x/1": ["one"],
+        "<b>": ["bold"],
     }
     (tmp_path / "a.json").write_text(json.dumps({"cow": "cows\nmoo"}))
-    assert read_label_texts(tmp_path / "a.json") == {"cow": "cows\nmoo"}
+    assert read_label_texts(tmp_path / "a.json") == {"cow": ["cows\nmoo"]}
     for name, content in (
         ("b.json", "[1"),
         ("c.json", "[]"),
@@ -200,4 +259,4 @@ def test_files_of_label_texts(tmp_path):
         (tmp_path / name).write_text(content)
         with pytest.raises(DataFormatError, match=name):
             read_label_texts(tmp_path / name)
-    assert clean_label_texts({3: "three"}) == {3: "three"}
+    assert clean_label_texts({3: "three"}) == {3: ["three"]}

@@ -18,7 +18,7 @@ from blockxmc.training.candidates import Candidates, HeldOut, Mix, Terms, best_f
 from blockxmc.training.fit import Training
 from blockxmc.training.held_out import held_out_rows
 from blockxmc.training.labels import LabelTrainer
-from blockxmc.training.mix import Fitter
+from blockxmc.training.mix import Fitter, names_gain
 from blockxmc.training.settings import SETTINGS
 
 
@@ -36,14 +36,14 @@ def test_mixes_that_rank_alike_count_alike():
     nothing = np.zeros((30, 4), np.float32)
     mix = fitter(Terms(*[nothing] * 6), np.ones((30, 4), bool)).mix(0.0)
     assert mix.slope == pytest.approx(np.mean(SETTINGS.slopes))
-    assert mix.stretch == pytest.approx(np.mean(SETTINGS.stretches))
+    assert mix.name == 0  # no label has one
     assert mix.centroid == pytest.approx(np.mean(SETTINGS.centroid_weights))
 
 
-def test_served_scores_are_the_mix_of_margin_rarity_centroid_and_blocks(monkeypatch):
+def test_served_scores_are_the_mix_of_margin_centroid_and_blocks(monkeypatch):
     X, Y = blocky(n=400, n_labels=30)
     X = sparse.csr_array(normalize(X)).astype(np.float32)
-    mix = Mix(slope=0.3, stretch=1.5, centroid=0.7)
+    mix = Mix(slope=0.3, centroid=0.7)
     monkeypatch.setattr(Fitter, "mix", lambda self, neighbors, rows=None: mix)
     monkeypatch.setattr(settings, "SETTINGS", replace(SETTINGS, lost=1.0, lost_of_many=1.0))
     kept = {}
@@ -54,7 +54,7 @@ def test_served_scores_are_the_mix_of_margin_rarity_centroid_and_blocks(monkeypa
     centroids = normalize((Y.T @ X).toarray())
     centroids[(abs(centroids) < SETTINGS.centroid_prune) & (weights.vectors.toarray() == 0)] = 0
     count = Y.sum(axis=0)
-    expected = (weights.scores(X) + 1) * (1 + 1.5 / np.maximum(count, 1) ** 0.25) - 1 + 0.7 * (X @ centroids.T)
+    expected = weights.scores(X) + 0.7 * (X @ centroids.T)
     # What the blocks add is the router's: it is left to the tests of scoring, which serve the mixed weights.
     alone = clf.model_.scorer.scores(X, None).toarray()
     assert clf.model_.slope == 0.3
@@ -112,24 +112,25 @@ def test_labels_that_are_mixed_a_few_at_a_time_are_the_same(monkeypatch):
         assert_array_equal(found, wanted)
 
 
-def test_rows_whose_rare_labels_are_held_back_ask_for_stretch():
-    """Margins of the rare label are half of what they should be: only a stretch ranks it first where it is right."""
-    margin = np.tile(np.array([[-0.3, -0.2], [-0.9, -0.3]], np.float32), (50, 1))
+def test_rows_that_are_like_the_names_of_their_labels_ask_for_names():
+    """The margin knows nothing of the label whose name is in the row: only the name ranks it first where it is right."""
+    margin = np.tile(np.array([[-0.9, -0.5], [-0.9, -0.5]], np.float32), (50, 1))
     right = np.tile(np.array([[True, False], [False, True]]), (50, 1))
-    rarity = np.tile(np.array([[1.0, 0.1]], np.float32), (100, 1))
+    name = np.where(right, np.float32([0.5, 0.1]), np.float32([0.1, 0.1]))
     nothing = np.zeros_like(margin)
-    fit = fitter(Terms(margin, rarity, nothing, nothing, nothing, nothing), right)
-    assert (
-        fit.candidates.hits(Mix(stretch=2.0), threads=1)[:, 0].mean()
-        > fit.candidates.hits(Mix(), threads=1)[:, 0].mean()
-    )
-    assert fit.mix(0.0).stretch > 0.5
+    for own, tells in ((name, True), (name[::-1].copy(), False)):
+        plain = fitter(Terms(margin, own.astype(np.float32), nothing, nothing, nothing, nothing), right, least_name=0.0)
+        found, gained = names_gain(plain)
+        assert (found.mix(0.0).name > 0.5) == tells
+        assert (gained.get("names_gained_P@1", 0) > 0.2) == tells
+        assert names_gain(fitter(plain.candidates.terms, right))[0].mix(0.0).name >= 0.5  # wanted in any case
+    assert names_gain(fitter(Terms(*[nothing] * 6), right))[1] == {}  # no label has a name
 
 
 def test_precision_of_a_mix_is_that_of_its_ranking():
     seen = random_candidates(np.random.default_rng(0))
     t, mix = seen.terms, Mix(0.4, 1.2, 0.6, 0.8)
-    scores = (t.margin + 1) * (1 + 1.2 * t.rarity) - 1 + 0.6 * t.centroid + 0.4 * t.block + 0.8 * t.neighbors
+    scores = t.margin + 1.2 * t.name + 0.6 * t.centroid + 0.4 * t.block + 0.8 * t.neighbors
     np.testing.assert_allclose(t.scores(mix), scores, rtol=1e-5)
     order = np.argsort(-scores, axis=1)
     expected = [metrics.precision_at_k(sparse.csr_array(seen.right), order, k) for k in (1, 3, 5)]
@@ -183,7 +184,7 @@ def test_the_best_candidates_are_those_of_a_stable_sort(keep, shown):
     odd = np.array([-np.inf, np.nan, 0.0, -0.0], np.float32)
     margin = np.where(rng.random((40, 12)) < 0.6, np.float32(rng.integers(0, 3)), rng.choice(odd, (40, 12)))
     seen = replace(
-        seen, terms=replace(seen.terms, margin=margin.astype(np.float32), rarity=np.zeros((40, 12), np.float32))
+        seen, terms=replace(seen.terms, margin=margin.astype(np.float32), name=np.zeros((40, 12), np.float32))
     )
     mix = Mix(0.4, 1.2, 0.0, 0.8)
     scores = seen.terms.scores(mix)

@@ -101,9 +101,17 @@ class BlockxmcBackend(AnnifLearningBackend, AnnifHyperoptBackend):  # type: igno
         except BlockXMCError as error:
             raise ConfigurationException(str(error), backend_id=self.backend_id) from error
         try:
-            return model.fit(rows.texts, rows.labels)
+            return model.fit(
+                rows.texts, rows.labels, label_texts=self.names_of({uri for row in rows.labels for uri in row})
+            )
         except BlockXMCError as error:
             raise OperationFailedException(str(error), backend_id=self.backend_id) from error
+
+    def names_of(self, uris: set[str]) -> dict[str, list[str]] | None:
+        """What these subjects are called in the languages of the vocabulary; None: it does not say."""
+        numbers = {uri: self.project.subjects.by_uri(uri, warnings=False) for uri in sorted(uris)}
+        labels = {uri: self.project.subjects[number].labels for uri, number in numbers.items() if number is not None}
+        return {uri: list(names.values()) for uri, names in labels.items() if names} or None
 
     def suggestions(self, model: TextClassifier, texts: list[str], limit: int) -> SuggestionBatch:
         """The best subjects of each text that the vocabulary has now; none for a text without a known word."""

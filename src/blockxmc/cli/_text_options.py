@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,9 +31,13 @@ FoldLabels = Annotated[
     bool, typer.Option("--fold-labels", help="Take names of labels that differ only in case or spaces for one.")
 ]
 LabelTexts = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        "--label-texts", help="Texts: file with descriptions of labels; lines of name, tab, text, or JSON {name: text}."
+        "--label-texts",
+        metavar="auto|names|none|FILE",
+        help="Texts: whether names of labels teach (auto: where held-out rows gain by them), or a file with descriptions of"
+        " labels: lines of name, tab, texts, or JSON {name: text or list}.",
+        show_default="auto",
     ),
 ]
 Ngrams = Annotated[
@@ -89,7 +92,7 @@ class TextSettings:
     text_field: tuple[str, ...] | None = None
     label_field: str | None = None
     label_separator: str | None = None
-    label_texts: Path | None = None
+    label_texts: str | None = None
     extra: str | None = None
     fold_labels: bool | None = None
 
@@ -156,7 +159,11 @@ class TextSettings:
         """What is said about labels, for ``TextClassifier.fit``."""
         from blockxmc.data.label_texts import read_label_texts
 
-        return {} if self.label_texts is None else {"label_texts": read_label_texts(self.label_texts)}
+        if self.label_texts is None:
+            return {}
+        if self.label_texts in ("auto", "names", "none"):
+            return {"label_texts": None if self.label_texts == "none" else self.label_texts}
+        return {"label_texts": read_label_texts(self.label_texts)}
 
     def refuse_for(self, source: object) -> None:
         """Refuse options of texts where there are none."""

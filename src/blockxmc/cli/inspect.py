@@ -43,6 +43,7 @@ def inspect(
         "model MB": sum(file.stat().st_size for file in model.iterdir()) / 1e6,
         **({"checksums": "all right"} if verify else {}),
         **_kept_rows(estimator),
+        **_names(estimator),
         **getattr(estimator, "cost_", {}),
     }
     partition: Any = getattr(estimator, "partition_", None)
@@ -119,6 +120,14 @@ def _kept_rows(estimator: Any) -> dict[str, int]:
     if (rows := getattr(estimator, "kept_", None)) is not None:
         kept["whole rows kept for updates"] = rows.n_rows
     return kept
+
+
+def _names(estimator: Any) -> dict[str, str]:
+    """What was chosen of names of labels, in words."""
+    from blockxmc.training.summary import names_in_words
+
+    cost = getattr(estimator, "cost_", {})
+    return {"names of labels": names_in_words(cost)} if "names_weight" in cost else {}
 
 
 def _show_shards(folder: Path, verify: bool, json: bool) -> None:

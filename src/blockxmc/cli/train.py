@@ -309,11 +309,15 @@ def _remark(result: dict[str, Any]) -> str | None:
 
 def _show(result: dict[str, Any]) -> None:
     """What a new user wants to know; --verbose has the rest."""
+    from blockxmc.training.summary import names_in_words
+
     rows: list[list[Any]] = [["rows it learned from", result["rows"]], ["labels it can suggest", result["labels"]]]
     if "expected_P@1" in result:
         rows.append(["first suggestion is right", f"{100 * result['expected_P@1']:.0f} % of the time, expected"])
     if "expected_P@5" in result:
         rows.append(["right among five suggestions", f"{5 * result['expected_P@5']:.1f} on average, expected"])
+    if "names_weight" in result:
+        rows.append(["names of labels", names_in_words(result)])
     rows += [["model size", f"{result['model_mb']:,.1f} MB"], ["training time", f"{result['train_seconds']:,.1f} s"]]
     print_table("", [f"trained: {result['model']}", ""], rows)
     if result.get("went_on_from"):

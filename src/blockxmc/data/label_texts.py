@@ -1,32 +1,37 @@
-"""What labels are about: names with texts, for labels that few rows have, or none."""
+"""What labels are about: names with texts (one or several), for labels that few rows have, or none."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from scipy import sparse
 
 from blockxmc._core.matrix import as_csr
 from blockxmc.data._source import PathLike, bare_name, read_names
 from blockxmc.data.dataset import Dataset
+from blockxmc.data.extra import words_only
 from blockxmc.data.label_names import bare_uris, clean_names
+from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, DataFormatError
 
+Texts = dict[Any, list[str]]
 
-def read_label_texts(path: PathLike) -> dict[str, str]:
+
+def read_label_texts(path: PathLike) -> Texts:
     """Names and texts of labels from a file (plain, .gz or .xz).
 
-    JSON (``.json``): an object from names to texts. Else lines: a name, a tab and its text, or a name that speaks for
-    itself.
+    JSON (``.json``): an object from names to texts, or lists of texts. Else lines: a name and its texts, with tabs between
+    them, or a name that speaks for itself.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "labels.tsv"
     >>> _ = file.write_text("cow\\tcows moo\\ndog\\n")
     >>> read_label_texts(file)
-    {'cow': 'cows moo', 'dog': 'dog'}
+    {'cow': ['cows moo'], 'dog': ['dog']}
     """
     lines = read_names(path)
     if bare_name(path).endswith(".json"):
@@ -39,37 +44,87 @@ def read_label_texts(path: PathLike) -> dict[str, str]:
     else:
         given = {}
         for number, line in enumerate(lines, 1):
-            found, tab, text = line.partition("\t")
+            found, *texts = line.split("\t")
             [name] = bare_uris([found])
             if name in given:
                 raise DataFormatError(f"{path}: line {number}: {name!r} is there twice; give each label one line")
             if name:
-                given[name] = text if tab else found
+                given[name] = texts or [found]
     try:
         return clean_label_texts(given)
     except BlockXMCError as error:
         raise DataFormatError(f"{path}: {error}") from error
 
 
-def clean_label_texts(given: Any) -> dict[Any, str]:
+def texts_of_labels(given: Any, labels: Any, label_names: Any = None) -> Texts:
+    """The texts of labels by name: those given, or with ``"auto"`` and ``"names"`` the names that these labels have.
+
+    >>> texts_of_labels("names", [["b"], ["a"]]), texts_of_labels({"c": "sea"}, [["b"]]), texts_of_labels(None, [["b"]])
+    ({'a': ['a'], 'b': ['b']}, {'c': ['sea']}, {})
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, str) or given not in ("auto", "names"):
+        return clean_label_texts(given)
+    names = label_names if label_names is not None else getattr(labels, "columns", None)
+    if names is None:
+        names = {name for row in labels for name in row} if isinstance(labels, list) else ()
+    return {name: [name] for name in sorted(name for name in names if isinstance(name, str))}
+
+
+def flat(texts: Texts) -> list[str]:
+    """All texts of all labels."""
+    return [text for own in texts.values() for text in own]
+
+
+def clean_label_texts(given: Any) -> Texts:
     """Texts by name, from such a mapping or a list of names; names are stripped as in training data.
 
-    >>> clean_label_texts({" cow ": "cows moo"}), clean_label_texts(["cow"])
-    ({'cow': 'cows moo'}, {'cow': 'cow'})
+    >>> clean_label_texts({" cow ": "cows moo", "dog": ["dogs", "hounds"]}), clean_label_texts(["cow"])
+    ({'cow': ['cows moo'], 'dog': ['dogs', 'hounds']}, {'cow': ['cow']})
     """
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise BlockXMCError(f"label_texts must be a dict from names to texts, or a list of names, got {given!r:.60}")
+        wanted = '"auto", "names", None, a dict from names to texts, or a list of names'
+        raise BlockXMCError(f"label_texts must be {wanted}, got {given!r:.60}")
     # A Series is from names to texts, too.
     pairs = given.items() if isinstance(given, Mapping) or hasattr(given, "items") else ((name, name) for name in given)
-    out: dict[Any, str] = {}
+    out: Texts = {}
     for name, text in pairs:
-        if not isinstance(text, str):
-            raise BlockXMCError(f"label_texts: the text of {name!r:.60} is {text!r:.60}; it must be text")
+        texts = [text] if isinstance(text, str) else text
+        if not (isinstance(texts, (list, tuple)) and all(isinstance(each, str) for each in texts)):
+            raise BlockXMCError(
+                f"label_texts: the text of {name!r:.60} is {text!r:.60}; it must be text, or a list of it"
+            )
         for clean in clean_names([name]):
-            out[clean] = text
-    if not any(text.strip() for text in out.values()):
+            if clean in out:
+                raise BlockXMCError(f"label_texts: {clean!r:.60} is there twice; give all its texts in one list")
+            out[clean] = list(texts)
+    if not any(text.strip() for texts in out.values() for text in texts):
         raise BlockXMCError("label_texts holds no text")
     return out
+
+
+def features_of_labels(
+    vectorizer: TextVectorizer, about: Texts, names: Sequence[Any], n_jobs: int | None
+) -> sparse.csr_array:
+    """Labels x features: of each word the largest value that it has in any text of the label.
+
+    A row that is like one of several names is then as near to the label as if this were its only name.
+
+    >>> vectorizer = TextVectorizer().fit(["red apple", "green apple", "old car"])
+    >>> features_of_labels(vectorizer, {"a": ["apple", "car"], "c": ["apple"]}, "abc", 1).toarray().round(1).tolist()
+    [[1.0, 1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0]]
+    """
+    texts = [about.get(name, []) for name in names]
+    words = words_only(vectorizer, [text for each in texts for text in each], n_jobs)
+    label_of_text = np.repeat(np.arange(len(texts)), [len(each) for each in texts])
+    labels = label_of_text[np.repeat(np.arange(words.shape[0]), np.diff(words.indptr))]
+    order = np.lexsort((words.indices, labels))
+    labels, features, values = labels[order], words.indices[order], words.data[order]
+    first = np.flatnonzero(np.diff(labels, prepend=-1) | np.diff(features, prepend=-1))
+    largest = np.maximum.reduceat(values, first) if first.size else values
+    shape = len(texts), words.shape[1]
+    return as_csr(sparse.csr_array((largest, (labels[first], features[first])), shape=shape))
 
 
 def with_labels(data: Dataset, names: Iterable[Any]) -> Dataset:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from blockxmc._core.matrix import as_csr
+from blockxmc._core.matrix import as_csr, csr_of
 from blockxmc._core.progress import Phase, reporter_for
 from blockxmc._core.targets import Targets, as_names, form_of_matrix
 from blockxmc.data._source import PathLike, SlowPhase
@@ -88,19 +88,38 @@ def from_texts(
     vectorizer: TextVectorizer | None = None,
     label_names: Sequence[str] | None = None,
     *,
+    more: Sequence[str] = (),
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> Dataset:
     """A data set from texts and, for each, a list of label names (or a 0-1 matrix, its columns named by ``label_names``).
 
-    A vectorizer that has learnt no words yet learns those of the texts.
+    A vectorizer that has learnt no words yet learns those of the texts, and of ``more``, like names of labels.
 
     >>> train = from_texts(["red apple", "green leaf"], [["fruit"], ["plant"]])
     >>> test = from_texts(["green apple"], [["fruit", "rare"]], train.vectorizer, train.label_names)
     >>> test.Y.toarray().tolist(), test.unseen_labels
     ([[1.0, 0.0]], 1)
     """
-    return _dataset(*as_rows(texts, labels), vectorizer, label_names, n_jobs, verbose)
+    return _dataset(*as_rows(texts, labels), vectorizer, label_names, n_jobs, verbose, more)
+
+
+def training_set(
+    texts: Any,
+    labels: Any,
+    vectorizer: TextVectorizer,
+    label_names: Any,
+    more: Sequence[str] = (),
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> Dataset:
+    """``from_texts``, where all labels must be known."""
+    found = from_texts(texts, labels, vectorizer, label_names, more=more, n_jobs=n_jobs, verbose=verbose)
+    if found.unseen_labels:
+        raise BlockXMCError(
+            f"{found.unseen_labels:,} labels of texts are not among label_names; leave it out, or add them"
+        )
+    return found
 
 
 def as_rows(texts: Any, labels: Any) -> tuple[list[str], Any]:
@@ -200,12 +219,18 @@ def _dataset(
     label_names: Sequence[Any] | None,
     n_jobs: int | None,
     verbose: int,
+    more: Sequence[str] = (),
 ) -> Dataset:
     vectorizer = TextVectorizer() if vectorizer is None else vectorizer
     with SlowPhase("counting words", len(texts), verbose) as phase:
         shown = _Shown(texts, phase)
-        turn = vectorizer.transform if vectorizer.n_features else vectorizer.fit_transform
-        X = turn(shown, n_jobs)
+        X = (
+            vectorizer.transform(shown, n_jobs)
+            if vectorizer.n_features
+            else vectorizer.fit_transform(shown, n_jobs, more)
+        )
+        end = X.indptr[len(texts)]
+        X = csr_of(X.indptr[: len(texts) + 1], X.indices[:end], X.data[:end], (len(texts), X.shape[1]))
     if _is_matrix(labels):
         Y, names, unseen = *_named_columns(labels, label_names), 0
     elif label_names is None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockxmc._core import stored
-from blockxmc.errors import ModelFormatError
+from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.model.explanations import Explanation, Neighbor
 
 # Rows that are compressed together: fewer compress worse, more take longer to look at one.
@@ -141,3 +141,11 @@ def with_sources(found: list[Explanation], sources: Sources) -> list[Explanation
         return replace(near, id=source.id, title=source.title or None, text=text)
 
     return [replace(why, neighbors=[named(near) for near in why.neighbors]) for why in found]
+
+
+def sources_of(texts: list[str], ids: Any) -> list[Source]:
+    """Where rows come from: their ids and texts."""
+    names = [None] * len(texts) if ids is None else [str(name) for name in ids]
+    if len(names) != len(texts):
+        raise BlockXMCError(f"{len(names)} ids for {len(texts)} texts")
+    return [Source(name, text) for name, text in zip(names, texts, strict=True)]

@@ -31,18 +31,16 @@ CANDIDATES_AT_A_TIME = 2**17
 class Mix:
     """How much counts beside a label's margin in its score.
 
-        score = (margin + 1) * (1 + stretch / n ** 0.25) - 1 + centroid * cos + slope * log(p) + neighbors * share
+        score = margin + name * cos(name) + centroid * cos(centroid) + slope * log(p) + neighbors * share
 
-    n is how many training rows carry the label, cos the cosine of the row to the centroid of those rows, p the summed
-    probability of the visited blocks that list the label, share that of the row's neighbors which carry it.
-    Regularisation holds back the margins of labels with few positives, which stretching makes up for (a margin of -1,
-    where the hinge says no, stays what it is); the centroid knows words that too few positives could not teach the margin
-    to tell apart. Both are linear in the row and vanish in the weights that are served. Neighbors know what one direction
-    per label cannot say.
+    Cosines are those of the row to the label's name, where names teach, and to the centroid of the label's rows; p is the
+    summed probability of the visited blocks that list the label, share that of the row's neighbors which carry it.
+    Name and centroid know words that too few positives could not teach the margin to tell apart. Both are linear in the row
+    and vanish in the weights that are served. Neighbors know what one direction per label cannot say.
     """
 
     slope: float = 0.0  # of the logarithm of the probability of its blocks
-    stretch: float = 0.0  # for being rare
+    name: float = 0.0  # for being like what the label is called
     centroid: float = 0.0  # for being like the label's positives
     neighbors: float = 0.0  # for being carried by the training rows most like the row
 
@@ -52,7 +50,7 @@ class Terms:
     """What makes up the scores of some labels of each row (rows x few); margins are -inf where a label is no candidate."""
 
     margin: F32
-    rarity: F32
+    name: F32
     centroid: F32
     block: F32
     neighbors: F32
@@ -60,7 +58,7 @@ class Terms:
 
     def own(self, mix: Mix) -> F32:
         """What the weights that are served will say of the label."""
-        out: F32 = (self.margin + 1) * (1 + np.float32(mix.stretch) * self.rarity) - 1
+        out: F32 = self.margin + np.float32(mix.name) * self.name
         out += np.float32(mix.centroid) * self.centroid
         return out
 
@@ -103,9 +101,9 @@ class Candidates:
         return Candidates(terms, self.right[rows], self.n_true[rows], labels, self.companions)
 
     def hits_of(self, mixes: F32, threads: int) -> NDArray[np.float64]:
-        """Mean of P@1, P@3 and P@5 of each row under each mix (slope, stretch, centroid, neighbors): mixes x rows."""
+        """Mean of P@1, P@3 and P@5 of each row under each mix (slope, name, centroid, neighbors): mixes x rows."""
         terms, out = self.terms, np.empty((mixes.shape[0], self.n_rows))
-        parts = terms.margin, terms.rarity, terms.centroid, terms.block, terms.neighbors, self.right.view(np.uint8)
+        parts = terms.margin, terms.name, terms.centroid, terms.block, terms.neighbors, self.right.view(np.uint8)
         args: Any = *(np.ascontiguousarray(part) for part in parts), mixes, out, threads
         _kernels.mix_hits(*args)
         return out
@@ -130,8 +128,8 @@ class Candidates:
         few, n = min(few, self.right.shape[1]), self.n_rows
         shown = min(shown, few)
         terms, right = self.terms, self.right.view(np.uint8)
-        parts = terms.margin, terms.rarity, terms.centroid, terms.block, terms.neighbors, terms.log_positives, right
-        weights = np.array([mix.slope, mix.stretch, mix.centroid, mix.neighbors], np.float32)
+        parts = terms.margin, terms.name, terms.centroid, terms.block, terms.neighbors, terms.log_positives, right
+        weights = np.array([mix.slope, mix.name, mix.centroid, mix.neighbors], np.float32)
         out = Best(
             np.empty((n, few), np.float32),
             np.empty((n, few), bool),
@@ -190,11 +188,12 @@ class HeldOut:
         positives: NDArray[np.integer],  # of each label
         settings: Settings,
         companions: Companions | None = None,
+        names: Callable[[NDArray[np.intp]], sparse.csr_array] | None = None,  # of some labels x features
     ) -> None:
         self.trial, self.settings, self.companions = trial, settings, companions
+        self._names = names
         self._blocks_of = sparse.csr_array(holds.T)
         self._centroids = centroids
-        self._rarity = rarity_of(positives)
         self.log_positives = log_positives_of(positives, settings)
 
     def candidates(
@@ -202,7 +201,7 @@ class HeldOut:
     ) -> dict[float, Candidates]:
         """The same candidates of each row, those found at the largest top_p, as they stand at every top_p."""
         self.labels, scores = self._found(X, Y, max(top_ps), few or self.settings.mixed_candidates, threads)
-        found = self.labels, scores, self._centroid_terms(X, self.labels, threads)
+        found = self.labels, scores, self._cosines(self._centroids, X, self.labels, threads)
         return self._tables(X, Y, found, top_ps, threads)
 
     def found(
@@ -210,7 +209,7 @@ class HeldOut:
     ) -> tuple[NDArray[np.int64], F32, F32]:
         """The few candidates of each row that score best at one top_p, these scores, and the cosines to centroids."""
         labels, scores = self._found(X, Y, top_p, few, threads)
-        return labels, scores, self._centroid_terms(X, labels, threads)
+        return labels, scores, self._cosines(self._centroids, X, labels, threads)
 
     def many(
         self, X: sparse.csr_array, Y: sparse.csr_array, top_p: float, threads: int, found: tuple[Any, F32, F32]
@@ -244,12 +243,16 @@ class HeldOut:
         blocks = [self._block_terms(X, labels, top_p, threads) for top_p in top_ps]
         widest_block = blocks[top_ps.index(max(top_ps))][0]
         listed = there & (widest_block > -np.inf)
+        name = np.zeros(labels.shape, np.float32)
+        if self._names is not None:
+            name = self._cosines(self._names, X, labels, threads)
         with np.errstate(invalid="ignore"):
             margin = np.where(listed, scores - np.float32(self.settings.middle_slope) * widest_block, -np.inf)
+        margin -= np.float32(self.settings.middle_name) * name
         known = np.maximum(labels, 0)
         terms = Terms(
             margin=margin.astype(np.float32),
-            rarity=self._rarity[known],
+            name=name,
             centroid=centroid,
             block=np.zeros(labels.shape, np.float32),
             neighbors=np.zeros(labels.shape, np.float32),
@@ -269,13 +272,19 @@ class HeldOut:
             out[top_p] = Candidates(own, right, np.diff(Y.indptr), labels, self.companions)
         return out
 
-    def _centroid_terms(self, X: sparse.csr_array, labels: NDArray[np.int64], threads: int) -> F32:
-        """Cosine to the centroid of each label; only the centroids that are asked for are made."""
-        asked, position = renumbered(labels[labels >= 0], self._rarity.size)
-        centroids = LabelVectors(self._centroids(asked), np.zeros(asked.size, np.float32))
+    def _cosines(
+        self,
+        make: Callable[[NDArray[np.intp]], sparse.csr_array],
+        X: sparse.csr_array,
+        labels: NDArray[np.int64],
+        threads: int,
+    ) -> F32:
+        """Cosine to the centroid or the name of each label; only those that are asked for are made."""
+        asked, position = renumbered(labels[labels >= 0], self.log_positives.size)
+        vectors = LabelVectors(make(asked), np.zeros(asked.size, np.float32))
         places = np.full(labels.shape, -1, np.int32)
         places[labels >= 0] = position
-        return centroids.few_scores(X, places, threads)
+        return vectors.few_scores(X, places, threads)
 
     def _block_terms(
         self, X: sparse.csr_array, labels: NDArray[np.int64], top_p: float, threads: int
@@ -319,15 +328,6 @@ def _shift(before: F32, after: F32) -> F32:
     last, least = (np.where(scores > -np.inf, scores, np.inf).min(axis=1, keepdims=True) for scores in (before, after))
     with np.errstate(invalid="ignore"):
         return np.where(np.isfinite(last), least - last, 0).astype(np.float32)
-
-
-def rarity_of(positives: NDArray[np.integer]) -> F32:
-    """How much stretch each label gets: ``n ** -0.25`` for n positives.
-
-    >>> rarity_of(np.array([1, 0, 16])).tolist()
-    [1.0, 1.0, 0.5]
-    """
-    return np.asarray(np.maximum(positives, 1) ** -0.25, np.float32)
 
 
 def log_positives_of(positives: NDArray[np.integer], settings: Settings) -> F32:

@@ -12,7 +12,7 @@ from blockxmc import _kernels
 from blockxmc._core.matrix import pattern_args, take_rows
 from blockxmc.model.companions import Companions
 from blockxmc.model.reranker import Reranker
-from blockxmc.training.reranker import _order, telling_rows
+from blockxmc.training.reranker import order_of, telling_rows
 from blockxmc.training.settings import Settings
 
 F32 = NDArray[np.float32]
@@ -68,7 +68,7 @@ def fit_companions(
     if not spread > 0:
         return reranker
     features = np.where(there[..., None], np.stack([sums / spread, scores], axis=-1), 0.0)
-    of_sums, of_score = _order(features[telling], right[telling], there[telling], settings, threads)
+    of_sums, of_score = order_of(features[telling], right[telling], there[telling], settings, threads)
     if of_sums <= 0:
         return reranker
     return replace(reranker, companions=replace(companions, weight=float(of_sums / spread / of_score)))

@@ -20,7 +20,6 @@ from blockxmc._core.matrix import copy_rows, take_rows, without_rows
 from blockxmc._core.progress import Beside, Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.learners._learner import Learner
-from blockxmc.linear.one_vs_all import typical_length
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.model.neighbors import Neighbors
@@ -38,7 +37,7 @@ from blockxmc.training.blocks import (
     visits_of,
 )
 from blockxmc.training.calibration import UNCALIBRATED
-from blockxmc.training.candidates import Candidates, HeldOut, Mix, rarity_of
+from blockxmc.training.candidates import Candidates, HeldOut, Mix
 from blockxmc.training.centroids import KnownSums, Remembered, label_centroids
 from blockxmc.training.companions import companions_of
 from blockxmc.training.forms import router_form
@@ -46,7 +45,6 @@ from blockxmc.training.held_out import held_out_rows, labels_short_of_rows, like
 from blockxmc.training.hints import NO_HINTS, Hints
 from blockxmc.training.job import Job
 from blockxmc.training.kept import Kept, Part, kept_copy
-from blockxmc.training.label_features import LabelFeatures, listing_more
 from blockxmc.training.labels import LabelTrainer, SharedWeights, outside_violations, pack_shared, replaced
 from blockxmc.training.mix import (
     FITTED,
@@ -57,6 +55,7 @@ from blockxmc.training.mix import (
     only_calibrated,
     recall_of,
 )
+from blockxmc.training.names import Names
 from blockxmc.training.settings import SETTINGS, Settings
 from blockxmc.training.within import affordable_top_ps, neighbors_within, within_products
 
@@ -95,8 +94,9 @@ def fit_shared(
     with request.job.beside(request.threads, request.learner.any_batch) as beside:
         weights, check = training.train_labels(beside)
         if not training.held_out.any():
-            model = training.uncalibrated(router, weights)
-            return model, check() | training.assess_routing(model.route), training.kept(router, weights, Mix())
+            model, mix = training.uncalibrated(router, weights)
+            known = check() | training.assess_routing(model.route) | training.of_names(mix)
+            return model, known, training.kept(router, weights, mix)
         again = training.begin_again(beside)
         # Each step's large things are gone when the next begins: no name holds the trial model, nor weights that served.
         fitted, promised = training.fit_held_out(training.trial(router, weights), weights, beside)
@@ -105,7 +105,7 @@ def fit_shared(
         del check, again
         kept = training.kept(router, weights, fitted.mix)
         weights = training.mixed(weights, fitted.mix)
-        return training.pack(router, weights, fitted), cost | promised(), kept
+        return training.pack(router, weights, fitted), cost | promised() | training.of_names(fitted.mix), kept
 
 
 class Training:
@@ -132,10 +132,8 @@ class Training:
         self.affordable: float | None = None  # products of a row, at most, where nobody has said what it visits
         if request.route == "auto" and partition.n_blocks == "auto" and len(self.clusters) > 1:
             self.affordable = self.settings.most_products * np.count_nonzero(self.positives)
-        self.labels: LabelFeatures | None = None
-        if request.hints.label_features is not None:
-            known = request.hints.label_features, self.positives, request.settings
-            self.labels = LabelFeatures(*known, length=typical_length(X))
+        self.names = Names.of_hints(request.hints, X, Y, self.held_out, request.settings)
+        self.settings = replace(self.settings, least_name=self.settings.least_name * request.hints.always)
 
     @cached_property
     def shown(self) -> sparse.csr_array:
@@ -154,19 +152,19 @@ class Training:
         routed = self.job.stage("routes", partial(self._routes, router))
         self.best_blocks = routed[:, 0]
         self.negative_blocks = routed[:, : self.settings.negative_blocks]
-        self.more = None
-        if self.labels is not None:
-            seen = np.bincount(self.X.indices, minlength=self.X.shape[1]) > 0
-            self.more = self.labels.blocks(router, seen, self.threads)
-        self.clusters = self._listed(self.clusters)
+        if self.names is not None:
+            self.clusters = self.names.listed(self.clusters, router, self.threads)
         return router
 
     def _trained(self, router: Router) -> Router:
         blocks = self.partition.assignment_, len(self.clusters)
         with self.reporter.phase("blocks to learn"):
             targets = router_targets(self.shown, *blocks, self.settings, self.threads)
-        options: Any = {"threads": self.threads, "reporter": self.reporter}
-        return router.fit(self.X, targets, mask=self._teaching(~self.held_out), **options)
+        X, mask = self.X, self._teaching(~self.held_out)
+        if self.names is not None:
+            X, targets = self.names.taught(X, targets, self.shown, self.partition.assignment_)
+            mask = np.pad(mask, (0, X.shape[0] - mask.size), constant_values=True)
+        return router.fit(X, targets, mask=mask, threads=self.threads, reporter=self.reporter)
 
     def _routes(self, router: Router) -> NDArray[np.int32]:
         with self.reporter.phase("route rows"):
@@ -178,21 +176,22 @@ class Training:
             self.new_blocks = beside.begin(self._blocks_for_new_rows)
         visits = self._visits(~self.held_out)
         weights, pairs = self._trainer(self.threads).train(self.shown, visits, "train labels")
-        check = beside.begin(partial(self._check, weights, visits, pairs, beside.threads))
-        if self.labels is not None:
-            found = check()
-            weights = self.labels.added_to(weights, np.arange(weights.n_labels), self.threads)
-            return weights, lambda: found
-        return weights, check
+        return weights, beside.begin(partial(self._check, weights, visits, pairs, beside.threads))
 
     def _check(self, weights: SharedWeights, visits: Any, pairs: float, threads: int) -> dict[str, float]:
         with self.reporter.phase("check negatives"):
             outside = outside_violations(weights, self.X, self.shown, visits, self.clusters, threads)
         return {"trained_pairs": pairs, "outside_violations": outside}
 
-    def uncalibrated(self, router: Router, weights: SharedWeights) -> RoutedModel:
-        """The model where rows are too few to hold any out."""
-        return replace(self._routed(router, weights), calibration=UNCALIBRATED)
+    def uncalibrated(self, router: Router, weights: SharedWeights) -> tuple[RoutedModel, Mix]:
+        """The model where rows are too few to hold any out, and what counts in it beside margins."""
+        mix = Mix(name=0.0 if self.names is None else self.settings.middle_name)
+        weights = weights if self.names is None else self.names.added(weights, mix.name, self.threads)
+        return replace(self._routed(router, weights), calibration=UNCALIBRATED), mix
+
+    def of_names(self, mix: Mix) -> dict[str, float]:
+        """How much names count, where there are any."""
+        return {} if self.request.hints.label_features is None else {"names_weight": mix.name}
 
     def assess_routing(self, route: int) -> dict[str, float]:
         """What to expect where no row was held out: a router of its own is fitted to tell."""
@@ -205,6 +204,8 @@ class Training:
 
     def trial(self, router: Router, weights: SharedWeights) -> RoutedModel:
         """A model that does not know the held-out rows."""
+        if self.names is not None:
+            weights = self.names.known_to(self.shown).added(weights, self.settings.middle_name, self.threads)
         model = self._routed(router, weights)
         linear = isinstance(weights, LabelVectors)
         known = self.partition, int(np.count_nonzero(self.positives)), self.settings, self.reporter
@@ -227,7 +228,7 @@ class Training:
             known = self.partition.assignment_, self.partition.label_clusters_
             clusters = cover_all_labels(self.shown, *known, self.threads)
             accuracy = best_block_first(take_rows(self.Y, rows), clusters, self.best_blocks[rows])
-            return self._listed(clusters), accuracy
+            return clusters, accuracy
 
     def fit_held_out(self, trial: RoutedModel, weights: SharedWeights, beside: Beside) -> tuple[Fitted, Promise]:
         """What the held-out rows say about scores, and what gives that which new rows can expect."""
@@ -235,7 +236,8 @@ class Training:
 
     def _fitted(self, trial: RoutedModel, weights: SharedWeights, beside: Beside) -> tuple[Fitted, Promise]:
         rows = np.flatnonzero(self.held_out)
-        X, Y = like_new_rows(copy_rows(self.X, rows, self.threads), self.X), take_rows(self.Y, rows)
+        X = like_new_rows(copy_rows(self.X, rows, self.threads), self.X, self.request.hints.label_features)
+        Y = take_rows(self.Y, rows)
         clusters, accuracy = self.new_blocks()
         with self.reporter.phase("fit on held-out rows"):
             if isinstance(weights, LabelVectors):
@@ -271,21 +273,23 @@ class Training:
     ) -> SharedWeights:
         """The weights of some labels, in this order, learnt from all rows."""
         threads = threads or self.threads
-        again = self._trainer(threads).train_some(self.Y, self._visits(None), labels, "train labels again", new)
-        return again if self.labels is None else self.labels.added_to(again, labels, threads)
+        return self._trainer(threads).train_some(self.Y, self._visits(None), labels, "train labels again", new)
 
     def mixed(self, weights: SharedWeights, mix: Mix) -> SharedWeights:
-        """The weights that are served: those of rare labels stretched, and centroids added."""
+        """The weights that are served: with centroids and names."""
         if not isinstance(weights, LabelVectors):
             return weights
-        factors = 1 + np.float32(mix.stretch) * rarity_of(self.positives)
         parts, known = [], self.sums.without(self.Y[self.held_out].indices)
         for begin in range(0, max(weights.n_labels, 1), MIXED_AT_A_TIME):
             some = np.arange(begin, min(begin + MIXED_AT_A_TIME, weights.n_labels))
             own = weights if some.size == weights.n_labels else weights.some(some)
             centroids = self._centroids(self.Y, own.vectors, some, known)
             with self.reporter.phase("put weights together"):
-                parts.append(own.adjusted(factors[some], centroids, mix.centroid, self.threads))
+                parts.append(
+                    own.adjusted(ones := np.ones(some.size, np.float32), centroids, mix.centroid, self.threads)
+                )
+                if self.names is not None and mix.name:
+                    parts[-1] = parts[-1].adjusted(ones, self.names.vectors(some), mix.name, self.threads)
         with self.reporter.phase("put weights together"):
             return LabelVectors.stacked(parts, self.threads)
 
@@ -319,10 +323,6 @@ class Training:
         request = self.request
         how = threads, request.seed, self.settings, self.job, request.hints.sample_weight
         return LabelTrainer(request.learner, self.X, self.clusters, self.reporter, *how)
-
-    def _listed(self, clusters: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
-        """Label clusters with the labels whose own features belong there."""
-        return clusters if self.more is None else listing_more(clusters, self.more)
 
     def kept(self, router: Router, weights: SharedWeights, mix: Mix) -> Kept | None:
         """What a model needs to learn on, where that is wanted."""
@@ -388,10 +388,11 @@ class Training:
         centroids = Remembered(
             lambda labels: self._centroids(self.shown, take_rows(vectors, labels), labels, self.sums)
         )
+        names = None if self.names is None else self.names.known_to(self.shown).vectors
         labelled = int(np.count_nonzero(np.diff(self.Y.indptr)))
         companions = companions_of(self.shown, self.settings, labelled, self.threads)
         rows, as_new = (
-            HeldOut(trial, holds(known, self.Y.shape[1]), centroids, self.positives, self.settings, companions)
+            HeldOut(trial, holds(known, self.Y.shape[1]), centroids, self.positives, self.settings, companions, names)
             for known in (self.clusters, clusters)
         )
         top_ps = sorted({*self.settings.top_ps, trial.top_p}) if routed and auto else [trial.top_p]

@@ -58,13 +58,15 @@ def held_out_rows(
     return out
 
 
-def like_new_rows(held_out: sparse.csr_array, X: sparse.csr_array) -> sparse.csr_array:
+def like_new_rows(
+    held_out: sparse.csr_array, X: sparse.csr_array, names: sparse.csr_array | None = None
+) -> sparse.csr_array:
     """Rows held out of X as new rows would come: without words that are features by these rows alone, at the same length.
 
     Words are features where at least so many training texts have them, mostly two. Had a held-out text been new, a word
     that it has beside one other text would be none: new texts lose such words before they are scaled to length 1, and
     their other words weigh more (docs/explanation/calibration.md). Nothing changes where no cut is to be seen, or X has
-    columns without any row: new rows may then have features that are new.
+    columns without any row: new rows may then have features that are new. Words of ``names`` of labels are features anyway.
 
     >>> X = sparse.csr_array(np.array([[0.6, 0.8, 0], [0, 1, 0], [0, 0.6, 0.8]], np.float32))
     >>> like_new_rows(X[[0]], X).toarray().tolist()
@@ -73,9 +75,11 @@ def like_new_rows(held_out: sparse.csr_array, X: sparse.csr_array) -> sparse.csr
     rows_with = np.zeros(X.shape[1], np.int64)
     for begin in range(0, X.indices.size, _AT_A_TIME):
         rows_with += np.bincount(X.indices[begin : begin + _AT_A_TIME], minlength=X.shape[1])
-    least = rows_with.min() if rows_with.size else 0
-    known = (rows_with > least)[held_out.indices]
-    if not 0 < least <= _RARE or np.mean(rows_with == least) < _CUT or known.all():
+    named = np.zeros(X.shape[1], bool) if names is None else np.bincount(names.indices, minlength=X.shape[1]) > 0
+    counted = rows_with[~named]
+    least = counted.min() if counted.size else 0
+    known = (named | (rows_with > least))[held_out.indices]
+    if not 0 < least <= _RARE or np.mean(counted == least) < _CUT or known.all():
         return held_out
     before = row_norms(held_out)
     sizes = np.diff(np.concatenate([[0], np.cumsum(known)])[held_out.indptr])

@@ -20,9 +20,12 @@ class Hints:
 
     sample_weight: F32 | None = None  # of each row: what its loss counts
     label_features: sparse.csr_array | None = None  # labels x features: what is known of labels by themselves
+    always: bool = True  # whether labels' features count in any case; else where held-out rows gain by them
 
     @classmethod
-    def checked(cls, X: sparse.csr_array, Y: sparse.csr_array, sample_weight: Any, label_features: Any) -> Self:
+    def checked(
+        cls, X: sparse.csr_array, Y: sparse.csr_array, sample_weight: Any, label_features: Any, use: str = "always"
+    ) -> Self:
         """The hints of these rows and labels, or one clear line.
 
         >>> eye = sparse.csr_array(np.eye(2, dtype=np.float32))
@@ -30,7 +33,11 @@ class Hints:
         [1.0, 2.0]
         """
         weights = None if sample_weight is None else _weights(sample_weight, X.shape[0])
-        return cls(weights, None if label_features is None else _features(label_features, (Y.shape[1], X.shape[1])))
+        if use not in ("always", "auto"):
+            raise BlockXMCError(f'use_label_features must be "always" or "auto", got {use!r:.60}')
+        if label_features is None:
+            return cls(weights)
+        return cls(weights, checked_features(label_features, (Y.shape[1], X.shape[1])), use == "always")
 
     @property
     def teaching(self) -> NDArray[np.bool_] | None:
@@ -57,7 +64,8 @@ class Hints:
 NO_HINTS = Hints()
 
 
-def _features(given: Any, shape: tuple[int, int]) -> sparse.csr_array:
+def checked_features(given: Any, shape: tuple[int, int]) -> sparse.csr_array:
+    """A row of features for each label."""
     try:
         features = as_csr(given)
     except (TypeError, ValueError):

@@ -22,7 +22,8 @@ from blockxmc.model.sources import Sources
 from blockxmc.partition import Partitioner
 from blockxmc.training.drift import advice, first_event, standing
 from blockxmc.training.fit import Request
-from blockxmc.training.kept import Kept
+from blockxmc.training.hints import Hints, checked_features
+from blockxmc.training.kept import Kept, stacked, widened
 from blockxmc.training.update import Learned, add_rows, drop_rows
 
 # Rows on which the work per row is measured again.
@@ -35,17 +36,19 @@ class LearningOn(LabelSetEstimator):
     partition_: Partitioner
     kept_: Kept | None = None
     cost_: dict[str, float]
+    names_: sparse.csr_array | None = None  # features of labels, where they count in scores
 
     def _request(self) -> Request:
         """How labels and blocks are solved."""
         raise NotImplementedError
 
-    def update(self, X: Any, Y: Any, *, label_names: Any = None) -> Self:
+    def update(self, X: Any, Y: Any, *, label_names: Any = None, label_features: Any = None) -> Self:
         """Add new rows, new labels and more positives of known labels, without a full training.
 
         The model must have been fitted with ``keep_rows=True``. X may have more features than the model knows, and Y more
         labels; the new ones come last. If labels have names and Y is a matrix with new columns, ``label_names`` names all
-        of its columns. ``history_`` shows what was done, ``advice_`` when to train again. docs/howto/update.md explains
+        of its columns. ``label_features`` describes the new labels, in their order, where those of the fit count in scores.
+        ``history_`` shows what was done, ``advice_`` when to train again. docs/howto/update.md explains
         what an update can and cannot do.
 
         >>> from blockxmc import BlockwiseClassifier
@@ -63,8 +66,14 @@ class LearningOn(LabelSetEstimator):
             if rows.shape[0] != Y01.shape[0]:
                 raise BlockXMCError(f"X has {rows.shape[0]} rows but Y has {Y01.shape[0]}: the numbers must agree")
             reporter = reporter_for(self.verbose)
-            learned, event = add_rows(self._request(), old, rows, Y01, reporter)
-            self._take(learned, event, targets, rows.shape[1], reporter, self.sources_)
+            names, n_new = self.names_, Y01.shape[1] - self.targets_.n_labels
+            if names is not None:
+                nothing = sparse.csr_array(np.zeros((n_new, rows.shape[1]), np.float32))
+                new = nothing if label_features is None else checked_features(label_features, nothing.shape)
+                names = stacked([widened(names, rows.shape[1]), new])
+            request = replace(self._request(), hints=Hints(label_features=names))
+            learned, event = add_rows(request, old, rows, Y01, reporter)
+            self._take(learned, event, targets, rows.shape[1], reporter, self.sources_, names)
         return self
 
     def forget(self, rows: Any) -> Self:
@@ -84,9 +93,10 @@ class LearningOn(LabelSetEstimator):
             dropped = row_mask(rows, old.kept.n_rows)
             if dropped.any():
                 reporter = reporter_for(self.verbose)
-                learned, event = drop_rows(self._request(), old, dropped, reporter)
+                request = replace(self._request(), hints=Hints(label_features=self.names_))
+                learned, event = drop_rows(request, old, dropped, reporter)
                 sources = None if self.sources_ is None else self.sources_.without(dropped)
-                self._take(learned, event, self.targets_, self.n_features_in_, reporter, sources)
+                self._take(learned, event, self.targets_, self.n_features_in_, reporter, sources, self.names_)
         return self
 
     @property
@@ -143,6 +153,7 @@ class LearningOn(LabelSetEstimator):
         n_features: int,
         reporter: Reporter,
         sources: Sources | None,
+        names: sparse.csr_array | None,
     ) -> None:
         """Become the new model, all at once."""
         X, Y = learned.kept.rows(n_features, targets.n_labels)
@@ -161,6 +172,7 @@ class LearningOn(LabelSetEstimator):
             n_train_rows_=int(X.shape[0]),
             n_features_in_=n_features,
             sources_=sources,
+            names_=names,
         )
         if self.advice_ is not None:
             reporter.say(self.advice_)

@@ -32,12 +32,12 @@ def fit_reranker(
     outermost = settings.reranker_outermost
     low, high = np.quantile(seen[there], [outermost, 1 - outermost], axis=0)
     seen = np.clip(seen, low, high)
-    centre, spread = seen[there].mean(axis=0), _spread(seen[there])
+    centre, spread = seen[there].mean(axis=0), spread_of(seen[there])
     unit = (seen - centre) / spread
     products = unit[..., PRODUCTS[0]] * unit[..., PRODUCTS[1]]
-    of_products = _spread(products[there])
+    of_products = spread_of(products[there])
     features = np.concatenate([unit, products / of_products, scores[..., None]], axis=-1)
-    weights = _order(np.where(there[..., None], features, 0.0), right, there, settings, threads)
+    weights = order_of(np.where(there[..., None], features, 0.0), right, there, settings, threads)
     linear, squares = np.split(weights[:-1] / weights[-1], [N_TERMS])
     # In the terms as they come, not centred and scaled.
     linear, squares = linear / spread, squares / of_products / (spread[PRODUCTS[0]] * spread[PRODUCTS[1]])
@@ -52,13 +52,15 @@ def telling_rows(right: NDArray[np.bool_], there: NDArray[np.bool_]) -> NDArray[
     return np.asarray((right & there).any(axis=1) & (~right & there).any(axis=1))
 
 
-def _spread(values: F64) -> F64:
+def spread_of(values: F64) -> F64:
     """Standard deviation of each column, 1 for one that does not vary."""
     spread = values.std(axis=0)
     return np.where(spread > 0, spread, 1.0)
 
 
-def _order(features: F64, right: NDArray[np.bool_], there: NDArray[np.bool_], settings: Settings, threads: int) -> F64:
+def order_of(
+    features: F64, right: NDArray[np.bool_], there: NDArray[np.bool_], settings: Settings, threads: int
+) -> F64:
     """Weights of the features, the last of which is the score so far, that put right candidates before wrong ones.
 
     Each right candidate of a row competes with all its wrong ones: ``log(1 + sum of exp(wrong - right))``, and a row with

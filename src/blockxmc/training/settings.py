@@ -99,13 +99,6 @@ class Settings:
     # (ablation: "centroid prune").
     centroid_prune: float = 0.1
 
-    # ---- label features ----
-    # Where labels have features of their own, the cosine to them counts so much in the score of a label without training
-    # rows, and half, a third, ... of it with one, two, ...: docs/results/label_texts.md.
-    label_feature_weight: float = 2.0
-    # A label with at most so many training rows is also listed by the block to which the router sends its features.
-    label_feature_few: int = 3
-
     # ---- held-out rows ----
     # With fewer rows nothing is held out: a tenth of them could not tell two settings apart.
     least_rows: int = 200
@@ -130,14 +123,15 @@ class Settings:
     many_positives: int = 300
 
     # ---- score mix ----
-    # What is tried: weight of the blocks' log probability, stretch of rare labels, weight of the centroid (ablation: "block
-    # probabilities", "rare labels", "centroids").
+    # What is tried: weight of the blocks' log probability, of the centroid (ablation: "block probabilities", "centroids").
     slopes: tuple[float, ...] = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
-    stretches: tuple[float, ...] = (0.0, 0.5, 1.0)
     centroid_weights: tuple[float, ...] = (0.0, 0.5, 1.0)
-    # All of these rank the same candidates of a row: the first few by the slope in the middle (ablation: "candidates
-    # mixed").
+    # All of these rank the same candidates of a row: the first few by the slope and the weight of names in the middle
+    # (ablation: "candidates mixed").
     middle_slope: float = 0.2
+    middle_name: float = 1.5
+    # Where names are to count in any case, they count so much at least.
+    least_name: float = 0.5
     mixed_candidates: int = 32
     # A difference in mean P@k (0..1) is taken for chance below this over the root of the number of rows: two mixes that
     # differ less count alike (ablation: "noise").

@@ -14,9 +14,26 @@ def described(model: RoutedModel, bits: int, cost: dict[str, float]) -> str:
         text += f"; {model.neighbors.count} neighbors count {model.neighbors.weight:.2g}"
     if model.reranker is not None:
         text += f"; the first {model.reranker.first} labels are reranked"
+    if "names_weight" in cost:
+        text += f"; names of labels {names_in_words(cost)}"
     if "lost_to_rounding" in cost:
         text += f"; weights of {bits} bits cost {cost['lost_to_rounding']:.2f} points of precision"
     return text
+
+
+def names_in_words(cost: dict[str, float]) -> str:
+    """What was chosen of names of labels, and what held-out rows gained.
+
+    >>> names_in_words({"names_weight": 0.0})
+    'do not count: held-out rows gain nothing by them'
+    """
+    if not cost["names_weight"]:
+        return "do not count: held-out rows gain nothing by them"
+    text = f"count {cost['names_weight']:.2g}"
+    if "names_gained_P@1" not in cost:
+        return text
+    gained = (f"{100 * cost[f'names_gained_P@{k}']:+.1f}" for k in (1, 3, 5))
+    return f"{text}: held-out rows gain {' / '.join(gained)} points of P@1 / 3 / 5"
 
 
 def expectation(partition: Partitioner, held_out: dict[str, float], scores: str) -> str:

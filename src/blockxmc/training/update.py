@@ -24,7 +24,7 @@ from blockxmc._core.matrix import take_rows, without_rows
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import UpdateError
 from blockxmc.learners.dismec import DiSMEC
-from blockxmc.linear.one_vs_all import Lessons
+from blockxmc.linear.one_vs_all import Lessons, typical_length
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.model.routed import RoutedModel
@@ -40,6 +40,7 @@ from blockxmc.training.kept import Kept, kept_copy, stacked, widened
 from blockxmc.training.lessons import KnownRows, Told, newly_met, rows_of
 from blockxmc.training.listings import left_since, lists
 from blockxmc.training.mix import Fitted
+from blockxmc.training.names import Names
 
 I32 = NDArray[np.int32]
 # Rows that go whose labels are looked for together.
@@ -333,6 +334,9 @@ def _solved_blocks(
     X, Y = rows
     router = make_router(X, request.settings)
     targets = router_targets(Y, assignment, old.n_labels, request.settings, request.threads)
+    if request.hints.label_features is not None:
+        names = Names.of(request.hints.label_features, np.bincount(Y.indices, minlength=Y.shape[1]), typical_length(X))
+        X, targets = names.taught(X, targets, Y, assignment)
     options: Any = {"threads": request.threads, "reporter": reporter}
     found = router.weights_of(X, targets, changed, old.vectors, **options)
     return old.replaced(changed, LabelVectors(sparse.csr_array(found.coef.T), found.bias), request.threads)
@@ -386,13 +390,15 @@ def _packed(
     training = Training(request, X, Y, new.partition, reporter)
     training.negative_blocks, training.asked = kept.negative_blocks, kept.asked
     training.clusters = clusters
+    router = _router(kept.blocks, max(request.bits, request.settings.router_bits))
+    if training.names is not None:
+        training.clusters = training.names.listed(clusters, router, request.threads)
     weights = kept.labels
     if touched.size:
         few = training.positives[touched] <= request.settings.update_new
         again = training.solve_again(weights, touched, few & (touched >= kept.fit_labels))
         assert isinstance(again, LabelVectors)  # a learner of vectors stays one
         weights = again
-    router = _router(kept.blocks, max(request.bits, request.settings.router_bits))
     reranker = old.reranker
     if reranker is not None:
         reranker = replace(reranker, log_positives=log_positives_of(training.positives, request.settings))
