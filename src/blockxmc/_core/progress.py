@@ -101,8 +101,8 @@ class RichReporter(Reporter):
         stage = _Stage(self, title, total)
         with self._lock:
             self._open.append(stage)
-            self._display.start()  # nothing where it is live already
             self.show()
+            self._display.start()  # nothing where it is live already
         try:
             yield stage
         finally:

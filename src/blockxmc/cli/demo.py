@@ -46,7 +46,8 @@ def demo(
         return
     from blockxmc import BlockwiseClassifier, DiSMEC, TextClassifier
     from blockxmc._core.progress import reporter_for
-    from blockxmc.data import load_demo
+    from blockxmc.data import load_demo, load_demo_texts
+    from blockxmc.model.sources import Source, Sources
 
     out.mkdir(parents=True, exist_ok=True)
     reporter = reporter_for(verbosity())
@@ -64,6 +65,8 @@ def demo(
         results[name] = _train_and_measure(estimator, train, test)
     assert train.vectorizer is not None
     best = TextClassifier.from_parts(systems["BP, default"], train.vectorizer)
+    texts = load_demo_texts()[0].texts
+    best.classifier_.sources_ = Sources.of([Source(None, text) for text in texts], whole=False)
     sentences = [[text, ", ".join(s.label for s in best.suggest(text))] for text in SENTENCES]
     figure = _draw(train, out)
     if json:
