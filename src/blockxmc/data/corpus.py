@@ -15,7 +15,7 @@ from blockxmc.data._source import MAX_LINE_BYTES, PathLike, SlowPhase, bare_name
 from blockxmc.data.label_lists import listed_names
 from blockxmc.data.label_names import bare_uris, clean_names
 from blockxmc.data.lines import Lines, open_text
-from blockxmc.data.repository import label_titles, titled
+from blockxmc.data.repository import plain_record, titled
 from blockxmc.data.xc import looks_like_xc
 from blockxmc.errors import DataFormatError
 
@@ -25,8 +25,6 @@ _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "tsv", ".csv": "csv"
 _JSON = re.compile(rb'\s*(?:(\{)\s*(?:["}]|$)|\[\s*(?:[{\]]|$))')
 _TEXT_COLUMNS = ("text", "title", "abstract", "description", "body")
 # Column -> the separator of its labels (None: spaces).
-# The repository's own: numbers of labels, whose titles are in a file beside it.
-_NUMBERS = "target_ind"
 _LABEL_COLUMNS = {"subject_uris": None, "labels": ";", "subjects": ";", "label": ";"}
 
 
@@ -138,9 +136,7 @@ def columns_taken(path: PathLike, fields: Fields) -> str | None:
 def rows_of(lines: Lines, path: PathLike, kind: str, require_labels: bool, fields: Fields) -> Iterator[Row]:
     """The rows of a file, each as soon as its lines are there (the rows of a JSON array: when all are)."""
     readers = {"jsonl": _jsonl_rows, "json": _json_rows, "tsv": _tsv_rows, "csv": _csv_rows}
-    rows = readers[kind](lines, path, require_labels, fields)
-    titles = label_titles(path)
-    return rows if titles is None else (row._replace(labels=titled(row.labels, titles, path)) for row in rows)
+    return titled(readers[kind](lines, path, require_labels, fields), path)
 
 
 def write_jsonl(path: PathLike, corpus: Corpus, verbose: int = 0) -> None:
@@ -188,7 +184,7 @@ def _json_rows(lines: Lines, path: PathLike, require_labels: bool, fields: Field
 
 
 def _json_row(record: Any, where: str, require_labels: bool, fields: Fields) -> Row:
-    names = fields.text or (("title", "content") if isinstance(record, dict) and _NUMBERS in record else ("text",))
+    record, names = plain_record(record, where), fields.text or ("text",)
     if not isinstance(record, dict) or all(record.get(name) is None for name in names):
         form = "" if fields.text else '; each row must be {"text": "...", "labels": ["...", ...]}'
         remedy = form or "; --text-field names the fields to read"
@@ -204,11 +200,6 @@ def _json_row(record: Any, where: str, require_labels: bool, fields: Fields) -> 
 
 def _json_labels(record: dict[str, Any], where: str, required: bool, fields: Fields) -> list[str]:
     """``labels`` (names), or Annif's ``subjects`` (objects with a uri or a label), or the field that was named."""
-    if _NUMBERS in record and fields.labels is None:
-        numbers = record[_NUMBERS]
-        if not isinstance(numbers, list) or not all(type(number) is int and number >= 0 for number in numbers):
-            raise DataFormatError(f'{where}: "{_NUMBERS}" must be a list of label numbers, found {ascii(numbers)[:60]}')
-        return [str(number) for number in numbers]
     name = fields.labels or ("labels" if "labels" in record or "subjects" not in record else "subjects")
     if name not in record:
         if required:

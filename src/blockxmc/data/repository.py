@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -20,8 +21,21 @@ from blockxmc.errors import DataFormatError
 FEATURES, LABELS = "_x_xf.txt", "_X_Y.txt"
 TEXTS = ("trn.json", "tst.json")
 LABEL_TEXTS = "lbl.json"
+NUMBERS = "target_ind"
+R = TypeVar("R", bound="LabelledRow")
 # Pairs of a test row and a label that are left out of scoring, by the repository's protocol for sets of label features.
 LEFT_OUT = "filter_labels_test.txt"
+
+
+class LabelledRow(Protocol):
+    """A row that knows its labels."""
+
+    @property
+    def labels(self) -> list[str]:
+        """Names or numbers."""
+        ...
+
+    def _replace(self: R, *, labels: list[str]) -> R: ...
 
 
 def labels_beside(path: PathLike) -> Path | None:
@@ -68,15 +82,33 @@ def _titles(path: Path, changed: int) -> list[str]:
     return [f"{title} ({own})" if seen[title] > 1 else title for title, own in zip(titles, ids, strict=True)]
 
 
-def titled(labels: list[str], titles: list[str], path: PathLike) -> list[str]:
-    """The titles of labels that are given by number.
+def plain_record(record: Any, where: str) -> Any:
+    """A row of the repository (title, content and numbers of labels) as text and labels; others as they are.
 
-    >>> titled(["1"], ["red", "green"], "trn.json")
-    ['green']
+    >>> plain_record({"title": "Red", "content": "apple", "target_ind": [3]}, "line 1")
+    {'text': 'Red apple', 'labels': ['3'], 'id': None}
     """
-    if any(not label.isdigit() or int(label) >= len(titles) for label in labels):
-        raise DataFormatError(f"{path}: a label is not a number below {len(titles)}, the labels of the file beside it")
-    return [titles[int(label)] for label in labels]
+    if not isinstance(record, dict) or NUMBERS not in record or "labels" in record or "text" in record:
+        return record
+    numbers = record[NUMBERS]
+    if not isinstance(numbers, list) or not all(type(number) is int and number >= 0 for number in numbers):
+        raise DataFormatError(f'{where}: "{NUMBERS}" must be a list of label numbers, found {ascii(numbers)[:60]}')
+    text = " ".join(str(record[name]) for name in ("title", "content") if record.get(name))
+    return {"text": text, "labels": list(map(str, numbers)), "id": record.get("uid")}
+
+
+def titled(rows: Iterator[R], path: PathLike) -> Iterator[R]:
+    """Rows with the titles of their labels instead of the numbers, where a file beside them has titles."""
+    titles = label_titles(path)
+    for row in rows:
+        if titles is None:
+            yield row
+            continue
+        if any(not label.isdigit() or int(label) >= len(titles) for label in row.labels):
+            raise DataFormatError(
+                f"{path}: a label is not a number below {len(titles)}, the labels of the file beside it"
+            )
+        yield row._replace(labels=[titles[int(label)] for label in row.labels])
 
 
 def left_out_pairs(path: PathLike, shape: tuple[int, int]) -> sparse.csr_array | None:

@@ -31,9 +31,9 @@ ALL_ROWS = 50_000
 # than one training on all rows. Not measured.
 SHARE = 0.25
 LEAST, MOST = 2000, 20000
-# Points of precision that may be lost, a standard error included; on a sample half of that, since rare labels count for
-# less there.
-TOLERANCE = 2.0
+# Points of precision that may be lost, a standard error included: less than the paper allows, since one split tells less
+# than five, and test rows may be harder than held-out ones: of 6,000 rows of debian-small they lose 1.8 (with 2.0: 3.1).
+TOLERANCE = 1.5
 # With fewer rows than this, the held-out rows are too few to tell a point of precision. Not measured.
 ENOUGH = 500
 
@@ -87,7 +87,7 @@ def _by_trial(
     if whole is None:
         split = Split(task, X, Y, *sample_split(n_rows, task.seed, 1.0, ALL_ROWS))
         plan = made_plan(task, split.X, split.Y, "paper" if partitioner.letter else "auto").thinned(2)
-        tolerance, sampled = TOLERANCE, split.train_rows.size < n_rows / 2
+        sampled = split.train_rows.size < n_rows / 2
     else:
         given = not isinstance(partitioner.init, str)
         if given:
@@ -97,8 +97,8 @@ def _by_trial(
         own = blocks_of_sample(q, split.train_rows.size, n_rows) if sampled else q
         lams = default_grid(whole.path(), grid_size(task.learner), low=whole.lam_)
         lams = lams * (q / n_rows) * (split.train_rows.size / own)
-        plan, tolerance = BlockPlan(tuple(lams.tolist()), ((own,) * lams.size,)), TOLERANCE / 2
-    pair, said = _cheapest(split, plan, tolerance, weights, route)
+        plan = BlockPlan(tuple(lams.tolist()), ((own,) * lams.size,))
+    pair, said = _cheapest(split, plan, weights, route)
     if whole is not None:
         q = whole.n_blocks_
     else:
@@ -110,7 +110,7 @@ def _by_trial(
     return final, said
 
 
-def _cheapest(split: Split, plan: BlockPlan, tolerance: float, weights: str, route: int) -> tuple[Pair, str]:
+def _cheapest(split: Split, plan: BlockPlan, weights: str, route: int) -> tuple[Pair, str]:
     """The first pair, from the fewest expected products on, that is within the tolerance; else that of the least loss."""
     base, n_labels = split.precision(split.base_model()), split.Y.shape[1]
     pairs = {pair: split.expected_products(pair) for path in plan.paths for pair in plan.pairs(path)}
@@ -131,10 +131,10 @@ def _cheapest(split: Split, plan: BlockPlan, tolerance: float, weights: str, rou
                 f" and scores {found['candidates']:,.1f} of {n_labels:,} labels per row"
             )
             phase.update(done + 1)
-            if loss <= tolerance + SLACK:
+            if loss <= TOLERANCE + SLACK:
                 return pair, text
             if least is None or loss < least[0]:
-                least = loss, pair, f"{text}; no pair that was tried loses less than {tolerance:g} points"
+                least = loss, pair, f"{text}; no pair that was tried loses less than {TOLERANCE:g} points"
     if least is None:
         raise BlockXMCError("no lambda leaves a label")
     return least[1], least[2]
