@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -126,7 +127,7 @@ class Explainer:
     def __init__(self, model: RoutedModel, row: sparse.csr_array, worth: NDArray[np.float32] | None = None) -> None:
         """``worth`` is what ranks multiply the probability of each label by; None: by nothing."""
         self.model, self.row = model, row
-        self._clusters: dict[int, set[int]] = {}
+        self._clusters = model.scorer.label_clusters
         # Scores after each step, of all candidates; the last one is what calibration sees.
         plain = replace(model, calibration=None, reranker=None, neighbors=None, slope=0.0, offset=None)
         self.own = _of_row(plain, row)
@@ -155,7 +156,7 @@ class Explainer:
     ) -> Explanation:
         name = None if names is None else str(names[label])
         blocks = [
-            VisitedBlock(int(block), float(weight), label in self._labels_of(int(block)))
+            VisitedBlock(int(block), float(weight), self._has(int(block), label))
             for block, weight in zip(self.visited, self.weights, strict=True)
         ]
         neighbors = [Neighbor(row, cosine, label in labels) for row, cosine, labels in self.nearest]
@@ -197,9 +198,8 @@ class Explainer:
         return f"{lost}: {place}{by_probability}" + (f", before it rank {before}" if before <= k else "")
 
     def _lost(self, label: int) -> str:
-        clusters = self.model.scorer.label_clusters
-        n_routed = len(clusters) if self.model.router is None else self.model.router.n_labels
-        holding = [str(block) for block in range(n_routed) if label in self._labels_of(block)]
+        n_routed = len(self._clusters) if self.model.router is None else self.model.router.n_labels
+        holding = [str(block) for block in range(n_routed) if self._has(block, label)]
         more = f" and {len(holding) - 8} more" if len(holding) > 8 else ""
         where = f"it is in {', '.join(holding[:8])}{more}" if holding else "no block has it: it has no training row"
         return f"not in a visited block: {where}"
@@ -231,7 +231,7 @@ class Explainer:
         )
         found: dict[int, NDArray[np.float64]] = {}
         for block, ids in by_block.items():
-            step = max(1, _CELLS // max(1, len(scorer.label_clusters[block])))
+            step = max(1, _CELLS // max(1, self._clusters[block].size))
             scores = [
                 scorer.scores(alone[i : i + step], np.full((min(step, n + 1 - i), 1), block, np.int32))[
                     :, ids
@@ -246,18 +246,18 @@ class Explainer:
         scorer, router = self.model.scorer, self.model.router
         if router is None:
             return 0
-        if scorer.n_blocks > router.n_labels and label in self._labels_of(scorer.n_blocks - 1):
+        if scorer.n_blocks > router.n_labels and self._has(scorer.n_blocks - 1, label):
             return scorer.n_blocks - 1
-        holding = [int(block) for block in self.visited if label in self._labels_of(int(block))]
+        holding = [int(block) for block in self.visited if self._has(int(block), label)]
         if len(holding) == 1:
             return holding[0]
         # Blocks with vectors of their own: the highest score counts.
         return max(holding, key=lambda block: scorer.scores(self.row, np.array([[block]], np.int32))[0, label])
 
-    def _labels_of(self, block: int) -> set[int]:
-        if block not in self._clusters:
-            self._clusters[block] = set(self.model.scorer.label_clusters[block].tolist())
-        return self._clusters[block]
+    def _has(self, block: int, label: int) -> bool:
+        ids = self._clusters[block]
+        at = bisect_left(ids, label)
+        return at < ids.size and bool(ids[at] == label)
 
     def _visits(self) -> tuple[I32, NDArray[np.float32]]:
         if self.model.router is None:
