@@ -63,9 +63,10 @@ class BlockwiseClassifier(LearningOn):
     n_blocks : number of blocks, ``"paper"`` (the paper's search), ``"cost"`` (fewest products) or ``"auto"`` (= cost).
     lam : the paper's lambda (larger: fewer labels per block), or ``"auto"``. With shared weights, ``"auto"`` is the
         largest that keeps 80 % of the positives in the first blocks: a row visits several blocks, which together find
-        more. With per-block or global weights, it is the largest whose P@k on held-out rows of a sample stays within a
-        point of the base without blocks; this costs less than a second training (on fewer than 500 rows, or with the
-        cost objective: the largest that keeps 98 % of the positives). ``partition_.choice_["text"]`` shows the choice.
+        more. With per-block or global weights, it has the fewest products of those whose P@k on held-out rows stays
+        within 1.5 points of the base without blocks, a standard error included; with n_blocks="paper" the number of
+        blocks is chosen together with it (on fewer than 500 rows, or with the cost objective: the largest that keeps 98 %
+        of the positives). ``partition_.choice_["text"]`` says what the choice loses and saves.
     weights : ``"shared"`` (one vector per label, trained on its positives and on the rows assigned or routed to its
         blocks; one-vs-all bases only), ``"per-block"`` (the paper: one vector per label and block, trained on the
         block's rows), ``"global"`` (one vector per label, trained on all rows; blocks only choose candidates) or

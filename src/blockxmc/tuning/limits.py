@@ -26,7 +26,7 @@ class Limits:
 
     - ``products``: at most so many vector products per row, router included;
     - ``latency_us``: at most so many microseconds for a single call, on this machine;
-    - ``size_mb``: at most so many megabytes of router, weights and neighbors (``tune_knobs`` only);
+    - ``size_mb``: at most so many megabytes of router, weights and neighbors;
     - ``recall``: at least this share (0..1) of a row's labels among its candidates.
 
     >>> Limits(products=300, recall=0.9).given
