@@ -213,7 +213,7 @@ def test_texts(client, tmp_path):
     write_jsonl(tmp_path / "texts.jsonl", some)
     new = lambda: TextClassifier(BlockwiseClassifier(n_blocks=6), min_df=2)  # noqa: E731
     clf = fit(new(), tmp_path / "texts.jsonl", client, work=tmp_path / "work")
-    alone = new().fit(some.texts, some.labels)
+    alone = new().fit(some.texts, some.labels, label_texts=None)
     assert same_bits(clf.classifier_._state(), alone.classifier_._state())
     assert clf.suggest(some.texts[:9]) == alone.suggest(some.texts[:9])
     made = (tmp_path / "work.rows" / "X.data.npy").stat().st_mtime_ns

@@ -16,8 +16,10 @@ from blockxmc import BlockwiseClassifier, DiSMEC, TextClassifier, load
 from blockxmc.data.label_texts import clean_label_texts, features_of_labels, read_label_texts
 from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, DataFormatError
+from blockxmc.model.calibration import Calibration
 from blockxmc.text import Suggestion, UntrainedSuggestion
 from blockxmc.training.names import DECAY, Names
+from blockxmc.training.untrained import shift_of
 
 ANIMALS = ["cat", "dog", "cow", "hen", "pig", "owl", "fox", "bee", "ant", "eel"]
 
@@ -260,3 +262,55 @@ def test_files_of_label_texts(tmp_path):
         with pytest.raises(DataFormatError, match=name):
             read_label_texts(tmp_path / name)
     assert clean_label_texts({3: "three"}) == {3: ["three"]}
+
+
+def test_labels_without_rows_are_set_back_until_their_probabilities_hold():
+    rng = np.random.default_rng(0)
+    scores = -np.sort(-rng.normal(size=(2000, 20)).astype(np.float32), axis=1)
+    untrained = rng.random(scores.shape) < 0.3
+    right = (
+        rng.random(scores.shape) < 1 / (1 + np.exp(-scores))
+    ) & ~untrained  # one in a hundred of the others is right
+    right |= untrained & (rng.random(scores.shape) < 0.01)
+    shift = shift_of(scores, untrained, right, Calibration.of_score(scale=1.0))
+    chances = 1 / (1 + np.exp(-(scores[untrained] + shift)))
+    assert chances.sum() == pytest.approx(right[untrained].sum(), rel=0.02)
+    assert shift < -2
+
+
+def test_a_vocabulary_of_which_most_labels_have_no_row_does_no_harm():
+    texts, labels = catalogue(n=2500)
+    plain = BlockwiseClassifier(n_blocks=4, n_jobs=1)
+    strange = {f"strange{i} topic{i}": f"strange{i} topic{i}" for i in range(600)}
+    known = {name: name for row in labels for name in row}
+    seen = TextClassifier(plain).fit(texts, labels, label_texts="names")
+    whole = TextClassifier(plain).fit(texts, labels, label_texts=known | strange)
+    test, truth = catalogue(seed=1)
+    assert whole.score(test, truth) > seen.score(test, truth) - 0.02
+    asked = whole.suggest(["strange7 topic7"], k=1, allow=list(strange))[0][0]
+    assert (asked.label, asked.trained) == ("strange7 topic7", False)
+    assert asked.score < 0.5
+
+
+def test_an_explanation_says_that_a_label_came_by_its_name():
+    texts, labels = catalogue()
+    model = TextClassifier(BlockwiseClassifier(n_blocks=4, n_jobs=1)).fit(texts, labels, label_texts="names")
+    [why] = model.explain("topic3 noise5", label="topic3 science")
+    assert "; the text shares `topic3` with the name" in why.fate
+    [other] = model.explain("topic4 noise5", label="topic3 science")
+    assert "shares" not in other.fate
+
+
+def test_an_update_learns_names_of_new_labels_too(tmp_path):
+    texts, labels = catalogue()
+    model = TextClassifier(BlockwiseClassifier(n_blocks=4, n_jobs=1, keep_rows=True)).fit(
+        texts, labels, label_texts="names"
+    )
+    model.update(["topic3 novelty", "novelty noise1"], [["novelty science"], ["novelty science"]])
+    names = model.classifier_.names_
+    assert names.shape == (model.label_names_.size, model.vectorizer_.n_features)
+    model.save(tmp_path / "m")
+    assert load(tmp_path / "m").suggest("novelty", k=1) == model.suggest("novelty", k=1)
+    assert model.suggest("novelty", k=1)[0].label == "novelty science"
+    model.forget([0])
+    assert model.classifier_.n_train_rows_ == len(texts) + 1

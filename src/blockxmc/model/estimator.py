@@ -11,12 +11,16 @@ from scipy import sparse
 
 from blockxmc._core.allowed import Mask, allowed_labels, label_ids
 from blockxmc._core.base import TopK, XMCEstimator
+from blockxmc._core.matrix import take_rows
 from blockxmc._core.params import check_k
 from blockxmc._core.versions import of_one_version
 from blockxmc.errors import BlockXMCError
 from blockxmc.model.explanations import Explanation, explain_row
 from blockxmc.model.routed import RoutedModel
 from blockxmc.model.sources import Sources, with_sources
+
+# Words of a name that an explanation shows.
+MOST_WORDS = 6
 
 
 class Explained(XMCEstimator):
@@ -63,11 +67,21 @@ class Explained(XMCEstimator):
         found = explain_row(self._served(), X, ids, k, **known)
         if self.sources_ is not None:
             found = with_sources(found, self.sources_)
+        found = [replace(why, fate=why.fate + self._shared_words(X, why, names)) for why in found]
         untrained = self.label_counts_ == 0
         return [
             replace(why, fate=f"{why.fate}; no training row has it") if untrained[why.label] and why.rank else why
             for why in found
         ]
+
+    def _shared_words(self, X: sparse.csr_array, why: Explanation, features: Any) -> str:
+        """Which features the row shares with the name of the label, where names count in scores."""
+        about = getattr(self, "names_", None)
+        if about is None or not why.rank:
+            return ""
+        shared = np.intersect1d(X.indices, take_rows(about, np.array([why.label])).indices)
+        words = " ".join(str(number if features is None else features[number]) for number in shared[:MOST_WORDS])
+        return f"; the text shares `{words}` with the name" if shared.size else ""
 
 
 class RoutedEstimator(Explained):

@@ -43,6 +43,7 @@ class Mix:
     name: float = 0.0  # for being like what the label is called
     centroid: float = 0.0  # for being like the label's positives
     neighbors: float = 0.0  # for being carried by the training rows most like the row
+    untrained: float = 0.0  # for having no training row, but a name: below zero
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,7 @@ from blockxmc.training.mix import (
 )
 from blockxmc.training.names import Names
 from blockxmc.training.settings import SETTINGS, Settings
+from blockxmc.training.untrained import with_untrained
 from blockxmc.training.within import affordable_top_ps, neighbors_within, within_products
 
 # Labels whose centroids are made and added at a time: all at once would take as much memory as the weights.
@@ -148,7 +149,7 @@ class Training:
     def train_router(self) -> Router:
         """On the rows that are not held out; then all rows are routed, to find their negative blocks."""
         router = make_router(self.X, self.settings, self.request.bits)
-        router = self.job.stage("router", partial(self._trained, router), router_form(router))
+        self.router = router = self.job.stage("router", partial(self._trained, router), router_form(router))
         routed = self.job.stage("routes", partial(self._routes, router))
         self.best_blocks = routed[:, 0]
         self.negative_blocks = routed[:, : self.settings.negative_blocks]
@@ -242,6 +243,7 @@ class Training:
         with self.reporter.phase("fit on held-out rows"):
             if isinstance(weights, LabelVectors):
                 fitted, expected = self._fit_mix(trial, weights, clusters, (X, Y), beside)
+                fitted = with_untrained(self, trial, weights, clusters, fitted, (X, Y))
             else:
                 with threadpool_limits(1, user_api="blas"):  # its sums must not depend on the number of threads
                     fitted, expected = only_calibrated(trial, X, Y, self.settings, self.threads)
@@ -285,11 +287,9 @@ class Training:
             own = weights if some.size == weights.n_labels else weights.some(some)
             centroids = self._centroids(self.Y, own.vectors, some, known)
             with self.reporter.phase("put weights together"):
-                parts.append(
-                    own.adjusted(ones := np.ones(some.size, np.float32), centroids, mix.centroid, self.threads)
-                )
+                parts.append(own.adjusted(np.ones(some.size, np.float32), centroids, mix.centroid, self.threads))
                 if self.names is not None and mix.name:
-                    parts[-1] = parts[-1].adjusted(ones, self.names.vectors(some), mix.name, self.threads)
+                    parts[-1] = self.names.served(parts[-1], some, mix, self.threads)
         with self.reporter.phase("put weights together"):
             return LabelVectors.stacked(parts, self.threads)
 

@@ -22,6 +22,7 @@ from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import Ids
 from blockxmc.routing import Router
 from blockxmc.training.blocks import home_blocks, visits_of
+from blockxmc.training.candidates import Mix
 from blockxmc.training.hints import Hints
 from blockxmc.training.labels import SharedWeights
 from blockxmc.training.settings import Settings
@@ -79,6 +80,12 @@ class Names:
             raise BlockXMCError("features of labels are added to weights, which needs a linear base")
         every = np.arange(weights.n_labels)
         return weights.adjusted(np.ones(every.size, np.float32), self.vectors(every), weight, threads)
+
+    def served(self, weights: LabelVectors, labels: NDArray[np.intp], mix: Mix, threads: int) -> LabelVectors:
+        """The weights of these labels with their names, those without rows set back."""
+        ones = np.ones(labels.size, np.float32)
+        out = weights.adjusted(ones, self.vectors(labels), mix.name, threads)
+        return replace(out, bias=out.bias + np.float32(mix.untrained) * (self.positives[labels] == 0))
 
     def speak(self, X: sparse.csr_array, Y: sparse.csr_array, settings: Settings) -> bool:
         """Whether rows are clearly more like the names of their own labels than, twice over, like those of other rows.
