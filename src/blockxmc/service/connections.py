@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import orjson
@@ -18,6 +19,7 @@ HEADER_SECONDS, IDLE_SECONDS = 10.0, 30.0
 # In which a reader takes what waits in the buffer of its connection: a part of an answer.
 READ_SECONDS = 10.0
 PART_BYTES = 1 << 16
+_order = itertools.count()
 
 
 class Connection(HttpToolsProtocol):
@@ -25,7 +27,7 @@ class Connection(HttpToolsProtocol):
 
     _reading: asyncio.TimerHandle | None = None  # when a request must have come
     _writing: asyncio.TimerHandle | None = None  # when what was written must have been taken
-    _since = 0.0
+    _since = 0  # in the order in which connections became idle
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A new connection; one too many takes the place of the one that has been idle the longest."""
@@ -81,7 +83,7 @@ class Connection(HttpToolsProtocol):
 
     def _await_request(self, seconds: float) -> None:
         self._stop(self._reading)
-        self._since = self.loop.time()
+        self._since = next(_order)  # a clock would give many the same time
         self._reading = self.loop.call_later(seconds, self.transport.abort)
 
     @staticmethod
