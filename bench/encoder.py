@@ -261,9 +261,12 @@ def one_training(name, arrays, args, seed, changes, out):
     started = time.perf_counter()
     tuning.begin_with_names(parts["names"], known)
     names = None if tuning.names is None else tuning.names.cpu().numpy()
-    tuning.run(lessons, Passes(None, ""), gained, held)
+    if changes.get("frozen"):
+        vectors, bias = learned_frozen(tuning, lessons, names)
+    else:
+        tuning.run(lessons, Passes(None, ""), gained, held)
+        vectors, bias = tuning.vectors()
     seconds = time.perf_counter() - started
-    vectors, bias = tuning.vectors()
     labels = LabelVectors.rounded(vectors, bias)
     embedded = {"held": tuning.embed(held), "test": tuning.embed(parts["test"])}
     kept = {f"{part}_scores": labels.scores(embedded[part], ids[part]).astype(np.float16) for part in embedded}
@@ -279,6 +282,20 @@ def one_training(name, arrays, args, seed, changes, out):
     save_xz(out / f"{tag}.npz.xz", kept)
     return {"set": name, "seed": seed, "changes": changes, "seconds": seconds, "frozen_seconds": frozen_seconds,
             "gpu_gib": memory, "said": told.lines}  # fmt: skip
+
+
+def learned_frozen(tuning, lessons, names):
+    """Label vectors for the encoder as it is."""
+    from blockxmc._core.progress import Reporter
+    from blockxmc.encoder.learn import Pairs, learned
+    from blockxmc.encoder.vectors import SCALE
+
+    listed = lessons.labels.padded(np.arange(lessons.labels.sizes.size), -1).astype(np.int64)
+    labels = np.where(listed <= -2, -2 - listed, listed)
+    pairs = Pairs(tuning.embed(lessons.tokens), labels, listed >= 0)
+    bias = np.full(len(names), pairs.first_bias(names), np.float32)
+    vectors, bias = learned(pairs, names, bias, 0, Reporter())
+    return vectors * np.float32(SCALE), bias
 
 
 def synthetic(args, n_rows=500_000, n_tokens=64, n_labels=670_000, seconds=40):

@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from blockxmc._core import saving
 from blockxmc._core.base import TopK, XMCEstimator
 from blockxmc._core.matrix import take_rows
-from blockxmc._core.params import check_k
 from blockxmc._core.targets import form_of_matrix
 from blockxmc._core.versions import draft, lock_of, of_one_version, swapped
 from blockxmc.classifier import BlockwiseClassifier
@@ -25,6 +24,7 @@ from blockxmc.data.extra import ExtendedVectorizer, Extra, beside, large_values
 from blockxmc.data.label_texts import features_of_labels, flat, texts_of_labels, with_labels
 from blockxmc.data.text import as_rows, as_texts, training_set
 from blockxmc.data.tfidf import TextOptions, TextVectorizer
+from blockxmc.encoder import learn_on
 from blockxmc.encoder.answers import WithEncoder
 from blockxmc.encoder.fit import fit_beside
 from blockxmc.encoder.model import Encoded
@@ -33,6 +33,7 @@ from blockxmc.model.explanations import Explanation
 from blockxmc.model.sources import Sources, sources_of
 from blockxmc.model.suggestions import Suggestion as Suggestion
 from blockxmc.model.suggestions import UntrainedSuggestion as UntrainedSuggestion
+from blockxmc.model.suggestions import best_labels
 from blockxmc.model.suggestions import least_score as least_score
 from blockxmc.training.dataset import fit_dataset
 from blockxmc.training.learning_on import row_mask
@@ -213,16 +214,18 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         sources = sources_of(texts, ids)
         with lock_of(self):
             classifier = self._updatable()
-            vectorizer, X = self.vectorizer_.extended(texts, classifier.n_jobs, classifier.n_train_rows_)
+            before = classifier.n_train_rows_
+            vectorizer, X = self.vectorizer_.extended(texts, classifier.n_jobs, before)
             if classifier.names_ is not None:
                 more, _ = classifier.targets_.extended(labels, options.get("label_names"))
                 new = [] if more.names is None else more.names[classifier.targets_.n_labels :].tolist()
                 about = {name: [str(name)] for name in new}
                 options["label_features"] = features_of_labels(vectorizer, about, new, classifier.n_jobs)
             classifier.update(X, labels, **options)
+            encoder = learn_on.added(self.encoder_, classifier, texts, before)
             if classifier.sources_ is not None:
-                classifier.sources_ = classifier.sources_.extended(classifier.n_train_rows_ - len(texts), sources)
-            swapped(self, classifier_=classifier, vectorizer_=vectorizer)
+                classifier.sources_ = classifier.sources_.extended(before, sources)
+            swapped(self, classifier_=classifier, vectorizer_=vectorizer, encoder_=encoder)
         return self
 
     def forget(self, rows: Any) -> Self:
@@ -233,10 +236,11 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         with lock_of(self):
             classifier = self._updatable()
             dropped = row_mask(rows, classifier.n_train_rows_)
-            X, _ = classifier._learned().kept.rows(classifier.n_features_in_, classifier.targets_.n_labels)
+            X, Y = classifier._learned().kept.rows(classifier.n_features_in_, classifier.targets_.n_labels)
             vectorizer = self.vectorizer_.without(take_rows(X, np.flatnonzero(~dropped)), dropped)
             classifier.forget(dropped)
-            swapped(self, classifier_=classifier, vectorizer_=vectorizer)
+            encoder = learn_on.dropped(self.encoder_, classifier, dropped, Y)
+            swapped(self, classifier_=classifier, vectorizer_=vectorizer, encoder_=encoder)
         return self
 
     def _updatable(self) -> BlockwiseClassifier:
@@ -274,7 +278,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         X, _ = self._features(listed)
         answering = self._answering(listed, encoder)
         least = least_score(answering, threshold)
-        ids, scores = _topk(answering, X, k, allow, deny)
+        ids, scores = best_labels(answering, X, k, allow, deny)
         ids = np.where((scores > least(scores)) & (np.diff(X.indptr) > 0)[:, None], ids, -1)
         names, counts = self.classes_, self.classifier_.label_counts_
         rows = [
@@ -303,10 +307,10 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return rows[0] if one else rows
 
     @of_one_version
-    def predict_topk(self, texts: Any, k: int = 5, allow: Any = None, deny: Any = None) -> TopK:
+    def predict_topk(self, texts: Any, k: int = 5, allow: Any = None, deny: Any = None, encoder: bool = True) -> TopK:
         """Label ids (int64, n x k) and scores (float32): best first, padded with -1 / -inf; for one text, 1-d arrays."""
         X, one = self._features(texts)
-        ids, scores = _topk(self._answering(texts), X, k, allow, deny)
+        ids, scores = best_labels(self._answering(texts, encoder), X, k, allow, deny)
         return (ids[0], scores[0]) if one else (ids, scores)
 
     def _answering(self, texts: Any, encoder: bool = True) -> Any:
@@ -330,7 +334,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         """Explain why labels are suggested for a text, by its words: see the classifier's ``explain``."""
         row, _ = self._features(text)
         options: dict[str, Any] = {"feature_names": self.vectorizer_.feature_names, "most_features": most_features}
-        found: list[Explanation] = self.classifier_.explain(row, label=label, k=k, **options)
+        found: list[Explanation] = self._answering(text).explain(row, label=label, k=k, **options)
         return found
 
     @of_one_version
@@ -393,15 +397,6 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         if "classifier_" in vars(self) and self.classifier_.targets_.kind != "names":
             tags = replace(tags, estimator_type="classifier", classifier_tags=ClassifierTags(multi_label=True))
         return tags
-
-
-def _topk(answering: Any, X: sparse.csr_array, k: int, allow: Any, deny: Any) -> TopK:
-    check_k(k, X.shape[0])
-    if not X.shape[0]:
-        return np.empty((0, k), np.int64), np.empty((0, k), np.float32)
-    limits = {name: value for name, value in (("allow", allow), ("deny", deny)) if value is not None}
-    found: TopK = answering.predict_topk(X, k, **limits)
-    return found
 
 
 def _require_option(classifier: XMCEstimator, name: str, said: str | None = None) -> None:

@@ -174,3 +174,87 @@ def test_a_changed_graph_is_refused(tuned, tmp_path):
     with pytest.raises(ModelFormatError, match="was changed"):
         load(tmp_path / "model")
     assert load(tmp_path / "model", encoder=False).encoder_ is None
+
+
+def test_updates_teach_new_labels_and_forgetting_takes_them_back(rows, folder, tmp_path):
+    texts, labels = rows
+    encoder = Encoder(folder, max_tokens=32, device="cpu", epochs=0)
+    model = TextClassifier(BlockwiseClassifier(n_blocks=2, n_jobs=1, keep_rows=True), encoder=encoder)
+    model.fit(texts[:800], labels[:800]).save(tmp_path / "model")
+    model = load(tmp_path / "model")
+    n_labels, before = len(model.classes_), model.encoder_.labels
+    model.update(["zabun zabun pelir", "zabun mokar zabun", "quzar zabun"] * 4, [["zabun quzar"]] * 12)
+    after = model.encoder_.labels
+    assert len(after.bias) == len(model.classes_) == n_labels + 1
+    assert len(model.encoder_.rows.bias) == 812
+    assert model.suggest("zabun zabun", k=1)[0].label == "zabun quzar"
+    others = np.arange(n_labels)
+    np.testing.assert_array_equal(after.vectors[others], before.vectors)
+    mine = model.encoder_.encoder.embed(["zabun zabun", texts[0]])
+    scores = after.scores(mine, np.array([[n_labels]] * 2))
+    assert scores[0, 0] > scores[1, 0]
+    model.save(tmp_path / "model")
+    assert load(tmp_path / "model").suggest(texts[:5]) == model.suggest(texts[:5])
+    model.forget(np.arange(800, 812))
+    assert len(model.encoder_.rows.bias) == 800
+    assert model.suggest(texts[0], k=1)
+
+
+def test_explanations_have_the_encoders_part_and_its_passages(tuned, rows):
+    text = rows[0][0] + ". " + rows[0][1]
+    found = tuned.explain(text, k=3)
+    best = tuned.suggest(text, k=3)
+    assert [why.name for why in found] == [s.label for s in best]
+    for why, suggestion in zip(found, best, strict=True):
+        assert why.probability == pytest.approx(suggestion.score, rel=1e-5)
+        parts = why.constant + sum(f.part for f in why.features) + why.other_features + sum(why.terms.values())
+        assert parts == pytest.approx(why.score, abs=1e-4)
+        assert "the encoder" in why.terms
+        assert all(passage.text in text and passage.part > 0 for passage in why.passages)
+        assert "encoder" in str(why)
+        json.dumps(why.to_dict())
+    rest = tuned.predict_topk(text, 180)[0]
+    far = int(rest[rest >= 0][-1])
+    assert "behind the 100" in tuned.explain(text, label=far)[0].fate
+
+
+def test_the_command_line_from_train_to_evaluate(rows, folder, tmp_path):
+    texts, labels = rows
+    for name, part in (("train", slice(0, 800)), ("test", slice(800, 900))):
+        lines = (json.dumps({"text": t, "labels": y}) for t, y in zip(texts[part], labels[part], strict=True))
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+
+    def run(*arguments):
+        command = [sys.executable, "-W", "ignore", "-m", "blockxmc", *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        return done.returncode, done.stdout, done.stderr
+
+    assert run("train", "train.jsonl", "--model", "m", "--encoder", folder, "--epochs", 0)[0] == 0
+    code, out, _ = run("evaluate", "m", "test.jsonl", "--json")
+    found = json.loads(out)["with_encoder"]
+    assert code == 0
+    assert set(found) == {"linear", "encoder", "fused"}
+    model = load(tmp_path / "m")
+    assert found["fused"]["P@1"] == pytest.approx(100 * model.score(texts[800:], labels[800:]))
+    assert run("evaluate", "m", "test.jsonl")[0] == 0
+    code, out, _ = run("predict", "m", "test.jsonl")
+    assert json.loads(out.splitlines()[0])["labels"] == [s.label for s in model.suggest(texts[800])]
+    assert "the encoder" in run("explain", "m", texts[0])[1]
+    assert "encoder" in run("inspect", "m", "--verify")[1]
+    code, _, said = run("train", "train.jsonl", "--model", "n", "--epochs", 3)
+    assert (code, "--encoder" in said) == (2, True)
+
+
+def test_the_service_answers_with_the_encoder(tuned, rows, tmp_path):
+    from blockxmc.service import answers
+    from blockxmc.service.models import ServedModel
+
+    tuned.save(tmp_path / "model")
+    model = ServedModel.open("m", tmp_path / "model")
+    text = rows[0][810]
+    wanted = [s.label for s in tuned.suggest(text)]
+    assert not answers.is_short(model, {"text": text})
+    for body in ({"text": text}, {"texts": [text]}):
+        found = answers.suggest(model, body)["results"][0]["suggestions"]
+        assert [s["label"] for s in found] == wanted
+    assert "the encoder" in answers.explain(model, {"text": text})["explanations"][0]["terms"]

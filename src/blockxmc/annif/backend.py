@@ -119,7 +119,7 @@ class BlockxmcBackend(AnnifLearningBackend, AnnifHyperoptBackend):  # type: igno
         X = model.vectorizer_.transform(texts, 1)
         k = min(limit, subjects.size)
         among = {} if allowed is None else {"allow": allowed}
-        labels, scores = model.classifier_.predict_topk(X, k, **among)
+        labels, scores = model._answering(texts).predict_topk(X, k, **among)
         kept = (labels >= 0) & (scores > 0) & (np.diff(X.indptr) > 0)[:, None]
         indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
         data = np.minimum(scores[kept], np.float32(1))

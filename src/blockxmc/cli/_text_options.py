@@ -14,6 +14,7 @@ from blockxmc.errors import BlockXMCError
 if TYPE_CHECKING:
     from blockxmc.data._source import PathLike
     from blockxmc.data.corpus import Corpus, Fields
+    from blockxmc.encoder.options import Encoder
 
 MOST_NGRAM = 100  # as in data/tfidf.py, which is not imported for --help
 
@@ -74,6 +75,17 @@ ExtraColumns = Annotated[
         "--extra", metavar="MODULE:FUNCTION", help="Texts: function that makes extra columns; also FILE.py:FUNCTION."
     ),
 ]
+EncoderModel = Annotated[
+    str | None,
+    typer.Option("--encoder", metavar="FOLDER|NAME", help="Texts: a transformer that looks at the best labels again."),
+]
+Epochs = Annotated[
+    int | None,
+    typer.Option("--epochs", help="Passes of the encoder's training; 0: it stays as it is.", show_default="auto"),
+]
+Device = Annotated[
+    str | None, typer.Option("--device", help="Where the encoder is trained: cuda or cpu.", show_default="auto")
+]
 IdField = Annotated[
     str | None,
     typer.Option("--id-field", help="JSON, CSV: field with the row's id, copied to the output.", show_default="id"),
@@ -95,6 +107,9 @@ class TextSettings:
     label_texts: str | None = None
     extra: str | None = None
     fold_labels: bool | None = None
+    encoder: str | None = None
+    epochs: int | None = None
+    device: str | None = None
 
     def fields(self) -> Fields:
         """Where texts and labels stand in a file."""
@@ -121,7 +136,19 @@ class TextSettings:
         if self.stop_words is not None:
             found["stop_words"] = "english" if self.stop_words == "english" else read_names(self.stop_words)
         TextOptions(**found)
+        if self.encoder is not None:
+            found["encoder"] = self._encoder()
+        elif self.epochs is not None or self.device is not None:
+            raise BlockXMCError("--epochs and --device say how an encoder is trained: give --encoder, too")
         return found if self.extra is None else found | {"extra": self._columns()}
+
+    def _encoder(self) -> Encoder:
+        from blockxmc.encoder.options import Encoder
+
+        found = Encoder(self.encoder)
+        found.set_params(**{name: value for name in ("epochs", "device") if (value := getattr(self, name)) is not None})
+        found.check()
+        return found
 
     def _columns(self) -> Any:
         """The function that makes extra columns. A transformer would be fitted, and lost with this process."""

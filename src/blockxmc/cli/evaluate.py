@@ -111,6 +111,8 @@ def evaluate(
     a, b = given or customary_propensity(dataset.n_labels)
     with reporter.phase("evaluate"):
         result = with_labelled(measure(on_features(estimator), dataset, ks=ks, a=a, b=b), ks)
+    if getattr(estimator, "encoder_", None) is not None:
+        result["with_encoder"] = _compared(estimator, data, texts, ks)
     if plot is not None:
         _draw(on_features(estimator), dataset, plot)
     if dataset.unseen_labels:
@@ -164,10 +166,27 @@ def _print(result: dict[str, Any], ks: list[int]) -> None:
     sets = [[head, f"{result[key]:.{digits}f}"] for key, (head, digits) in OF_SETS.items() if key in result]
     if sets:
         print_table("", ["label sets", ""], sets)
-    shown = {"rows", "labels", "rows_without_labels", "propensity_a", "propensity_b", *OF_SETS}
+    shown = {"rows", "labels", "rows_without_labels", "propensity_a", "propensity_b", "with_encoder", *OF_SETS}
+    if (found := result.get("with_encoder")) is not None:
+        keys = list(found["fused"])
+        rows = [[name, *(f"{found[name][key]:.2f}" if key in found[name] else "" for key in keys)] for name in found]
+        print_table("with the encoder (all other lines: the linear model)", ["", *keys], rows)
     rest = {key: value for key, value in result.items() if "@" not in key and key not in shown}
     if rest:
         print_table("", ["cost per row", ""], [[key.replace("_", " "), value] for key, value in rest.items()])
+
+
+def _compared(model: Any, data: str, texts: TextSettings, ks: list[int]) -> dict[str, dict[str, float]]:
+    """The linear model, the encoder and both on the texts of a file; shards and pipes hold none any more."""
+    from blockxmc.data.corpus import read_corpus
+    from blockxmc.encoder.report import compared
+
+    if not Path(data).is_file():
+        raise BlockXMCError(f"{data}: a model with an encoder is evaluated on a file of texts")
+    corpus = read_corpus(data, verbose=verbosity(), fields=texts.fields())
+    known = model.classifier_.targets_.ids_by_name
+    Y = model.classifier_.targets_.encode_more([[name for name in row if name in known] for row in corpus.labels])[0]
+    return compared(model, corpus.texts, Y, ks)
 
 
 def _ranks(text: str) -> list[int]:

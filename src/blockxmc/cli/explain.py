@@ -58,7 +58,8 @@ def explain(
     results = []
     fields = Fields(tuple(text_field or ()), id=id_field)
     for row in _rows(estimator, text, fields):
-        found = classifier.explain(row.X, label=wanted, k=top_k, feature_names=words)
+        answering = classifier if row.text is None else estimator._answering(row.text)
+        found = answering.explain(row.X, label=wanted, k=top_k, feature_names=words)
         if json:
             named = {} if row.id is None else {"id": row.id}
             results.append({**named, "text": row.text, "labels": [why.to_dict() for why in found]})

@@ -45,6 +45,7 @@ def inspect(
         **_kept_rows(estimator),
         **_names(estimator),
         **getattr(estimator, "cost_", {}),
+        **_encoder(loaded),
     }
     partition: Any = getattr(estimator, "partition_", None)
     names = estimator.label_names_
@@ -81,6 +82,16 @@ def inspect(
         print_table(title, list(shown[0]), rows)
     _show_history(estimator)
     print_table("", ["made by", ""], [[key, value] for key, value in manifest["provenance"].items()])
+
+
+def _encoder(model: Any) -> dict[str, Any]:
+    """The encoder beside the linear model, if there is one."""
+    encoded = getattr(model, "encoder_", None)
+    if encoded is None:
+        return {}
+    sizes = {"encoder MB": encoded.nbytes / 1e6, "encoder looks at": encoded.candidates}
+    gained = {name: 100 * encoded.summary[name] for name in ("linear", "fused")}
+    return sizes | {f"held-out P@1/3/5, {name}": value for name, value in gained.items()}
 
 
 def history(estimator: Any) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def predict(
     if work is not None:
         raise BlockXMCError("--work is the folder of a cluster's answers: it needs --scheduler")
     rank_answers(classifier, rank_by)
-    ask = _question(classifier, top_k, threshold, allow, deny)
+    ask = _question(estimator, top_k, threshold, allow, deny)
     source = _Source(estimator, data, Fields(tuple(text_field or ()), id=id_field), batch)
     _write_all(classifier, ((ask(rows), rows) for rows in source.batches()), out, form, bom)
     if source.unknown:
@@ -171,19 +171,20 @@ class _Rows(NamedTuple):
 
 
 def _question(
-    classifier: XMCEstimator, top_k: int, threshold: str | None, allow: Path | None, deny: Path | None
+    model: Any, top_k: int, threshold: str | None, allow: Path | None, deny: Path | None
 ) -> Callable[[_Rows], TopK]:
     """What is asked about rows: their best labels within the limits."""
     from blockxmc.text import least_score
 
-    least = least_score(classifier, _threshold(threshold))
+    classifier, cut = on_features(model), _threshold(threshold)
     lists = {"allow": allow, "deny": deny}
     limits = {name: _mask(classifier, path, f"--{name}") for name, path in lists.items() if path is not None}
     k = max(1, min(top_k, classifier.targets_.n_labels))  # rows would be padded to more
 
     def best(rows: _Rows) -> TopK:
-        labels, scores = classifier.predict_topk(rows.X, k, **limits)
-        labels[scores <= least(scores)] = -1
+        answering = classifier if rows.rows is None else model._answering([row.text for row in rows.rows])
+        labels, scores = answering.predict_topk(rows.X, k, **limits)
+        labels[scores <= least_score(answering, cut)(scores)] = -1
         if rows.rows is not None:
             labels[rows.X.indptr[1:] == rows.X.indptr[:-1]] = -1
         return labels, scores

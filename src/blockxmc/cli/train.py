@@ -31,6 +31,9 @@ from blockxmc.cli._common import (
 )
 from blockxmc.cli._text_options import (
     Analyzer,
+    Device,
+    EncoderModel,
+    Epochs,
     ExtraColumns,
     FoldLabels,
     LabelField,
@@ -107,6 +110,9 @@ def train(
     label_separator: LabelSeparator = None,
     fold_labels: FoldLabels = False,
     extra: ExtraColumns = None,
+    encoder: EncoderModel = None,
+    epochs: Epochs = None,
+    device: Device = None,
     keep_rows: Annotated[
         bool, typer.Option("--keep-rows", help="Keep the training rows in the model, so that it can be updated.")
     ] = False,
@@ -134,7 +140,8 @@ def train(
     more = tuple(param or ()), assign_at, keep_rows, letter
     options = SystemOptions(system, base, paper, blocks, lam, weights, route, *more)
     fields = tuple(text_field or ()), label_field, label_separator
-    text = TextSettings(ngrams, min_df, max_features, analyzer, stop_words, *fields, label_texts, extra, fold_labels)
+    words = ngrams, min_df, max_features, analyzer, stop_words
+    text = TextSettings(*words, *fields, label_texts, extra, fold_labels, encoder, epochs, device)
     plan = _Plan(data, model, label_names, options, text, max_memory, work, scheduler, threads, seed, verbose, titles)
     result = plan.carry_out()
     if json:

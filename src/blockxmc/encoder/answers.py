@@ -11,9 +11,11 @@ from scipy import sparse
 
 from blockxmc._core.allowed import allowed_labels
 from blockxmc._core.base import TopK
+from blockxmc.encoder.explain import explained
 from blockxmc.encoder.model import Encoded
 from blockxmc.errors import BlockXMCError
 from blockxmc.model.calibration import f1_thresholds
+from blockxmc.model.explanations import Explanation
 
 
 class WithEncoder:
@@ -47,6 +49,10 @@ class WithEncoder:
         chosen = np.ones(at.size, np.float32), (at, labels[at, columns])
         shape = len(labels), classifier.targets_.n_labels
         return classifier.targets_.decode(sparse.csr_array(chosen, shape=shape))
+
+    def explain(self, X: sparse.csr_array, label: Any = None, k: int = 5, **options: Any) -> list[Explanation]:
+        """As the classifier's, with the encoder's part, of one text."""
+        return explained(self.encoded, self.classifier, X, self.texts[0], label, k, **options)
 
     def f1_least(self, ranked: NDArray[np.float32]) -> Any:
         """What probabilities must exceed for the best F1, where rows have these, best first."""

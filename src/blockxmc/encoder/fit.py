@@ -25,6 +25,7 @@ from blockxmc._core.progress import Reporter, reporter_for, thread_count
 from blockxmc.encoder.export import Source, exported, open_source
 from blockxmc.encoder.fuse import HeldOut, fit_fusion, gain, logits_of
 from blockxmc.encoder.learn import TAUGHT, Pairs, learned
+from blockxmc.encoder.learn_on import rows_kept
 from blockxmc.encoder.model import Encoded
 from blockxmc.encoder.options import Encoder, as_encoder
 from blockxmc.encoder.passes import Passes
@@ -55,6 +56,7 @@ class Texts:
     held_out: NDArray[np.bool_]
     labels: NDArray[np.int64]  # rows x candidates, best first, -1: none
     chances: F32
+    keep: bool = False  # vectors of all texts, for updates
 
     def those_held_out(self) -> HeldOut:
         """What the fusion is fitted on."""
@@ -109,7 +111,7 @@ def fit_beside(model: Any, texts: Sequence[str], Y: sparse.csr_array, options: d
     trial.fit([texts[row] for row in shown.tolist()], take_rows(Y, shown), label_names=list(model.classes_), **more)
     labels, chances = trial.predict_topk(texts, min(encoder.candidates, Y.shape[1]))
     names = [name if isinstance(name, str) else "" for name in model.classes_.tolist()]
-    rows = Texts(texts, Y, names, apart, labels, chances)
+    rows = Texts(texts, Y, names, apart, labels, chances, keep=bool(classifier.keep_rows))
     return fit_encoder(encoder, rows, reporter, threads, options.get("work"))
 
 
@@ -140,8 +142,9 @@ def fit_encoder(
         reporter.say("the encoder does not help here: the linear model answers alone")
         return None
     fusion = fit_fusion(held_out, scores, threads)
+    kept = rows_kept(served.embed(rows.texts, threads)) if rows.keep else None
     summary = {"held_out_rows": float(len(texts)), "linear": before, "fused": after}
-    return Encoded(served, labels, fusion, int(encoder.candidates), summary)
+    return Encoded(served, labels, fusion, int(encoder.candidates), summary, kept)
 
 
 def _frozen(served: TextEncoder, encoder: Encoder, rows: Texts, reporter: Reporter, threads: int) -> tuple[F32, F32]:

@@ -35,6 +35,7 @@ class Encoded:
     fusion: Fusion
     candidates: int
     summary: dict[str, float]  # what held-out rows said
+    rows: LabelVectors | None = None  # of models that keep their rows: the vectors of training texts
 
     def topk(
         self, linear: RoutedModel, X: sparse.csr_array, texts: Sequence[str], k: int, threads: int, allowed: Mask | None
@@ -93,28 +94,34 @@ class Encoded:
         return found
 
     @classmethod
-    def opened(cls, state: Any, n_labels: int) -> Self:
-        """Take back what ``state`` gave, and open the encoder."""
-        found = cls.from_state(state, n_labels)
+    def opened(cls, state: Any, classifier: Any) -> Self:
+        """Take back what ``state`` gave beside this classifier, and open the encoder."""
+        found = cls.from_state(state, classifier.targets_.n_labels, classifier.n_train_rows_)
         found.encoder.open()
         return found
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return self.encoder.graph.nbytes + self.encoder.tokenizer.nbytes + self.labels.nbytes
+        kept = 0 if self.rows is None else self.rows.nbytes
+        return self.encoder.graph.nbytes + self.encoder.tokenizer.nbytes + self.labels.nbytes + kept
 
     def state(self) -> dict[str, Any]:
         """Nested dict of arrays and JSON values for the model directory."""
         parts = {name: getattr(self, name).state() for name in ("encoder", "labels", "fusion")}
-        return {**parts, "candidates": self.candidates, "summary": dict(self.summary)}
+        rows = None if self.rows is None else self.rows.state()
+        return {**parts, "candidates": self.candidates, "summary": dict(self.summary), "rows": rows}
 
     @classmethod
-    def from_state(cls, state: Any, n_labels: int) -> Self:
+    def from_state(cls, state: Any, n_labels: int, n_rows: int) -> Self:
         """Take back what ``state`` gave, if its parts fit each other."""
         stored.mapping(state, "the encoder")
         encoder = TextEncoder.from_state(stored.mapping(state["encoder"], "the encoder's graph"))
         labels = LabelVectors.from_state(stored.mapping(state["labels"], "vectors of labels"), n_labels, encoder.size)
         fusion = Fusion.from_state(stored.mapping(state["fusion"], "the fusion"))
         candidates = stored.whole(state["candidates"], "candidates", 1, 1000)
-        return cls(encoder, labels, fusion, candidates, stored.numbers(state["summary"], "summary"))
+        summary, rows = stored.numbers(state["summary"], "summary"), state["rows"]
+        kept = (
+            None if rows is None else LabelVectors.from_state(stored.mapping(rows, "kept rows"), n_rows, encoder.size)
+        )
+        return cls(encoder, labels, fusion, candidates, summary, kept)

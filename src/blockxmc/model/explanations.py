@@ -21,6 +21,7 @@ from blockxmc.model.neighbors import Neighbors
 from blockxmc.model.routed import RoutedModel
 
 # Features that printing shows; the others are added up in one line.
+SHOWN_CHARS = 100
 SHOWN_FEATURES, SHOWN_NEIGHBORS = 10, 5
 # Scores held at once while features are scored one by one: 64 MB with their labels.
 _CELLS = 1 << 23
@@ -64,6 +65,14 @@ class Neighbor:
 
 
 @dataclass(frozen=True)
+class Passage:
+    """A piece of the text, and what an encoder's part of the score loses without it."""
+
+    text: str
+    part: float
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Why a label was suggested, or where it was lost.
 
@@ -86,11 +95,12 @@ class Explanation:
     neighbors: Sequence[Neighbor]
     other_features: float = 0.0  # what the features that are not listed add together
     n_other_features: int = 0
+    passages: Sequence[Passage] = ()  # of models with an encoder: those that matter most to it
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain numbers, text, lists and dicts."""
         plain = dict(vars(self))
-        for part in ("features", "blocks", "neighbors"):
+        for part in ("features", "blocks", "neighbors", "passages"):
             plain[part] = [dict(vars(item)) for item in plain[part]]
         return plain | {"terms": dict(self.terms)}
 
@@ -102,6 +112,8 @@ class Explanation:
         if self.score is not None:
             lines += [f"  {part:+9.4f}  {what}" for what, part in self._parts()]
             lines.append(f"  {self.score:9.4f}  score")
+        for passage in self.passages:
+            lines.append(f"  {passage.part:+9.4f}  of the encoder's part: {passage.text[:SHOWN_CHARS]}")
         if self.blocks:
             marks = (f"{b.block} ({b.probability:.0%}{', lists it' if b.has_label else ''})" for b in self.blocks)
             lines.append("  visited blocks: " + ", ".join(marks))

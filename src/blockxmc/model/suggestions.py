@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from blockxmc._core.base import TopK
+from blockxmc._core.params import check_k
 from blockxmc.errors import BlockXMCError
 
 
@@ -30,6 +33,16 @@ class UntrainedSuggestion(Suggestion):
     def trained(self) -> bool:
         """No."""
         return False
+
+
+def best_labels(answering: Any, X: sparse.csr_array, k: int, allow: Any, deny: Any) -> TopK:
+    """What answers these rows, asked for their best labels; also where there is no row."""
+    check_k(k, X.shape[0])
+    if not X.shape[0]:
+        return np.empty((0, k), np.int64), np.empty((0, k), np.float32)
+    limits = {name: value for name, value in (("allow", allow), ("deny", deny)) if value is not None}
+    found: TopK = answering.predict_topk(X, k, **limits)
+    return found
 
 
 def least_score(classifier: Any, threshold: Any) -> Callable[[NDArray[np.float32]], Any]:

@@ -69,7 +69,7 @@ def is_short(model: ServedModel, body: dict[str, Any]) -> bool:
     Nobody knows how long a function takes that makes extra columns, and for an unknown label near ones are looked for.
     """
     text = body.get("text")
-    if text is None or isinstance(model.vectorizer, ExtendedVectorizer):
+    if text is None or model.has_encoder or isinstance(model.vectorizer, ExtendedVectorizer):
         return False
     named, known = [*(body.get("allow") or ()), *(body.get("deny") or ())], model.classifier.targets_.ids_by_name
     few = len(text) <= 20_000 and len(named) <= 100
@@ -85,14 +85,21 @@ def suggest(model: ServedModel, body: dict[str, Any]) -> dict[str, Any]:
         )
     # Where labels are known by number only, there is nothing to allow by name: the model says so.
     among = {name: body[name] for name in ("allow", "deny") if body.get(name) is not None}
-    least = least_score(model.classifier, body.get("threshold"))
-    if "text" in body and model.vectorizer is not None and model.n_labels and hasattr(model.classifier, "predict_one"):
+    answering = _answering(model, body)
+    least = least_score(answering, body.get("threshold"))
+    if (
+        "text" in body
+        and answering is model.classifier
+        and model.vectorizer is not None
+        and model.n_labels
+        and hasattr(model.classifier, "predict_one")
+    ):
         row = model.vectorizer.transform_one(body["text"])
         ids, scores = model.classifier.predict_one(*row, k, **among)
         ids, scores, known = ids[None], scores[None], np.array([row[0].size > 0])
     else:
         X = _features(model, body)
-        ids, scores = model.classifier.predict_topk(X, k, **among)
+        ids, scores = answering.predict_topk(X, k, **among)
         known = np.diff(X.indptr) > 0
     ids = np.where((scores > least(scores)) & known[:, None], ids, -1)
     name_of = model.name_of
@@ -112,8 +119,9 @@ def explain(model: ServedModel, body: dict[str, Any]) -> dict[str, Any]:
     row = _features(model, {"rows": [body["row"]]} if "row" in body else body)
     names = None if model.vectorizer is None else model.vectorizer.feature_names
     k = body.get("k", DEFAULT_K)
+    answering = _answering(model, body)
     if body.get("labels") is None:
-        best = model.classifier.predict_topk(row, min(k, model.n_labels))[0][0] if model.n_labels else np.zeros(0, int)
+        best = answering.predict_topk(row, min(k, model.n_labels))[0][0] if model.n_labels else np.zeros(0, int)
         ids = best[best >= 0].tolist()
     else:
         ids = list(dict.fromkeys(label_ids(model.classifier.targets_, body["labels"], "explain").tolist()))
@@ -122,7 +130,7 @@ def explain(model: ServedModel, body: dict[str, Any]) -> dict[str, Any]:
     whys: list[dict[str, Any]] = []
     for first in range(0, len(ids), EXPLAINED_AT_ONCE):
         check_wanted()
-        found = model.classifier.explain(
+        found = answering.explain(
             row, label=ids[first : first + EXPLAINED_AT_ONCE], k=k, feature_names=names, most_features=SHOWN_FEATURES
         )
         whys += [_explained(model, why.to_dict()) for why in found]
@@ -184,6 +192,13 @@ def _calibrated(classifier: Any) -> bool:
 
 def _finite(value: Any) -> float | None:
     return None if value is None or not np.isfinite(value) else float(value)
+
+
+def _answering(model: ServedModel, body: dict[str, Any]) -> Any:
+    """What answers: with the encoder, where a model has one, texts alone."""
+    if "rows" in body or "row" in body or not model.has_encoder:
+        return model.classifier
+    return model.loaded._answering(body["texts"] if "texts" in body else [body["text"]])
 
 
 def _features(model: ServedModel, body: dict[str, Any]) -> sparse.csr_array:

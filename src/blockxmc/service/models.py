@@ -59,6 +59,11 @@ class ServedModel:
         return self.loaded.classifier_ if isinstance(self.loaded, TextClassifier) else self.loaded
 
     @cached_property
+    def has_encoder(self) -> bool:
+        """Whether texts are answered in milliseconds, not microseconds."""
+        return getattr(self.loaded, "encoder_", None) is not None
+
+    @cached_property
     def vectorizer(self) -> TextVectorizer | None:
         """What turns texts into features, where the model was trained on texts."""
         return self.loaded.vectorizer_ if isinstance(self.loaded, TextClassifier) else None

@@ -226,7 +226,7 @@ def _estimator(manifest: dict[str, Any], reader: Reader, encoder: bool = True) -
             vectorizer = _vectorizer(preprocessing, reader, estimator.n_features_in_)
             model = TextClassifier.from_parts(estimator, vectorizer)
             if encoder and (kept := manifest["encoder"]) is not None:
-                model.encoder_ = Encoded.opened(decode(kept, reader), estimator.targets_.n_labels)
+                model.encoder_ = Encoded.opened(decode(kept, reader), estimator)
             return model
     except (ModelFormatError, MissingExtraError, OSError):
         raise
