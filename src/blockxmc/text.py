@@ -169,7 +169,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         self.vectorizer_ = vectorizer
         if titles and getattr(getattr(self.classifier_, "model_", None), "neighbors", None) is not None:
             self.classifier_.sources_ = Sources.of(sources_of(texts, ids), whole=self.classifier_.keep_rows)
-        self.encoder_ = fit_beside(self, texts, dataset.Y, fit_options)
+        self.encoder_ = fit_beside(self, texts, dataset.Y, fit_options | {"label_texts": label_texts}, about)
         return self
 
     def _with_extra(self, texts: list[str], dataset: Dataset) -> Dataset:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -93,8 +93,13 @@ def rows_apart(Y: sparse.csr_array, encoder: Encoder) -> NDArray[np.bool_]:
     return held_out_rows(Y, encoder.seed + _OTHER_SEED)
 
 
-def fit_beside(model: Any, texts: Sequence[str], Y: sparse.csr_array, options: dict[str, Any]) -> Encoded | None:
-    """The encoder of a text classifier whose linear model is fitted, with these ``options``; None where it has none."""
+def fit_beside(
+    model: Any, texts: Sequence[str], Y: sparse.csr_array, options: dict[str, Any], about: Mapping[Any, Sequence[str]]
+) -> Encoded | None:
+    """The encoder of a text classifier whose linear model is fitted, with these ``options``; None where it has none.
+
+    ``about`` has texts of labels where they were given; all others are called by their names.
+    """
     if model.encoder is None:
         return None
     encoder, classifier, trial = as_encoder(model.encoder), model.classifier_, clone(model).set_params(encoder=None)
@@ -106,11 +111,12 @@ def fit_beside(model: Any, texts: Sequence[str], Y: sparse.csr_array, options: d
     if hasattr(trial.classifier, "keep_rows"):
         trial.classifier.set_params(keep_rows=False)
     weight = options.get("sample_weight")
-    more = {} if weight is None else {"sample_weight": np.asarray(weight)[shown]}
+    more: dict[str, Any] = {} if weight is None else {"sample_weight": np.asarray(weight)[shown]}
+    more |= {"label_texts": options.get("label_texts"), "label_names": list(model.classes_), "titles": False}
     reporter.say("a trial of the linear model, without the rows that are held out")
-    trial.fit([texts[row] for row in shown.tolist()], take_rows(Y, shown), label_names=list(model.classes_), **more)
+    trial.fit([texts[row] for row in shown.tolist()], take_rows(Y, shown), **more)
     labels, chances = trial.predict_topk(texts, min(encoder.candidates, Y.shape[1]))
-    names = [name if isinstance(name, str) else "" for name in model.classes_.tolist()]
+    names = [(about.get(name) or [name if isinstance(name, str) else ""])[0] for name in model.classes_.tolist()]
     rows = Texts(texts, Y, names, apart, labels, chances, keep=bool(classifier.keep_rows))
     return fit_encoder(encoder, rows, reporter, threads, options.get("work"))
 
