@@ -44,8 +44,7 @@ def fit(
     ``max_memory_gb`` is for each process: the driver, and every worker with all its threads.
 
     A :class:`~blockxmc.TextClassifier` takes texts (JSONL, JSON, TSV, CSV; ``fields`` says where they stand), whose rows
-    are written as shards to ``work`` + ``.rows`` first, or shards that were made of texts. Names of labels do not teach
-    there: the model is that of ``fit(..., label_texts=None)``.
+    are written as shards to ``work`` + ``.rows`` first, or shards made of texts; it is as with ``label_texts=None``.
 
     >>> import tempfile
     >>> from distributed import Client

@@ -55,9 +55,9 @@ from blockxmc.training.mix import (
     only_calibrated,
     recall_of,
 )
-from blockxmc.training.names import Names
+from blockxmc.training.names import Names, listing_names
 from blockxmc.training.settings import SETTINGS, Settings
-from blockxmc.training.untrained import with_untrained
+from blockxmc.training.untrained import Untrained
 from blockxmc.training.within import affordable_top_ps, neighbors_within, within_products
 
 # Labels whose centroids are made and added at a time: all at once would take as much memory as the weights.
@@ -153,8 +153,6 @@ class Training:
         routed = self.job.stage("routes", partial(self._routes, router))
         self.best_blocks = routed[:, 0]
         self.negative_blocks = routed[:, : self.settings.negative_blocks]
-        if self.names is not None:
-            self.clusters = self.names.listed(self.clusters, router, self.threads)
         return router
 
     def _trained(self, router: Router) -> Router:
@@ -186,6 +184,7 @@ class Training:
 
     def uncalibrated(self, router: Router, weights: SharedWeights) -> tuple[RoutedModel, Mix]:
         """The model where rows are too few to hold any out, and what counts in it beside margins."""
+        self.clusters = listing_names(self.names, self.clusters, router, self.threads)
         mix = Mix(name=0.0 if self.names is None else self.settings.middle_name)
         weights = weights if self.names is None else self.names.added(weights, mix.name, self.threads)
         return replace(self._routed(router, weights), calibration=UNCALIBRATED), mix
@@ -243,12 +242,12 @@ class Training:
         with self.reporter.phase("fit on held-out rows"):
             if isinstance(weights, LabelVectors):
                 fitted, expected = self._fit_mix(trial, weights, clusters, (X, Y), beside)
-                fitted = with_untrained(self, trial, weights, clusters, fitted, (X, Y))
+                known = Untrained(self.names, self.shown, self.router, self.settings, self.threads)
+                fitted = known.set_back(fitted, trial, weights, clusters, (X, Y))
             else:
                 with threadpool_limits(1, user_api="blas"):  # its sums must not depend on the number of threads
                     fitted, expected = only_calibrated(trial, X, Y, self.settings, self.threads)
-        model = replace(trial, top_p=fitted.top_p)
-        recall = recall_of(model, X, Y, clusters, self.threads)
+        recall = recall_of(replace(trial, top_p=fitted.top_p), X, Y, clusters, self.threads)
         return fitted, lambda: {"router_accuracy": accuracy} | expected() | {"candidate_recall": recall}
 
     def begin_again(self, beside: Beside) -> Callable[[], SharedWeights]:
@@ -296,6 +295,7 @@ class Training:
     def pack(self, router: Router, weights: SharedWeights, fitted: Fitted) -> RoutedModel:
         """The model that is served, of weights that are ``mixed``."""
         mix = fitted.mix
+        self.clusters = listing_names(self.names, self.clusters, router, self.threads)
         model = replace(
             self._routed(router, weights),
             slope=mix.slope,

@@ -123,3 +123,10 @@ class Names:
         rows = as_csr(take_rows(self.rows, labels) * np.float32(self.length))
         best = router.blocks(rows, 1, threads=threads)[:, 0] if labels.size else labels
         return [np.union1d(ids, labels[best == block]).astype(np.int64) for block, ids in enumerate(clusters)]
+
+
+def listing_names(
+    names: Names | None, clusters: list[NDArray[np.int64]], router: Router, threads: int
+) -> list[NDArray[np.int64]]:
+    """Label clusters as they are served: with labels without rows, which have learnt from none, where names teach."""
+    return clusters if names is None else names.listed(clusters, router, threads)

@@ -391,8 +391,6 @@ def _packed(
     training.negative_blocks, training.asked = kept.negative_blocks, kept.asked
     training.clusters = clusters
     router = _router(kept.blocks, max(request.bits, request.settings.router_bits))
-    if training.names is not None:
-        training.clusters = training.names.listed(clusters, router, request.threads)
     weights = kept.labels
     if touched.size:
         few = training.positives[touched] <= request.settings.update_new
