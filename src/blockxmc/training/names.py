@@ -78,14 +78,14 @@ class Names:
         """Weights whose scores count names so much."""
         if not isinstance(weights, LabelVectors):
             raise BlockXMCError("features of labels are added to weights, which needs a linear base")
-        every = np.arange(weights.n_labels)
-        return weights.adjusted(np.ones(every.size, np.float32), self.vectors(every), weight, threads)
+        return self.served(weights, np.arange(weights.n_labels), Mix(name=weight), threads)
 
     def served(self, weights: LabelVectors, labels: NDArray[np.intp], mix: Mix, threads: int) -> LabelVectors:
         """The weights of these labels with their names, those without rows set back."""
         ones = np.ones(labels.size, np.float32)
         out = weights.adjusted(ones, self.vectors(labels), mix.name, threads)
-        return replace(out, bias=out.bias + np.float32(mix.untrained) * (self.positives[labels] == 0))
+        # The margin of a label that no row has taught is that of a wrong one.
+        return replace(out, bias=np.where(self.positives[labels], out.bias, np.float32(mix.untrained - 1)))
 
     def speak(self, X: sparse.csr_array, Y: sparse.csr_array, settings: Settings) -> bool:
         """Whether rows are clearly more like the names of their own labels than, twice over, like those of other rows.
