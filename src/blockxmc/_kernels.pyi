@@ -77,7 +77,6 @@ def weighted_sum(
     indptr: I64,
     indices: I32,
     data: F32,
-    factors: F32,
     other_indptr: I64,
     other_indices: I32,
     other_data: F32,
@@ -96,18 +95,6 @@ def heaviest_sums(
     threads: int,
     progress: I64,
 ) -> tuple[I64, I32, F32]: ...
-def near_home(
-    indptr: I64,
-    indices: I32,
-    home_indptr: I64,
-    home_indices: I32,
-    home_data: F32,
-    assignment: I32,
-    n_blocks: int,
-    near: float,
-    most: int,
-    threads: int,
-) -> tuple[I64, I32]: ...
 def balanced_tree(
     indptr: I64,
     indices: I32,
@@ -119,8 +106,6 @@ def balanced_tree(
     max_iter: int,
     threads: int,
     progress: I64,
-    grown: I32 | None = None,
-    n_grown: int = 1,
 ) -> I32: ...
 
 # --- newton ---
@@ -143,8 +128,6 @@ def train_one_vs_all(
     tol: float,
     bias: float,
     prune: float,
-    few: int = 0,
-    nearest: int = 0,
     threads: int,
     progress: I64,
 ) -> tuple[I64, I32, F32, F32]: ...

@@ -293,41 +293,18 @@ inline std::vector<Node> children_of(const std::vector<Node> &level) {
     return children;
 }
 
-// The nodes of the level that has n_nodes, a power of two.
-inline std::vector<Node> nodes_of(int64_t n_rows, int64_t n_leaves, int64_t n_nodes) {
-    std::vector<Node> level{{0, n_rows, 0, n_leaves, 1}};
-    while (int64_t(level.size()) < n_nodes) level = children_of(level);
-    return level;
-}
-
-// The rows of each node of a level, one node after the other; rows ascend within a node. One node: all rows.
-inline std::vector<int64_t> rows_by_leaf(int64_t n_rows, std::span<const int32_t> leaf_of, const std::vector<Node> &level) {
-    std::vector<int64_t> rows(n_rows);
-    std::iota(rows.begin(), rows.end(), 0);
-    if (level.size() == 1) return rows;
-    std::vector<int64_t> next;
-    for (const Node &node : level) next.push_back(node.begin);
-    for (int64_t row = 0; row < n_rows; ++row) {
-        const int32_t leaf = leaf_of[row];
-        require(leaf >= 0 && size_t(leaf) < level.size() && next[leaf] < level[leaf].end, "grown leaves are not of such a tree");
-        rows[next[leaf]++] = row;
-    }
-    return rows;
-}
-
 // Splits the rows into n_leaves groups of equal size (up to rounding) by a binary tree of balanced 2-means. Leaves are
-// numbered from left to right, so with n_leaves = 2^t the coarser levels are leaf >> 1, leaf >> 2, ... A tree can go on from
-// the leaves of a smaller one: `grown` has a leaf of it for each row, or nothing; both numbers of leaves are powers of two.
+// numbered from left to right, so with n_leaves = 2^t the coarser levels are leaf >> 1, leaf >> 2, ...
 inline std::vector<int32_t> balanced_tree(const CsrView &X, int64_t n_leaves, uint64_t seed, int64_t sample, int max_iter,
-                                          int threads, const Watch &watch, std::span<const int32_t> grown = {},
-                                          int64_t n_grown = 1) {
+                                          int threads, const Watch &watch) {
     std::vector<float> norms(X.n_rows);
     constexpr int64_t kRows = 1024;
     parallel_for((X.n_rows + kRows - 1) / kRows, threads, [&](int64_t part, int) {
         for (int64_t i = part * kRows; i < std::min((part + 1) * kRows, X.n_rows); ++i) norms[i] = inverse_norm(X, i);
     });
-    std::vector<Node> level = nodes_of(X.n_rows, n_leaves, n_grown);
-    std::vector<int64_t> rows = rows_by_leaf(X.n_rows, grown, level);
+    std::vector<Node> level{{0, X.n_rows, 0, n_leaves, 1}};
+    std::vector<int64_t> rows(X.n_rows);
+    std::iota(rows.begin(), rows.end(), 0);
     std::vector<int32_t> leaf_of(X.n_rows, 0);
     std::vector<std::vector<Splitter>> room(worker_count(n_leaves, threads));
     const auto split = [&](const Node &node, int worker, int inside) {

@@ -22,7 +22,7 @@ auto large_or_known_py(I64 indptr, I32 indices, F32 data, I64 known_indptr, I32 
     return to_arrays(std::move(out));
 }
 
-auto weighted_sum_py(I64 indptr, I32 indices, F32 data, F32 factors, I64 other_indptr, I32 other_indices, F32 other_data,
+auto weighted_sum_py(I64 indptr, I32 indices, F32 data, I64 other_indptr, I32 other_indices, F32 other_data,
                      float share, int64_t n_columns, int threads) {
     SparseRows out;
     {
@@ -30,8 +30,7 @@ auto weighted_sum_py(I64 indptr, I32 indices, F32 data, F32 factors, I64 other_i
         const CsrView a = checked_csr("A", indptr, indices, data, n_columns, Order::ascending);
         const CsrView b = checked_csr("B", other_indptr, other_indices, other_data, n_columns, Order::ascending);
         require(b.n_rows == a.n_rows, "weighted_sum: the matrices must have as many rows");
-        require(static_cast<int64_t>(factors.size()) == a.n_rows, "weighted_sum: one factor per row is needed");
-        out = weighted_sum(a, {factors.data(), factors.size()}, b, share, threads);
+        out = weighted_sum(a, b, share, threads);
     }
     return to_arrays(std::move(out));
 }
@@ -44,8 +43,8 @@ void bind_merge_rows(nb::module_ &m) {
           "known_indptr"_a.noconvert(), "known_indices"_a.noconvert(), "n_columns"_a, "least"_a, "threads"_a,
           "Rows of A at unit length, without parts below `least` that are not known: CSR arrays.");
     m.def("weighted_sum", &weighted_sum_py, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(),
-          "factors"_a.noconvert(), "other_indptr"_a.noconvert(), "other_indices"_a.noconvert(), "other_data"_a.noconvert(),
-          "share"_a, "n_columns"_a, "threads"_a, "factors[r] * A_r + share * B_r for every row r: CSR arrays.");
+          "other_indptr"_a.noconvert(), "other_indices"_a.noconvert(), "other_data"_a.noconvert(),
+          "share"_a, "n_columns"_a, "threads"_a, "A + share * B: CSR arrays.");
 }
 
 } // namespace blockxmc

@@ -44,10 +44,9 @@ nb::tuple train_one_vs_all(In1<int64_t> indptr, In1<int32_t> indices, In1<float>
                            std::optional<In1<int64_t>> member_indptr, std::optional<In1<int32_t>> member_indices,
                            std::optional<In2<float>> costs, std::optional<In1<int64_t>> start_indptr,
                            std::optional<In1<int32_t>> start_indices, std::optional<In1<float>> start_data, const std::string &loss, double C, double tol, double bias,
-                           double prune, int64_t few, int64_t nearest, int threads, Out1<int64_t> progress) {
+                           double prune, int threads, Out1<int64_t> progress) {
     require(loss == "squared_hinge" || loss == "logistic", "loss must be 'squared_hinge' or 'logistic'");
     require(C > 0 && std::isfinite(C) && tol > 0 && std::isfinite(bias) && prune >= 0, "C and tol must be positive, prune 0 or more");
-    require(few >= 0 && nearest >= 0, "few and nearest must be 0 or more");
     require(n_features < INT32_MAX, "n_features is out of range"); // the bias becomes one feature more
     const Watch watch = checked_watch(progress);
     require(member_indptr.has_value() == member_indices.has_value(), "member_indptr and member_indices go together");
@@ -67,7 +66,7 @@ nb::tuple train_one_vs_all(In1<int64_t> indptr, In1<int32_t> indices, In1<float>
         }
         const Cost *cost_of_rows = costs ? checked_costs(*costs, x.n_rows) : nullptr;
         const Objective objective{loss == "logistic" ? Loss::logistic : Loss::squared_hinge, C, tol};
-        OneVsAll problems(x, static_cast<float>(bias), objective, static_cast<float>(prune), cost_of_rows, {few, nearest});
+        OneVsAll problems(x, static_cast<float>(bias), objective, static_cast<float>(prune), cost_of_rows);
         out = problems.train(n_labels, positives, members, start, threads, watch);
     }
     return nb::make_tuple(to_numpy(std::move(out.indptr)), to_numpy(std::move(out.indices)), to_numpy(std::move(out.data)),
@@ -121,7 +120,7 @@ void bind_newton(nb::module_ &m) {
           nb::arg("positive_indices").noconvert(), nb::arg("member_indptr").noconvert().none(),
           nb::arg("member_indices").noconvert().none(), nb::kw_only(), nb::arg("costs").noconvert().none() = nb::none(), nb::arg("start_indptr").noconvert().none() = nb::none(),
           nb::arg("start_indices").noconvert().none() = nb::none(), nb::arg("start_data").noconvert().none() = nb::none(), nb::arg("loss"), nb::arg("C"), nb::arg("tol"),
-          nb::arg("bias"), nb::arg("prune"), nb::arg("few") = 0, nb::arg("nearest") = 0, nb::arg("threads"), nb::arg("progress").noconvert());
+          nb::arg("bias"), nb::arg("prune"), nb::arg("threads"), nb::arg("progress").noconvert());
     m.def("rows_of_labels", &rows_of_labels, nb::arg("block_indptr").noconvert(), nb::arg("block_rows").noconvert(),
           nb::arg("n_rows"), nb::arg("label_indptr").noconvert(), nb::arg("label_blocks").noconvert(),
           nb::arg("own_indptr").noconvert(), nb::arg("own_rows").noconvert(), nb::arg("threads"));

@@ -2,7 +2,6 @@
 #include "bindings.hpp"
 #include "kmeans.hpp"
 #include "label_pairs.hpp"
-#include "near_home.hpp"
 #include "partition.hpp"
 #include "row_sums.hpp"
 
@@ -39,22 +38,6 @@ Ragged rank_labels_py(In1<int64_t> indptr, In1<int32_t> indices, int64_t n_label
         out = rank_labels(Y, assignment.data(), n_blocks, min_count, threads);
     }
     return {to_numpy(std::move(out.indptr)), to_numpy(std::move(out.labels)), to_numpy(std::move(out.counts))};
-}
-
-auto near_home_py(I64 indptr, I32 indices, I64 home_indptr, I32 home_indices, F32 home_data, I32 assignment, int64_t n_blocks,
-                  float near, int64_t most, int threads) {
-    BlockLists out;
-    {
-        WithoutGil unlocked;
-        const CsrView Y = checked_csr("Y", indptr, indices, int64_t(home_indptr.size()) - 1);
-        const CsrView home = checked_csr("home", home_indptr, home_indices, home_data, n_blocks);
-        check_assignment(assignment, Y.n_rows, n_blocks);
-        for (int64_t i = 0; i < Y.n_rows; ++i) require(assignment.data()[i] >= 0, "every row needs a block");
-        for (int64_t h = 0; h < int64_t(home_data.size()); ++h) require(home_data.data()[h] > 0, "shares must be positive");
-        require(most >= 0, "the number of blocks must not be negative");
-        out = near_home(Y, home, assignment.data(), near, most, threads);
-    }
-    return std::make_tuple(to_numpy(std::move(out.indptr)), to_numpy(std::move(out.blocks)));
 }
 
 Numpy1<int32_t> heaviest_clusters_py(I64 indptr, I32 indices, In1<double> weight, I32 cluster_of, int threads) {
@@ -112,20 +95,14 @@ auto nearest_centroids_py(In1<int64_t> indptr, In1<int32_t> indices, In1<float> 
 }
 
 auto balanced_tree_py(In1<int64_t> indptr, In1<int32_t> indices, In1<float> data, int64_t n_features, int64_t n_leaves,
-                      uint64_t seed, int64_t sample, int max_iter, int threads, Out1<int64_t> progress,
-                      std::optional<In1<int32_t>> grown, int64_t n_grown) {
+                      uint64_t seed, int64_t sample, int max_iter, int threads, Out1<int64_t> progress) {
     std::vector<int32_t> out;
     {
         WithoutGil unlocked;
         const CsrView X = checked_csr("X", indptr, indices, data, n_features);
-        const auto known = grown ? span_of(*grown) : std::span<const int32_t>();
-        const auto halves = [](int64_t n) { return n >= 1 && (n & (n - 1)) == 0; };
-        require(grown ? halves(n_grown) && halves(n_leaves) && n_grown <= n_leaves && int64_t(known.size()) == X.n_rows
-                      : n_grown == 1,
-                "grown leaves are not of such a tree");
         require(n_leaves >= 1 && n_leaves <= std::max<int64_t>(X.n_rows, 1), "more leaves than rows");
         require(sample >= 2, "a split needs a sample of two rows or more");
-        out = kmeans::balanced_tree(X, n_leaves, seed, sample, max_iter, threads, checked_watch(progress), known, n_grown);
+        out = kmeans::balanced_tree(X, n_leaves, seed, sample, max_iter, threads, checked_watch(progress));
     }
     return to_numpy(std::move(out));
 }
@@ -164,15 +141,10 @@ void bind_partition(nb::module_ &m) {
           nb::arg("query_indptr").noconvert(), nb::arg("query_indices").noconvert(), nb::arg("query_data").noconvert(),
           nb::arg("k"), nb::arg("budget"), nb::arg("threads"), nb::arg("progress").noconvert(),
           "The k clusters whose mean directions are nearest to each query row: (clusters, cosines), rows x k, flat.");
-    m.def("near_home", &near_home_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-          nb::arg("home_indptr").noconvert(), nb::arg("home_indices").noconvert(), nb::arg("home_data").noconvert(),
-          nb::arg("assignment").noconvert(), nb::arg("n_blocks"), nb::arg("near"), nb::arg("most"), nb::arg("threads"),
-          "The own block of each row, and the few others in which its labels are nearly as much at home.");
     m.def("balanced_tree", &balanced_tree_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
           nb::arg("data").noconvert(), nb::arg("n_features"), nb::arg("n_leaves"), nb::arg("seed"), nb::arg("sample"),
-          nb::arg("max_iter"), nb::arg("threads"), nb::arg("progress").noconvert(), nb::arg("grown").noconvert() = nb::none(),
-          nb::arg("n_grown") = 1,
-          "Rows split into equally large leaves by a binary tree of balanced 2-means; it goes on from grown leaves.");
+          nb::arg("max_iter"), nb::arg("threads"), nb::arg("progress").noconvert(),
+          "Rows split into equally large leaves by a binary tree of balanced 2-means.");
     m.def("heaviest_sums", &heaviest_sums_py, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
           nb::arg("data").noconvert(), nb::arg("n_features"), nb::arg("list_indptr").noconvert(),
           nb::arg("list_rows").noconvert(), nb::arg("keep"), nb::arg("threads"), nb::arg("progress").noconvert(),

@@ -85,16 +85,6 @@ class LocalSvm {
         cost_.push_back(cost);
     }
 
-    // A row that has nothing but the bias.
-    void add_bias(float sign, float cost) {
-        const size_t first = start_.back();
-        if (first == entries_.size()) entries_.resize(2 * first + 1);
-        entries_[first] = {features_.number(static_cast<int32_t>(rows_.x.n_cols)), rows_.bias};
-        start_.push_back(static_cast<int64_t>(first + 1));
-        sign_.push_back(sign);
-        cost_.push_back(cost);
-    }
-
     // The features of the rows, in the local numbering that weights() shares.
     std::span<const int32_t> features() const { return features_.list(); }
     // Where a feature stands among them, -1 where no row has it.

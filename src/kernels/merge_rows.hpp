@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
-#include <span>
 #include <vector>
 
 #include "csr.hpp"
@@ -59,8 +58,8 @@ inline SparseRows large_or_known(const CsrView &a, const CsrView &b, float least
     });
 }
 
-// Row r of the result: factors[r] * A_r + share * B_r.
-inline SparseRows weighted_sum(const CsrView &a, std::span<const float> factors, const CsrView &b, float share, int threads) {
+// A + share * B.
+inline SparseRows weighted_sum(const CsrView &a, const CsrView &b, float share, int threads) {
     return build_rows(a.n_rows, threads, [&](int64_t r, auto &&put) {
         int64_t i = a.indptr[r], j = b.indptr[r];
         const int64_t end_a = a.indptr[r + 1], end_b = b.indptr[r + 1];
@@ -68,7 +67,7 @@ inline SparseRows weighted_sum(const CsrView &a, std::span<const float> factors,
             const int32_t x = i < end_a ? a.indices[i] : INT32_MAX, y = j < end_b ? b.indices[j] : INT32_MAX;
             const int32_t column = std::min(x, y);
             float value = 0;
-            if (x == column) value += factors[r] * a.data[i++];
+            if (x == column) value += a.data[i++];
             if (y == column) value += share * b.data[j++];
             put(column, value);
         }

@@ -1,8 +1,7 @@
 // One-vs-all linear classifiers: many binary problems min_w 1/2 |w|^2 + C sum_i loss(s_i w.x_i) on shared rows.
 //
 // Labels are solved sixteen at a time (LaneNewton). Labels that are trained on few rows are solved on a copy of these rows:
-// sixteen labels on the union of their rows where they share most of them, otherwise each label by itself (LocalSvm). One
-// with few positives takes the rows that are most like these, and one for all others (NearestNegatives).
+// sixteen labels on the union of their rows where they share most of them, otherwise each label by itself (LocalSvm).
 // Groups are made in a fixed order that does not depend on the number of threads, so neither do the results.
 #pragma once
 
@@ -19,7 +18,6 @@
 #include <vector>
 
 #include "lane_newton.hpp"
-#include "nearest_negatives.hpp"
 #include "row_lists.hpp"
 #include "row_subset.hpp"
 #include "row_unions.hpp"
@@ -35,17 +33,11 @@ struct SparseWeights {
     std::vector<float> bias;
 };
 
-// A label with no more than `few` positives, trained on less than half of the rows, takes the `rows` that are most like its
-// positives one by one. One row that has nothing but the bias counts for all others.
-struct FewPositives {
-    int64_t few = 0, rows = 0;
-};
-
 class OneVsAll {
   public:
     // `costs`: what the loss of each row counts; nullptr: 1.
-    OneVsAll(const CsrView &x, float bias, const Objective &objective, float prune, const Cost *costs = nullptr, FewPositives nearest = {})
-        : objective_(objective), prune_(prune), nearest_(nearest), number_(x.n_cols, -1) {
+    OneVsAll(const CsrView &x, float bias, const Objective &objective, float prune, const Cost *costs = nullptr)
+        : objective_(objective), prune_(prune), number_(x.n_cols, -1) {
         for (int64_t k = 0; k < x.nnz(); ++k) number_[x.indices[k]] = 0;
         for (int64_t f = 0; f < x.n_cols; ++f)
             if (number_[f] == 0) {
@@ -81,7 +73,7 @@ class OneVsAll {
     }
 
   private:
-    enum class Way { together, on_union, alone, by_nearest };
+    enum class Way { together, on_union, alone };
     struct Group {
         Way way;
         std::vector<int64_t> labels;
@@ -101,7 +93,6 @@ class OneVsAll {
         std::unique_ptr<LaneNewton> lanes;
         std::unique_ptr<LocalSvm> local;
         std::unique_ptr<Union> on_union;
-        std::unique_ptr<NearestNegatives> nearest;
     };
 
     static constexpr int64_t kFewRows = 2;     // "few": less than one row of this many
@@ -122,7 +113,7 @@ class OneVsAll {
     void plan(int64_t n_labels, const RowLists &positives, const std::optional<RowLists> &members, int n_threads) {
         const int64_t n = rows_.x.n_rows;
         source_.resize(n_labels);
-        std::vector<int64_t> together, few, by_nearest;
+        std::vector<int64_t> together, few;
         int64_t empty = -1;
         for (int64_t j = 0; j < n_labels; ++j) {
             const int64_t size = members ? static_cast<int64_t>((*members)[j].size()) : n;
@@ -132,9 +123,7 @@ class OneVsAll {
                 source_[j] = empty;
             }
             if (source_[j] != j) continue;
-            const auto own = static_cast<int64_t>(positives[j].size());
-            if (!(size * kFewRows < n && objective_.loss == Loss::squared_hinge)) together.push_back(j);
-            else (own > 0 && own <= nearest_.few ? by_nearest : few).push_back(j);
+            (size * kFewRows < n && objective_.loss == Loss::squared_hinge ? few : together).push_back(j);
         }
         std::stable_sort(together.begin(), together.end(),
                          [&](int64_t a, int64_t b) { return positives[a].size() > positives[b].size(); });
@@ -149,7 +138,6 @@ class OneVsAll {
                 add_group(Way::alone, few, at + kAloneGroup, kAloneGroup);
             }
         }
-        for (size_t at = 0; at < by_nearest.size(); at += kAloneGroup) add_group(Way::by_nearest, by_nearest, at, kAloneGroup);
         heaviest_first(members);
     }
 
@@ -204,10 +192,6 @@ class OneVsAll {
         if (group.way == Way::on_union) {
             if (!worker.on_union) worker.on_union = std::make_unique<Union>(rows_, objective_);
             solve_on_union(group, positives, *members, *worker.on_union);
-        } else if (group.way == Way::by_nearest) {
-            if (!worker.local) worker.local = std::make_unique<LocalSvm>(rows_);
-            if (!worker.nearest) worker.nearest = std::make_unique<NearestNegatives>(rows_);
-            for (int64_t j : group.labels) solve_by_nearest(j, positives[j], (*members)[j], *worker.nearest, *worker.local);
         } else if (group.way == Way::alone) {
             if (!worker.local) worker.local = std::make_unique<LocalSvm>(rows_);
             for (int64_t j : group.labels) solve_alone(j, positives[j], (*members)[j], *worker.local);
@@ -229,16 +213,6 @@ class OneVsAll {
             local.add_row(i, is_positive);
         }
         finish_alone(j, static_cast<int64_t>(p), local);
-    }
-
-    void solve_by_nearest(int64_t j, std::span<const int32_t> positive, std::span<const int32_t> member, NearestNegatives &nearest,
-                          LocalSvm &local) {
-        nearest.choose(positive, member, static_cast<size_t>(nearest_.rows));
-        local.clear();
-        for (int32_t i : positive) local.add_row(i, true);
-        for (int32_t i : nearest.chosen()) local.add_row(i, false);
-        if (nearest.others() > 0 && rows_.bias != 0) local.add_bias(-1.0f, static_cast<float>(nearest.others()));
-        finish_alone(j, static_cast<int64_t>(positive.size()), local);
     }
 
     // Solves what was added to the problem, and keeps it.
@@ -352,7 +326,6 @@ class OneVsAll {
 
     const Objective objective_;
     const float prune_;
-    const FewPositives nearest_;
     std::vector<int32_t> number_;             // of a feature among those that occur, -1: it does not
     std::vector<int32_t> original_;           // features that occur
     Large<int32_t> columns_;                  // the columns of X in their numbering

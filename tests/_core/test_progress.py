@@ -11,7 +11,6 @@ from tiny_learner import TinyRidge
 from blockxmc._core import progress
 from blockxmc._core.log import LOG
 from blockxmc._core.progress import (
-    Beside,
     Reporter,
     RichReporter,
     StopGroup,
@@ -200,75 +199,6 @@ def test_a_failure_ends_the_jobs_of_other_jobs():
     with pytest.raises(BlockXMCError, match="first job"):
         run_in_threads(outer, range(2), 2, StopGroup())
     assert len(begun) < 10
-
-
-def test_steps_run_beside_their_caller():
-    began, may_end = threading.Event(), threading.Event()
-
-    def step():
-        began.set()
-        assert may_end.wait(10)
-        return 7
-
-    with Beside(4) as beside:
-        assert (beside.at_once, beside.threads) == (True, 2)
-        result = beside.begin(step)
-        assert began.wait(10)  # nobody has asked for it
-        may_end.set()
-        assert (result(), result()) == (7, 7)
-
-
-@pytest.mark.parametrize(("threads", "spare"), [(1, True), (4, False)])
-def test_steps_for_which_there_is_no_room_run_when_they_are_asked_for(threads, spare):
-    calls = []
-    with Beside(threads, spare=spare) as beside:
-        assert (beside.at_once, beside.threads) == (False, threads)
-        result = beside.begin(lambda: calls.append(1))
-        assert calls == []
-        result()
-        result()
-    assert calls == [1]
-
-
-def test_an_error_beside_is_raised_where_the_result_is_asked_for():
-    with Beside(2) as beside:
-        result = beside.begin(lambda: 1 // 0)
-        with pytest.raises(ZeroDivisionError):
-            result()
-
-
-def test_an_interrupt_stops_steps_that_the_caller_waits_for_when_it_leaves(interrupt_soon):
-    stopped = threading.Event()
-
-    def kernel(*, progress):
-        for _ in range(500):
-            if progress[1]:
-                stopped.set()
-                return
-            time.sleep(0.01)
-
-    interrupt_soon()
-    with pytest.raises(KeyboardInterrupt), Beside(4) as beside:
-        beside.begin(lambda: watched(kernel, phase=StopGroup()))
-    assert stopped.is_set()
-    assert not any(thread.name.startswith("blockxmc-beside") for thread in threading.enumerate())
-
-
-def test_kernels_of_steps_stop_when_the_caller_fails():
-    begun = threading.Event()
-
-    def endless(*, progress):
-        begun.set()
-        while not progress[1]:
-            time.sleep(0.001)
-
-    def fail(beside):
-        beside.begin(lambda: watched(endless, phase=Recorder()))
-        assert begun.wait(10)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), Beside(2) as beside:
-        fail(beside)
 
 
 def test_phases_of_several_threads_share_one_display():

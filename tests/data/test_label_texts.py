@@ -18,7 +18,8 @@ from blockxmc.data.tfidf import TextVectorizer
 from blockxmc.errors import BlockXMCError, DataFormatError
 from blockxmc.model.calibration import Calibration
 from blockxmc.text import Suggestion, UntrainedSuggestion
-from blockxmc.training.names import DECAY, Names
+from blockxmc.training.names import Names
+from blockxmc.training.settings import SETTINGS
 from blockxmc.training.untrained import shift_of
 
 ANIMALS = ["cat", "dog", "cow", "hen", "pig", "owl", "fox", "bee", "ant", "eel"]
@@ -89,8 +90,8 @@ def test_a_product_with_a_name_is_the_cosine_and_less_for_labels_with_rows():
     n = np.array([0, 1, 3, 99])
     X = sparse.csr_array(2 * normalize(rng.random((5, 6))).astype(np.float32))
     cosines = normalize(X.toarray()) @ normalize(features.toarray()).T
-    own = Names.of(features, n, 2.0).vectors(np.array([2, 0]))
-    np.testing.assert_allclose((X @ own.T).toarray(), (cosines / (1 + n) ** DECAY)[:, [2, 0]], atol=1e-5)
+    own = Names(sparse.csr_array(normalize(features)), n, 2.0).vectors(np.array([2, 0]))
+    np.testing.assert_allclose((X @ own.T).toarray(), (cosines / (1 + n) ** SETTINGS.name_decay)[:, [2, 0]], atol=1e-5)
 
 
 def catalogue(n=1500, planted=0, seed=0):

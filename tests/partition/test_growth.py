@@ -34,7 +34,7 @@ def test_what_blocks_capture_after_an_update(rows, lam):
 
 def test_an_open_lambda_falls_only_as_far_as_it_must(rows):
     X, Y = rows
-    p = BlockwiseClassifier(n_blocks=16, keep_rows=True, n_jobs=1).fit(X, Y).partition_
+    p = BlockwiseClassifier(n_blocks=16, effort="low", keep_rows=True, n_jobs=1).fit(X, Y).partition_
     same = repartitioned(p, Y, p.assignment_, p.n_blocks_, 1, p.captured_)
     less = repartitioned(p, Y, p.assignment_, p.n_blocks_, 1, 0.95)
     assert same.lam_ == p.lam_

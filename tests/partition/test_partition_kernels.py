@@ -166,29 +166,6 @@ class TestBalancedTree:
         deep = self.tree(X, 16)
         np.testing.assert_array_equal(deep >> 2, self.tree(X, 4))
 
-    @pytest.mark.parametrize("top", [2, 8, 16])
-    @pytest.mark.parametrize("threads", [1, 3])
-    def test_a_tree_goes_on_from_the_leaves_of_a_smaller_one(self, top, threads):
-        X, _ = random_problem(5, n=131)
-        how = 20, threads, np.zeros(2, np.int64)
-        deep = _kernels.balanced_tree(*csr_args(X), X.shape[1], 16, 0, 2**14, *how, self.tree(X, top), top)
-        np.testing.assert_array_equal(deep, self.tree(X, 16))
-
-    def test_leaves_that_are_not_of_such_a_tree_are_refused(self):
-        X, _ = random_problem(5, n=128)
-        leaves, rest = self.tree(X, 4), (0, 2**14, 20, 1, np.zeros(2, np.int64))
-        bad = [
-            (16, leaves[:-1], 4),
-            (16, leaves, 3),
-            (12, leaves, 4),
-            (2, leaves, 4),
-            (16, leaves // 2, 4),
-            (16, leaves, 2),
-        ]
-        for n_leaves, grown, n_grown in [*bad, (16, -leaves, 4), (16, leaves, 0)]:
-            with pytest.raises(ValueError, match="not of such a tree"):
-                _kernels.balanced_tree(*csr_args(X), X.shape[1], n_leaves, *rest, grown, n_grown)
-
     def test_equal_rows_are_still_divided(self):
         X = sparse.csr_array(np.ones((9, 2), np.float32))
         assert sorted(np.bincount(self.tree(X, 4)).tolist()) == [2, 2, 2, 3]

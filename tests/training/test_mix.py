@@ -10,11 +10,11 @@ from scipy import sparse
 from sklearn.preprocessing import normalize
 
 from blockxmc import BlockwiseClassifier, _kernels, metrics
-from blockxmc._core.matrix import pattern_args
+from blockxmc._core.matrix import pattern_args, without_rows
 from blockxmc.model.reranker import Reranker
-from blockxmc.training import candidates, settings
+from blockxmc.training import fit, settings
 from blockxmc.training import mix as mixing
-from blockxmc.training.candidates import Candidates, HeldOut, Mix, Terms, best_first
+from blockxmc.training.candidates import Candidates, Mix, Terms, best_first
 from blockxmc.training.fit import Training
 from blockxmc.training.held_out import held_out_rows
 from blockxmc.training.labels import LabelTrainer
@@ -22,21 +22,24 @@ from blockxmc.training.mix import Fitter, names_gain
 from blockxmc.training.settings import SETTINGS
 
 
+def candidates_of(terms, right):
+    return Candidates(terms, right, right.sum(axis=1), np.tile(np.arange(right.shape[1]), (right.shape[0], 1)))
+
+
 def fitter(terms, right, **changed):
-    seen = Candidates(terms, right, right.sum(axis=1))
+    seen = candidates_of(terms, right)
     return Fitter(seen, np.zeros(1, np.float32), replace(SETTINGS, **changed), threads=1)
 
 
 def random_candidates(rng, n=40, few=12):
     terms, right = Terms(*(rng.random((n, few), np.float32) for _ in range(6))), rng.random((n, few)) < 0.3
-    return Candidates(terms, right, right.sum(axis=1))
+    return candidates_of(terms, right)
 
 
 def test_mixes_that_rank_alike_count_alike():
     nothing = np.zeros((30, 4), np.float32)
     mix = fitter(Terms(*[nothing] * 6), np.ones((30, 4), bool)).mix(0.0)
     assert mix.slope == pytest.approx(np.mean(SETTINGS.slopes))
-    assert mix.name == 0  # no label has one
     assert mix.centroid == pytest.approx(np.mean(SETTINGS.centroid_weights))
 
 
@@ -44,8 +47,8 @@ def test_served_scores_are_the_mix_of_margin_centroid_and_blocks(monkeypatch):
     X, Y = blocky(n=400, n_labels=30)
     X = sparse.csr_array(normalize(X)).astype(np.float32)
     mix = Mix(slope=0.3, centroid=0.7)
-    monkeypatch.setattr(Fitter, "mix", lambda self, neighbors, rows=None: mix)
-    monkeypatch.setattr(settings, "SETTINGS", replace(SETTINGS, lost=1.0, lost_of_many=1.0))
+    monkeypatch.setattr(Fitter, "mix", lambda self, neighbors: mix)
+    monkeypatch.setattr(settings, "SETTINGS", replace(SETTINGS, lost=1.0))
     kept = {}
     train = LabelTrainer.train
     monkeypatch.setattr(LabelTrainer, "train", lambda *a: kept.setdefault("weights", train(*a)))
@@ -66,40 +69,32 @@ def test_served_scores_are_the_mix_of_margin_centroid_and_blocks(monkeypatch):
 def test_tables_of_candidates_say_what_the_model_answers(route, rows, monkeypatch):
     """The oracle: a model packed from mixed weights answers the held-out rows as the tables rank them."""
     X, Y = blocky(n=rows, n_labels=60, n_features=90, n_blocks=6)
-    wide = {"top_ps": (0.5, 0.9), "mixed_candidates": 60}
-    monkeypatch.setattr(settings, "SETTINGS", replace(SETTINGS, lost=1.0, lost_of_many=1.0, **wide))
-    seen = {}
-    candidates, mixed, pack = HeldOut.candidates, Training.mixed, Training.pack
+    monkeypatch.setattr(settings, "SETTINGS", replace(SETTINGS, lost=1.0, candidates=60))
+    held_out, seen = held_out_rows(Y, 0), {}
+    shown = without_rows(Y, held_out)
+    found, mixed, neighbors = mixing.fit_held_out, Training.mixed, Training._neighbors
+    # The model lists labels that held-out rows alone brought in, too.
+    cover = fit.cover_all_labels
+    monkeypatch.setattr(fit, "cover_all_labels", lambda _, *known: cover(Y, *known))
 
-    def spy_candidates(self, X, Y, top_ps, threads, few=None):
-        tables = candidates(self, X, Y, top_ps, threads, few)
-        if few is None:  # else they are what calibration looks at: the candidates that new rows would have
-            seen["tables"], seen["labels"] = tables, self.labels
-        return tables
+    def spy(candidates, *args, **options):
+        seen["candidates"] = candidates
+        seen["fitted"] = found(candidates, *args, **options)
+        return seen["fitted"]
 
-    def spy_mixed(self, weights, mix):
-        self.Y, self.positives = self.shown, self.positives  # centroids of the rows that the trial model knows
-        return mixed(self, weights, mix)
-
-    def spy_pack(self, router, weights, fitted):
-        seen["fitted"] = fitted
-        neighbors = self._neighbors
-        monkeypatch.setattr(self, "_neighbors", lambda model, among: neighbors(model, ~self.held_out))
-        return pack(self, router, weights, fitted)
-
-    monkeypatch.setattr(HeldOut, "candidates", spy_candidates)
-    monkeypatch.setattr(Training, "mixed", spy_mixed)
-    monkeypatch.setattr(Training, "pack", spy_pack)
+    # Centroids and neighbors of the rows that the trial model knows.
+    monkeypatch.setattr(fit, "fit_held_out", spy)
+    monkeypatch.setattr(Training, "mixed", lambda self, *how: mixed(replace(self, Y=shown), *how))
+    monkeypatch.setattr(Training, "_neighbors", lambda self, model, among: neighbors(self, model, ~held_out))
     clf = BlockwiseClassifier(n_blocks=8, route=route, weight_bits=32).fit(X, Y)
     assert (clf.model_.reranker is None) == (rows == 600)
-    fitted, new = seen["fitted"], sparse.csr_array(X[held_out_rows(Y, 0)])
-    for top_p, table in seen["tables"].items():
-        model = replace(clf.model_, top_p=top_p, calibration=None)
-        scores = model.topk(new, 10, 1)[1]
-        scores = np.where(scores < -1e5, -np.inf, scores)  # frequent labels that no visited block lists
-        found = table.ranked(fitted.mix, fitted.reranker, 10, 1)[0]
-        close = np.isclose(found, scores, atol=0.02) | (found == scores)  # neighbors are kept in bfloat16
-        assert close.mean() > 0.98
+    fitted, _ = seen["fitted"]
+    model = replace(clf.model_, calibration=None)
+    scores = model.topk(sparse.csr_array(X[held_out]), 10, 1)[1]
+    scores = np.where(scores < -1e5, -np.inf, scores)  # frequent labels that no visited block lists
+    ranked = seen["candidates"].ranked(fitted.mix, fitted.reranker, 10, 1)[0]
+    close = np.isclose(ranked, scores, atol=0.02) | (ranked == scores)  # neighbors are kept in bfloat16
+    assert close.mean() > 0.98
 
 
 def test_labels_that_are_mixed_a_few_at_a_time_are_the_same(monkeypatch):
@@ -131,7 +126,6 @@ def test_precision_of_a_mix_is_that_of_its_ranking():
     seen = random_candidates(np.random.default_rng(0))
     t, mix = seen.terms, Mix(0.4, 1.2, 0.6, 0.8)
     scores = t.margin + 1.2 * t.name + 0.6 * t.centroid + 0.4 * t.block + 0.8 * t.neighbors
-    np.testing.assert_allclose(t.scores(mix), scores, rtol=1e-5)
     order = np.argsort(-scores, axis=1)
     expected = [metrics.precision_at_k(sparse.csr_array(seen.right), order, k) for k in (1, 3, 5)]
     np.testing.assert_allclose(seen.hits(mix, threads=1).mean(axis=0), expected)
@@ -172,9 +166,13 @@ def test_the_best_come_first_and_equal_ones_stay_in_order():
 
 def shown_to_reranker(terms, mix):
     """The oracle of the kernel: rows x candidates x N_TERMS."""
-    return np.stack(
-        [terms.own(mix), terms.block, np.float32(mix.neighbors) * terms.neighbors, terms.log_positives], axis=-1
-    )
+    own = terms.margin + np.float32(mix.name) * terms.name + np.float32(mix.centroid) * terms.centroid
+    return np.stack([own, terms.block, np.float32(mix.neighbors) * terms.neighbors, terms.log_positives], axis=-1)
+
+
+def scores_of(terms, mix):
+    own, block, neighbors, _ = np.moveaxis(shown_to_reranker(terms, mix), -1, 0)
+    return own + np.float32(mix.slope) * block + neighbors
 
 
 @pytest.mark.parametrize(("keep", "shown"), [(1, 1), (5, 3), (12, 12), (12, 0), (40, 40)])
@@ -187,7 +185,7 @@ def test_the_best_candidates_are_those_of_a_stable_sort(keep, shown):
         seen, terms=replace(seen.terms, margin=margin.astype(np.float32), name=np.zeros((40, 12), np.float32))
     )
     mix = Mix(0.4, 1.2, 0.0, 0.8)
-    scores = seen.terms.scores(mix)
+    scores = scores_of(seen.terms, mix)
     order = np.argsort(-np.where(np.isnan(scores), -np.inf, scores), axis=1, kind="stable")[:, :keep]
     for threads in (1, 3):
         best = seen.best(mix, keep, shown, threads)
@@ -203,7 +201,7 @@ def test_hits_after_a_reranker_are_those_of_its_order():
     seen = random_candidates(rng)
     mix, curve = Mix(0.4, 1.2, 0.6, 0.8), np.concatenate([np.zeros(4), np.ones(4), rng.normal(size=14) * 3])
     reranker = Reranker(curve.astype(np.float32), np.zeros(1, np.float32), 6)
-    scores = seen.terms.scores(mix)
+    scores = scores_of(seen.terms, mix)
     again = scores + reranker.gains(shown_to_reranker(seen.terms, mix))
     again[np.argsort(np.argsort(-scores, axis=1), axis=1) >= 6] = -np.inf
     order = np.argsort(-again, axis=1)
@@ -219,7 +217,7 @@ def test_labels_that_are_no_candidates_come_last_and_are_never_right():
     terms = replace(seen.terms, margin=np.where(np.arange(6) < 2, seen.terms.margin, -np.inf).astype(np.float32))
     reranker = Reranker(np.concatenate([np.zeros(4), np.ones(18)]).astype(np.float32), np.zeros(1, np.float32), 4)
     for used in (None, reranker):
-        scores, right = Candidates(terms, np.ones((40, 6), bool), np.full(40, 6)).ranked(Mix(), used, 6, 1)
+        scores, right = candidates_of(terms, np.ones((40, 6), bool)).ranked(Mix(), used, 6, 1)
         assert np.isfinite(scores[:, :2]).all()
         assert np.isneginf(scores[:, 2:]).all()
         assert_array_equal(right, np.tile(np.arange(6) < 2, (40, 1)))
@@ -230,34 +228,16 @@ def test_neighbors_count_unless_they_mislead(monkeypatch, lost, expected):
     seen = random_candidates(np.random.default_rng(0), n=400)
     # Every second row gains as much as the next one loses, and a little is lost on top.
     swing = np.where(np.arange(400) % 2, 0.2, -0.2)[:, None]
-    hits = lambda self, mix, *_, **how: np.full((400, 3), 0.5) + (swing - lost) * (mix.neighbors > 0)  # noqa: E731
+    hits = lambda self, mix, *_, **how: 0.5 + np.tile((swing - lost)[: self.n_rows], 3) * (mix.neighbors > 0)  # noqa: E731
     monkeypatch.setattr(Candidates, "hits", hits)
-    assert mixing._neighbors_count(fitter(seen.terms, seen.right), SETTINGS) == expected
-
-
-@pytest.mark.parametrize(
-    ("right", "expected"),
-    [
-        ((0.4, 0.5, 0.6, 0.7, 0.8), 0.9),
-        ((0.8, 0.7, 0.6, 0.5, 0.4), 0.5),
-        ((0.6, 0.65, 0.7, 0.71, 0.72), 0.7),
-        ((0.71, 0.72, 0.7, 0.6, 0.5), 0.7),
-    ],
-)
-def test_rows_visit_the_usual_share_unless_another_is_clearly_better(right, expected):
-    """So many of a hundred rows have a right label first, others than at other shares in every tenth row."""
-    nothing, seen = np.zeros((100, 1), np.float32), {}
-    for number, top_p in enumerate(SETTINGS.top_ps):
-        hit = np.arange(100) < 100 * right[number] - 10
-        hit[90:] = np.arange(10) % 2 == number % 2
-        seen[top_p] = Candidates(Terms(*[nothing] * 6), hit[:, None], np.ones(100, int))
-    assert mixing._best_top_p(seen, Mix(), None, 0.7, SETTINGS, 1) == expected
+    found, _ = mixing.fit_held_out(seen, np.zeros(12, np.float32), SETTINGS, routed=False, threads=1)
+    assert found.mix.neighbors == expected
 
 
 def test_a_share_that_is_asked_for_is_kept():
     X, Y = blocky(n=400, n_labels=30)
     assert BlockwiseClassifier(n_blocks=5, route=0.65).fit(X, Y).model_.top_p == 0.65
-    assert BlockwiseClassifier(n_blocks=5).fit(X, Y).model_.top_p in SETTINGS.top_ps
+    assert BlockwiseClassifier(n_blocks=5).fit(X, Y).model_.top_p == SETTINGS.top_p
 
 
 def test_what_is_promised_holds_on_new_rows():
@@ -269,28 +249,3 @@ def test_what_is_promised_holds_on_new_rows():
         assert abs(found - clf.cost_[f"expected_P@{k}"]) < 0.03
     right, there = np.take_along_axis(Y[4000:].toarray(), labels, axis=1) > 0, labels >= 0
     assert abs(metrics.calibration_error(right[there], scores[there]) - clf.cost_["expected_calibration_error"]) < 0.03
-
-
-def test_tables_of_held_out_rows_are_made_some_rows_at_a_time(monkeypatch):
-    told = np.ones(600, np.float32), (np.arange(600), np.arange(600) % 40)
-    words = sparse.random_array((600, 4000), density=0.01, format="csr", dtype=np.float32, rng=np.random.default_rng(0))
-    X, Y = sparse.csr_array(words + sparse.csr_array(told, shape=words.shape)), sparse.csr_array(told, shape=(600, 40))
-    X.sort_indices()
-    clf = BlockwiseClassifier(n_blocks=4, n_jobs=1)
-    sizes, tables = [], candidates.HeldOut._tables
-    whole = clf.fit(X, Y)
-    kept = whole.predict_topk(X, 5), whole.predict_proba(X).data, whole.cost_
-
-    def watched(self, X, Y, found, *args):
-        sizes.append(found[0].shape)
-        return tables(self, X, Y, found, *args)
-
-    monkeypatch.setattr(candidates.HeldOut, "_tables", watched)
-    monkeypatch.setattr(candidates, "CANDIDATES_AT_A_TIME", 1000)
-    parts = clf.fit(X, Y)
-    many = [n_rows for n_rows, few in sizes if few == 40]
-    assert (len(many), sum(many), max(many)) == (5, 120, 25)  # a fifth of the rows, with all 40 labels of each
-    for mine, theirs in zip(parts.predict_topk(X, 5), kept[0], strict=True):
-        assert_array_equal(mine, theirs)
-    assert_array_equal(parts.predict_proba(X).data, kept[1])
-    assert parts.cost_ == kept[2]

@@ -72,23 +72,3 @@ def test_own_rows_must_be_among_the_rows():
     X, one, other = (sparse.csr_array(np.array(given, np.float32)) for given in (np.eye(3), [[1, 0, 0]], [[0, 1, 1]]))
     with pytest.raises(ValueError, match="own rows must be among the rows"):
         nearest_rows(X, one, other, np.ones(1, bool), 1, 1)
-
-
-def test_labels_of_an_update_take_all_their_rows_one_by_one():
-    rng = np.random.default_rng(1)
-    X = sparse.csr_array(rng.random((300, 12), np.float32) * (rng.random((300, 12)) < 0.4))
-    Y = sparse.csr_array((np.arange(300)[:, None] < [2, 3]).astype(np.float32))
-    block = (np.arange(300) >= 100).astype(np.int32)
-    visits, labels, how = (
-        visits_of(block, block[:, None], 2),
-        np.arange(2),
-        ([np.arange(2), np.arange(0)], Reporter(), 1, 0),
-    )
-
-    def solved(new, **settings):
-        trainer = LabelTrainer(DiSMEC(), X, *how, Settings(nearest=16, **settings))
-        return trainer.train_some(Y, visits, labels, "again", new).vectors.toarray()
-
-    whole = solved(None, few_positives=0)
-    assert (solved(np.zeros(2, bool)) == whole).all()
-    assert (solved(None) != whole).any()

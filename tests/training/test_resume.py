@@ -207,7 +207,7 @@ def test_sigkill_at_random_moments(tmp_path):
     while kills < 12:
         process = subprocess.Popen([*train, tmp_path / "b", tmp_path / "model"], cwd=Path(__file__).parents[1])
         try:
-            assert process.wait(timeout=rng.uniform(0.2, 1) * longest) == 0
+            assert process.wait(timeout=rng.uniform(0.05, 0.3) * longest) == 0
             break
         except subprocess.TimeoutExpired:
             process.kill()

@@ -42,7 +42,6 @@ from blockxmc.training.held_out import held_out_rows, labels_short_of_rows
 from blockxmc.training.labels import LabelTrainer, pack_shared, replaced, shared_costs
 from blockxmc.training.mix import Fitter
 from blockxmc.training.settings import SETTINGS
-from blockxmc.training.within import affordable_top_ps, within_products
 
 
 def with_settings(monkeypatch, **changed):
@@ -50,7 +49,7 @@ def with_settings(monkeypatch, **changed):
 
 
 def with_slope(monkeypatch, slope):
-    monkeypatch.setattr(Fitter, "mix", lambda self, neighbors, rows=None: Mix(slope, neighbors=neighbors))
+    monkeypatch.setattr(Fitter, "mix", lambda self, neighbors: Mix(slope, neighbors=neighbors))
 
 
 def vectors_of(weights):
@@ -207,34 +206,6 @@ def test_expected_products_are_those_of_the_blocks():
     assert expected_products(partition, neighbors=True) == pytest.approx(8 + 4 * (labels + sizes))
 
 
-@pytest.mark.parametrize(("n", "n_labels"), [(2000, 800), (3000, 1500)])  # fewer blocks, and no neighbors
-def test_rows_that_the_router_cannot_tell_apart_take_no_more_products_than_they_may(n, n_labels):
-    """It spreads its probability, and rows visit many more blocks than were expected before training."""
-    sizes = {"n_train": n, "n_test": 10, "n_features": 1000, "n_labels": n_labels, "labels_per_row": 3.0}
-    Y = make_synthetic(like="amazoncat-13k", nnz_per_row=20.0, **sizes)[0].Y
-    X = np.random.default_rng(0).normal(size=(n, 3)).astype(np.float32)
-    clf, wanted = (BlockwiseClassifier(n_jobs=1, route=route).fit(X, Y) for route in ("auto", 16))
-    most = SETTINGS.most_products * np.unique(Y.indices).size
-    assert clf.partition_.n_blocks_ > 1
-    assert clf.cost_["products"] <= most < wanted.cost_["products"]
-    assert clf.model_.route >= SETTINGS.usual_blocks
-    assert wanted.model_.route == 16
-
-
-def test_a_model_that_takes_too_many_products_with_the_fewest_blocks_stays_as_it_is():
-    X, Y = blocky(n=900, n_labels=40)
-    model = BlockwiseClassifier(n_blocks=8, n_neighbors=5).fit(X, Y).model_
-    limits, said = {"least_blocks": 4, "drop_neighbors": True}, []
-    reporter = Reporter()
-    reporter.say = said.append
-    assert within_products(model, X, 1e9, 1, reporter, **limits) is model
-    assert not said
-    assert within_products(model, X, 1, 1, reporter, **limits) is model
-    assert len(said) == 1
-    assert "Blocks save little here" in said[0]
-    assert affordable_top_ps(model, [0.5, model.top_p, 1.0], X, 1, 1) == [0.5, model.top_p]
-
-
 def test_neighbors_that_cost_too_much_are_not_asked_unless_wanted():
     X, Y = blocky(n=900, n_labels=40)
     auto, wanted = (BlockwiseClassifier(n_blocks=8, n_neighbors=n).fit(X, Y) for n in ("auto", 5))
@@ -264,7 +235,6 @@ def test_shared_weights_for_every_one_vs_all_base(base, tmp_path):
     clf = BlockwiseClassifier(base, weights="shared", n_blocks=3).fit(X, Y)
     assert clf.score(X, Y) > 0.5
     assert 0 < clf.cost_["trained_pairs"] <= 1
-    assert 0 <= clf.cost_["outside_violations"] <= 1
     _, scores = clf.predict_topk(X, 3)
     finite = scores[np.isfinite(scores)]
     assert ((finite >= 0) & (finite <= 1)).all()
@@ -326,9 +296,9 @@ def test_held_out_rows_teach_no_label_before_merging(monkeypatch):
     seen = []
     candidates = HeldOut.candidates
 
-    def spy(rows, new_X, *args):
-        seen.append((rows.trial.scorer, new_X, rows.trial.neighbors))
-        return candidates(rows, new_X, *args)
+    def spy(rows, *args):
+        seen.append((rows.trial.scorer, rows.X, rows.trial.neighbors))
+        return candidates(rows, *args)
 
     monkeypatch.setattr(HeldOut, "candidates", spy)
     with_slope(monkeypatch, 0.0)
@@ -394,7 +364,7 @@ def test_no_row_is_held_out_where_the_others_have_no_label():
 def short_of_rows(Y, held_out):
     dense = Y.toarray() > 0
     lost, positives = dense[held_out].sum(0), dense.sum(0)
-    return [j for j in range(Y.shape[1]) if lost[j] > (0.03 if positives[j] > 300 else 0.1) * positives[j]]
+    return [j for j in range(Y.shape[1]) if lost[j] > 0.03 * positives[j]]
 
 
 @pytest.mark.parametrize("factor", [8.0, 0.125])
@@ -410,7 +380,7 @@ def test_the_default_does_not_mind_how_long_rows_are(factor):
 
 def test_labels_that_lost_nothing_are_not_trained_again(monkeypatch):
     X, Y = blocky(n=400, n_labels=12)
-    with_settings(monkeypatch, lost=1.0, lost_of_many=1.0)  # no label loses more than all it has
+    with_settings(monkeypatch, lost=1.0)  # no label loses more than all it has
     monkeypatch.setattr(LabelTrainer, "train_some", None)
     clf = BlockwiseClassifier(n_blocks=3).fit(X, Y)
     assert clf.score(X, Y) > 0.5
@@ -462,7 +432,7 @@ def test_a_share_of_probability_needs_shared_and_linear_weights():
         BlockwiseClassifier(DecisionTreeClassifier(), n_blocks=3, route=0.5).fit(*blocky(n=60))
 
 
-def test_weights_of_fewer_bits_are_smaller_and_nearly_the_same(caplog, monkeypatch):
+def test_weights_of_fewer_bits_are_smaller_and_nearly_the_same(monkeypatch):
     with_slope(monkeypatch, 0.2)  # rounded scores fit a slope that is a little different
     X, Y = blocky(n=400, n_labels=40)
     full, half, byte = (
@@ -472,12 +442,7 @@ def test_weights_of_fewer_bits_are_smaller_and_nearly_the_same(caplog, monkeypat
     assert byte.model_.scorer.nbytes < half.model_.scorer.nbytes < full.model_.scorer.nbytes
     for model in (half, byte):
         scores, exact = (replace(one.model_, calibration=None).scores(X, 1).toarray() for one in (model, full))
-        np.testing.assert_allclose(scores, exact, atol=0.1)
-        assert abs(model.cost_["lost_to_rounding"]) < 2
-    assert "lost_to_rounding" not in full.cost_
-    said = caplog.text
-    assert "weights of 16 bits cost" in said
-    assert "weights of 8 bits cost" in said
+        np.testing.assert_allclose(scores, exact, atol=0.2)
     for wrong in (12, "16", None, [8]):
         with pytest.raises(BlockXMCError, match='weight_bits must be "auto", 32, 16 or 8'):
             BlockwiseClassifier(weight_bits=wrong).fit(X, Y)

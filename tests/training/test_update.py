@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from blockxmc.training.labels import LabelTrainer, shared_costs
 from blockxmc.training.lessons import Told
 from blockxmc.training.listings import lists
 from blockxmc.training.settings import SETTINGS
-from blockxmc.training.update import _changed_blocks
 
 OLD = 500
 
@@ -363,17 +361,6 @@ def test_forgetting_a_row_that_held_a_shifted_label_solves_the_label(data, fitte
         before = kept.labels.vectors[[label]].toarray() - fitted.kept_.labels.vectors[[label]].toarray()
         assert abs(before).max() > 0.05
         assert_solved(fitted, label)
-
-
-def test_forgetting_a_row_solves_blocks_where_few_rows_have_its_label():
-    assignment = np.repeat(np.int32([0, 1, 2]), [99, 2, 5])
-    Y = sparse.csr_array(np.array([assignment < 2, assignment == 1, assignment == 2], np.float32).T)
-    partition = SimpleNamespace(n_blocks_=3, assignment_=assignment)
-    kept = SimpleNamespace(unseen=np.array([8]), negative_blocks=np.full((106, 1), 2))
-    old, request = SimpleNamespace(partition=partition, kept=kept), SimpleNamespace(settings=SETTINGS, threads=1)
-    changed = [_changed_blocks(request, old, Y, np.arange(3), np.array([row])).tolist() for row in (7, 8)]
-    # Though only 2 in 101 rows of the label are in block 1; a row that was held out may have been in those it visits.
-    assert changed == [[0, 1], [0, 1, 2]]
 
 
 def test_forgotten_rows_are_gone_from_the_files(data, fitted, tmp_path):

@@ -41,7 +41,7 @@ LEAST_PAIRS, LEAST_PAIRS_PER_ROW, MOST_PAIRS, PAIRS = 2**25, 128, 2**26, 0.4
 # per row in each thread, and half a copy of the pairs (fitted to trainings with 1 and 8 threads).
 FEW_LABELS, ALL_ROWS = 1000, 6 * 64
 # Held-out rows (settings.py) and candidates of each that show what scores mean, with all that is known of one.
-HELD_OUT_ONE_IN, HELD_OUT_LEAST, HELD_OUT_MOST, CANDIDATES, PER_CANDIDATE = 40, 800, 2048, 1024, 85
+HELD_OUT_ONE_IN, HELD_OUT_LEAST, HELD_OUT_MOST, CANDIDATES, PER_CANDIDATE = 40, 800, 2048, 64, 85
 # Per weight: while labels are solved; in the trial model; while centroids are added and the model is packed.
 WEIGHT_SOLVED, WEIGHT_TRIED, WEIGHT_PACKED = 8, 25, 46
 # Centroids of blocks in a table (kmeans.hpp) of at most so many bytes, and blocks per root of the number of rows.

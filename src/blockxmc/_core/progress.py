@@ -10,10 +10,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
-from functools import cache, partial
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +22,6 @@ from blockxmc.errors import BlockXMCError
 
 T = TypeVar("T")
 J = TypeVar("J")
-# Steps that run beside others, at most.
-BESIDE = 3
 
 
 class Phase(Protocol):
@@ -259,59 +256,6 @@ def run_in_threads(work: Callable[[J, Phase], None], jobs: Sequence[J], threads:
             group.stop()
             pool.shutdown(cancel_futures=True)
             raise
-
-
-class Beside:
-    """Steps that run beside what their caller does next, if there are threads to share: else when they are asked for.
-
-    ``threads`` are those of a step; ``at_once`` says whether steps begin when they are told to. Leave it by an error, and
-    the kernels of its steps stop; none runs on behind the caller's back.
-
-    >>> with Beside(16) as beside:
-    ...     step = beside.begin(lambda: 6 * 7)
-    ...     beside.threads, step()
-    (8, 42)
-    """
-
-    def __init__(self, threads: int, *, spare: bool = True) -> None:
-        self.at_once = spare and threads > 1
-        self.threads = threads // 2 if self.at_once else threads
-        self._group, self._outer = StopGroup(), getattr(_membership, "group", None)
-        self._begun: list[Future[Any]] = []
-        self._pool = ThreadPoolExecutor(BESIDE, "blockxmc-beside", self._group.join) if self.at_once else None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if self._pool is None:
-            return
-        ended = False
-        try:
-            if error is None:
-                self._wait_for(self._begun)
-                ended = True
-        finally:
-            if not ended:
-                self._group.stop()
-            self._pool.shutdown(cancel_futures=not ended)
-
-    def begin(self, step: Callable[[], T]) -> Callable[[], T]:
-        """What gives the result of the step."""
-        if self._pool is None:
-            return cache(step)
-        running = self._pool.submit(step)
-        self._begun.append(running)
-        return partial(self._result, running)
-
-    def _result(self, running: Future[T]) -> T:
-        self._wait_for([running])
-        return running.result()
-
-    def _wait_for(self, running: Sequence[Future[Any]]) -> None:
-        while wait(running, timeout=0.1).not_done:  # not one long wait: see run_in_threads
-            if self._outer is not None:
-                self._outer.check()
 
 
 def useful_threads(threads: int, n_rows: int, rows_per_item: int) -> int:

@@ -35,8 +35,6 @@ class Learner(Explained):
     one_vs_all: ClassVar[bool] = False
     # True where ``_train`` takes ``costs``: what each row counts as a positive, and as a negative.
     takes_costs: ClassVar[bool] = False
-    # True where ``_train`` takes ``nearest``: labels of how few positives take how many other rows one by one.
-    takes_nearest: ClassVar[bool] = False
     # True where labels that come in a fixed order (training/batches.py) may be trained in batches of any size.
     any_batch: ClassVar[bool] = False
 

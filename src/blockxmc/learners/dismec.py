@@ -69,11 +69,6 @@ class DiSMEC(Learner):
         self.random_state = random_state
         self.verbose = verbose
 
-    @property
-    def takes_nearest(self) -> bool:  # type: ignore[override]
-        """Whether a few rows may stand for all: the others only hold the bias down, and that must be there."""
-        return bool(self.bias)
-
     def _check_params(self) -> None:
         OneVsAll("squared_hinge", self.C, self.tol, self.bias, self.prune)
 
@@ -85,17 +80,14 @@ class DiSMEC(Learner):
         rows: sparse.csr_array | None = None,
         costs: F32 | None = None,
         start: sparse.csr_array | None = None,
-        nearest: tuple[int, int] = (0, 0),
     ) -> LinearWeights:
         """Weights of all labels.
 
         ``rows`` (labels x n, a pattern) restricts each label to some of the rows; ``costs`` (n x 2) says what a row counts
-        as a positive, and as a negative; ``start`` (labels x features) has vectors near the solutions. ``nearest``: labels
-        of how few positives take how many other rows one by one (``OneVsAll``).
+        as a positive, and as a negative; ``start`` (labels x features) has vectors near the solutions.
         """
         how: Any = {"rows": rows, "costs": costs, "start": start}
-        problem = replace(self._problem(X), few=nearest[0], nearest=nearest[1])
-        return train_one_vs_all(problem, X, Y, threads=job.threads, phase=job.phase, **how)
+        return train_one_vs_all(self._problem(X), X, Y, threads=job.threads, phase=job.phase, **how)
 
     def _shift(
         self, X: sparse.csr_array, old: LinearWeights, lessons: Lessons, job: Context, tol: float

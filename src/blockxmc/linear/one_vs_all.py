@@ -27,9 +27,7 @@ class OneVsAll:
     """Minimise 1/2 |w|^2 + C sum_i loss(s_i w.x_i) for every label, to LIBLINEAR's tolerance.
 
     ``bias`` is the value of an additional constant feature, regularised like any other. Weights smaller than ``prune``
-    are dropped. A label with no more than ``few`` positives that is trained on less than half of the rows (squared hinge)
-    takes the ``nearest`` of its other rows one by one, those most like its positives; all others together are one row that
-    has nothing but the bias.
+    are dropped.
     """
 
     loss: Loss
@@ -37,8 +35,6 @@ class OneVsAll:
     tol: float
     bias: float | None
     prune: float
-    few: int = 0
-    nearest: int = 0
 
     def __post_init__(self) -> None:
         if self.loss not in get_args(Loss):
@@ -179,8 +175,6 @@ def train_one_vs_all(
         tol=float(problem.tol),
         bias=float(problem.bias or 0.0),
         prune=float(problem.prune),
-        few=problem.few,
-        nearest=problem.nearest,
         threads=threads,
     )
     return LinearWeights(csr_of(indptr, indices, data, (Y.shape[1], X.shape[1])).T, biases)

@@ -106,24 +106,17 @@ class LabelVectors:
             found += np.repeat(lengths, np.diff(indptr)) * self.mass[labels]
         return found
 
-    def adjusted(self, factors: F32, other: sparse.csr_array, share: float, threads: int = 1) -> LabelVectors:
-        """Vectors whose scores are ``(score + 1) * factor - 1``, a factor for each label, plus a share of another's.
+    def plus(self, other: sparse.csr_array, share: float, threads: int = 1) -> LabelVectors:
+        """Vectors with a share of others added.
 
         >>> v = LabelVectors(sparse.csr_array(np.eye(2, dtype=np.float32)), np.zeros(2, np.float32))
-        >>> x = sparse.csr_array(np.array([[3, 4]], np.float32))
-        >>> v.adjusted(np.array([1, 2], np.float32), v.vectors, 0.5).scores(x).tolist()
-        [[4.5, 11.0]]
+        >>> v.plus(v.vectors, 0.5).scores(sparse.csr_array(np.array([[3, 4]], np.float32))).tolist()
+        [[4.5, 6.0]]
         """
-        if share:
-            factors = np.ascontiguousarray(factors, np.float32)
-            own, others = csr_args(self.vectors), csr_args(other)
-            arrays = _kernels.weighted_sum(*own, factors, *others, share, self.vectors.shape[1], threads)
-            vectors = csr_of(*arrays, self.vectors.shape)
-        else:
-            vectors = self.vectors.copy()
-            vectors.data *= np.repeat(factors, np.diff(vectors.indptr))
-        mass = None if self.mass is None else self.mass * factors
-        return LabelVectors(vectors, (self.bias + 1) * factors - 1, mass)
+        if not share:
+            return self
+        arrays = _kernels.weighted_sum(*csr_args(self.vectors), *csr_args(other), share, self.vectors.shape[1], threads)
+        return LabelVectors(csr_of(*arrays, self.vectors.shape), self.bias, self.mass)
 
     def replaced(self, labels: NDArray[np.intp], new: LabelVectors, threads: int = 1) -> LabelVectors:
         """The vectors with those of ``labels`` replaced by ``new``, which has them in this order."""

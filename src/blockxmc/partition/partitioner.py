@@ -25,7 +25,7 @@ from blockxmc.errors import BlockXMCError
 from blockxmc.partition import choice
 from blockxmc.partition.alternation import Alternation, Blocks, Rules
 from blockxmc.partition.ranking import I32, LambdaPath, ObjectiveName, Ranking
-from blockxmc.partition.start import Begun, cluster_rows, label_first
+from blockxmc.partition.start import cluster_rows, label_first
 
 
 class Partitioner(BaseEstimator):  # type: ignore[misc]
@@ -107,8 +107,6 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
         self.assign_at = assign_at
         self.letter = letter
-
-    _begun: Begun | None = None
 
     def fit(self, X: Any, Y: Any) -> Self:
         """Partition the rows of X (n x d, sparse or dense) and the labels of Y (0-1 matrix or lists of names)."""
@@ -214,15 +212,6 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
     def _rules(self, lam: float) -> Rules:
         return Rules(lam, self.objective, self.tie == "small", self.letter)
 
-    def _going_on(self, begun: Begun | None) -> Self:
-        """This partitioner with the beginning of label clusters, for whoever takes it first: it is large."""
-        self._begun = begun
-        return self
-
-    def _taken(self) -> Begun | None:
-        begun, self._begun = self._begun, None
-        return begun
-
     def _seed(self) -> int:
         return int(sklearn_random_state(self.random_state).randint(2**31 - 1))
 
@@ -232,8 +221,7 @@ class Partitioner(BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.init, str):
             return _given_start(self.init, X.shape[0])
         if self.init == "labels":
-            begun = self._taken()
-            return label_first(X, Y, q, seed=seed, threads=threads, reporter=reporter, begun=begun)
+            return label_first(X, Y, q, seed=seed, threads=threads, reporter=reporter)
         return cluster_rows(X, q, balanced=self.init == "balanced", seed=seed, threads=threads, reporter=reporter)
 
     def _keep(self, blocks: Blocks, n_positives: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -31,9 +29,6 @@ LLOYD_PASSES = 20
 # Labels count by their number of positives to the power of -RARITY where rows choose their first block (ablation: "labels
 # count alike"); 1 does about the same.
 RARITY = 0.5
-# The top of a tree has so many leaves: fewer nodes keep many threads waiting for each other, and are worth growing beside
-# something else, from so many labels on.
-TOP, TOP_LABELS = 32, 2**12
 # A label's vector keeps its heaviest features only.
 LABEL_FEATURES = 256
 
@@ -46,7 +41,6 @@ def cluster_rows(
     seed: int,
     threads: int,
     reporter: Reporter,
-    grown: I32 | None = None,
 ) -> I32:
     """Cluster the rows of X by direction: a balanced tree of 2-means, or k-means (many clusters: from that tree)."""
     if n_clusters == 1:
@@ -55,7 +49,7 @@ def cluster_rows(
         with reporter.phase("start: k-means", LLOYD_PASSES) as phase:
             return lloyd(X, n_clusters, seed=seed, threads=threads, phase=phase)
     with reporter.phase("start: balanced tree", n_clusters - 1) as phase:
-        leaves = balanced_tree(X, n_clusters, seed=seed, threads=threads, phase=phase, grown=grown)
+        leaves = balanced_tree(X, n_clusters, seed=seed, threads=threads, phase=phase)
     if balanced:
         return leaves
     with reporter.phase("start: k-means", 1):
@@ -72,27 +66,10 @@ def balanced_tree(
     threads: int,
     phase: Phase,
     iterations: int = SPLIT_ITERATIONS,
-    grown: I32 | None = None,
 ) -> I32:
-    """Equally large leaves, numbered so that with 2^t of them ``leaf >> s`` is the leaf s levels higher up.
-
-    The tree goes on from the leaves of its ``TOP``, where these are given and of use.
-    """
-    if grown is None or n_leaves < TOP or n_leaves & (n_leaves - 1):
-        top: dict[str, Any] = {}
-    else:
-        top = {"grown": grown, "n_grown": TOP}
+    """Equally large leaves, numbered so that with 2^t of them ``leaf >> s`` is the leaf s levels higher up."""
     return watched(
-        _kernels.balanced_tree,
-        *csr_args(X),
-        X.shape[1],
-        n_leaves,
-        seed,
-        SPLIT_SAMPLE,
-        iterations,
-        threads,
-        phase=phase,
-        **top,
+        _kernels.balanced_tree, *csr_args(X), X.shape[1], n_leaves, seed, SPLIT_SAMPLE, iterations, threads, phase=phase
     )
 
 
@@ -150,42 +127,15 @@ def tree_pass(X: sparse.csr_array, leaves: I32, n_leaves: int, threads: int) -> 
     return nearest
 
 
-class Begun(NamedTuple):
-    """What clusters of labels begin with, however many they will be."""
-
-    labels: I32  # that any row has
-    vectors: sparse.csr_array
-    top: I32 | None = None  # the leaves of their balanced tree's ``TOP``
-
-
-def begin_labels(
-    X: sparse.csr_array, Y: sparse.csr_array, *, seed: int, threads: int, reporter: Reporter, top: bool
-) -> Begun:
-    """The vectors of the labels that any row has, and, where wanted and worth it, the top of their tree."""
+def label_first(
+    X: sparse.csr_array, Y: sparse.csr_array, n_clusters: int, *, seed: int, threads: int, reporter: Reporter
+) -> I32:
+    """Cluster the labels by the rows they occur in, then send each row to the cluster that holds most of its labels."""
     seen = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
     with reporter.phase("start: label vectors", seen.size) as phase:
         vectors = label_vectors(X, Y, seen, threads=threads, phase=phase)
-    if not top or seen.size < TOP_LABELS:
-        return Begun(seen, vectors)
-    with reporter.phase("start: balanced tree", TOP - 1) as phase:
-        return Begun(seen, vectors, balanced_tree(vectors, TOP, seed=seed, threads=threads, phase=phase))
-
-
-def label_first(
-    X: sparse.csr_array,
-    Y: sparse.csr_array,
-    n_clusters: int,
-    *,
-    seed: int,
-    threads: int,
-    reporter: Reporter,
-    begun: Begun | None = None,
-) -> I32:
-    """Cluster the labels by the rows they occur in, then send each row to the cluster that holds most of its labels."""
-    how: Any = {"seed": seed, "threads": threads, "reporter": reporter}
-    seen, vectors, top = begun or begin_labels(X, Y, **how, top=False)
     n_clusters = min(n_clusters, seen.size)
-    which = cluster_rows(vectors, n_clusters, balanced=False, grown=top, **how)
+    which = cluster_rows(vectors, n_clusters, balanced=False, seed=seed, threads=threads, reporter=reporter)
     cluster_of = np.zeros(Y.shape[1], np.int32)
     cluster_of[seen] = which
     with reporter.phase("start: blocks of rows"):

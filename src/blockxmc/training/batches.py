@@ -47,31 +47,28 @@ def in_order(
     blocks: sparse.csr_array,
     rows_of_block: sparse.csr_array,
     limited: tuple[NDArray[np.bool_], int] | None = None,
-    apart: tuple[bool, int] = (True, 0),
+    apart: bool = True,
     threads: int = 1,
 ) -> Order:
     """Those that learn from most rows, the most frequent first, if they are to stand apart; then the others by home.
 
     The solver takes the rows of the former as they are, and copies those of the others; it solves labels without positives
-    once for all, so there is no place between them. Labels that are ``limited`` will learn from so many rows only. Labels
-    with so few positives that the solver takes each by itself stand last: the sixteens are of others.
+    once for all, so there is no place between them. Labels that are ``limited`` will learn from so many rows only.
     """
     expected = expected_rows(rows_of_block, blocks, positives)
     order = by_home(positives, visits, expected, threads)
     counts = np.diff(positives.indptr)
     wide = np.zeros(counts.size, bool)
-    if apart[0]:
+    if apart:
         wide = _learn_from_most(positives, blocks, rows_of_block, expected, threads)
     if limited is not None and limited[1] < MOST_ROWS * positives.shape[1]:
         wide &= ~(limited[0] & (counts <= limited[1]))
-    alone = ~wide & (counts > 0) & (counts <= apart[1])
-    first, last = order[wide[order]], order[alone[order]]
+    first = order[wide[order]]
     first = first[np.argsort(-counts[first], kind="stable")]
-    labels = np.concatenate([first, order[~(wide | alone)[order]], last])
+    labels = np.concatenate([first, order[~wide[order]]])
     with_positives = int(np.count_nonzero(counts[first]))
-    ends = [0, first.size, labels.size - last.size, labels.size]
-    wides, others, lasts = (np.arange(begin, end, SIDE_BY_SIDE) for begin, end in pairwise(ends))
-    places = np.concatenate([wides[wides <= with_positives], others, lasts])
+    wides, others = np.arange(0, first.size, SIDE_BY_SIDE), np.arange(first.size, labels.size, SIDE_BY_SIDE)
+    places = np.concatenate([wides[wides <= with_positives], others])
     pairs = np.add.reduceat(expected[labels], places) if places.size else np.zeros(0)
     return Order(labels, places, pairs)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,21 +11,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import csr_args, csr_of, pattern_args
+from blockxmc._core.matrix import csr_of
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear.one_vs_all import typical_length
 from blockxmc.linear.weights import Ids
 from blockxmc.partition import Partitioner, choice
-from blockxmc.partition.start import Begun, begin_labels
 from blockxmc.routing import Router
 from blockxmc.training.forms import PARTITION
 from blockxmc.training.job import Job
 from blockxmc.training.settings import SETTINGS, Settings
 
 I32 = NDArray[np.int32]
-# Values of vectors of labels that are kept from the start of the partition until their centroids are wanted (64 MiB).
-MOST_KEPT = 2**23
 # Labels whose positives a thread counts in all blocks at a time.
 _LABELS_AT_A_TIME = 2**10
 
@@ -48,14 +44,13 @@ def visiting(route: float | str, linear: bool = True, settings: Settings = SETTI
     return settings.most_blocks, float(route)
 
 
-def neighbors_asked(n_neighbors: int | str, linear: bool, settings: Settings = SETTINGS) -> int:
-    """How many training rows like it a row asks: some, where nothing is said and the base is linear.
-
-    >>> neighbors_asked("auto", linear=True), neighbors_asked("auto", linear=False), neighbors_asked(3, linear=True)
-    (10, 0, 3)
-    """
+def neighbors_asked(
+    n_neighbors: int | str, linear: bool, partition: Partitioner, n_labels: int, settings: Settings = SETTINGS
+) -> int:
+    """How many training rows like it a row asks: where that is open, none if they cost more products than they may."""
     if n_neighbors == "auto":
-        return settings.n_neighbors if linear else 0
+        affordable = expected_products(partition, settings, neighbors=True) <= settings.most_products * n_labels
+        return settings.n_neighbors if linear and partition.n_blocks_ > 1 and affordable else 0
     if n_neighbors and not linear:
         raise BlockXMCError(f"n_neighbors={n_neighbors} needs a linear base: use 0")
     return int(n_neighbors)
@@ -72,12 +67,19 @@ def partition_for_shared(
     settings: Settings = SETTINGS,
     job: Job | None = None,
 ) -> Partitioner:
-    """Many small blocks that start from clusters of labels; lambda keeps most of the positives where it is open."""
+    """Many small blocks that start from clusters of labels; lambda keeps the captured share where it is open."""
     n_blocks, lam, job = options.n_blocks, options.lam, job or Job()
-    start, known = _start_for_shared(X, Y, n_blocks, reporter, seed, threads, settings, job)
+    if n_blocks in ("auto", "cost"):
+        with reporter.phase("number of blocks"):
+            how: Any = {"seed": seed, "threads": threads, "visited": settings.usual_blocks}
+            n_blocks = job.stage(
+                "number of blocks", lambda: choice.fewest_products(X, Y, None, "quadratic", **how).n_blocks
+            )
+    start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)
+    start = job.stage("start of the partition", lambda: start._fit(X, Y, reporter), PARTITION)
     if lam == "auto":
-        lam = choice.lam_at_floor(start.ranking_, "quadratic", settings.captured_floor)
-    how: Any = {"max_iter": settings.rounds, "random_state": seed, "n_jobs": threads}
+        lam = choice.lam_at_floor(start.ranking_, "quadratic", settings.captured)
+    how = {"max_iter": settings.rounds, "random_state": seed, "n_jobs": threads}
     partition = Partitioner(start.n_blocks_, lam, init=start.assignment_, **how)._fit(X, Y, reporter)
     rule = "the fewest vector products for a row" if isinstance(options.n_blocks, str) else "set by n_blocks"
     if options.n_blocks == "auto" and partition.n_blocks_ > 1:
@@ -88,43 +90,10 @@ def partition_for_shared(
             rule = f"more would take {expected:,.0f} vector products for a row"
     # An array is how the start was handed over, not a choice of the user's to be remembered with the model.
     partition.set_params(n_blocks=options.n_blocks, lam=options.lam, init="labels")
-    of_lam = f"the largest that keeps {settings.captured_floor:.0%} of the positives in the blocks of the start"
+    of_lam = f"the largest that keeps {settings.captured:.0%} of the positives in the blocks of the start"
     chosen = choice.Choice(start.n_blocks_, rule, [])
     partition.choice_ = partition._explain(chosen, of_lam if options.lam == "auto" else None)
-    return partition if known is None else partition._going_on(known)
-
-
-def _start_for_shared(
-    X: sparse.csr_array,
-    Y: sparse.csr_array,
-    n_blocks: Any,
-    reporter: Reporter,
-    seed: int,
-    threads: int,
-    settings: Settings,
-    job: Job,
-) -> tuple[Partitioner, Begun | None]:
-    """The first blocks, as many as are wanted or take the fewest products; and the vectors of labels, if they are few."""
-    start = Partitioner(n_blocks, 0.0, init="labels", max_iter=0, random_state=seed, n_jobs=threads)
-    begin: Any = partial(begin_labels, X, Y, seed=start._seed(), reporter=reporter)
-    begun: Callable[[], Begun] | None = None
-    if n_blocks in ("auto", "cost"):
-        with job.beside(threads) as beside:
-            if beside.at_once:  # a sample of rows gives numbers of blocks that no tree of two halves has
-                begun = beside.begin(partial(begin, threads=beside.threads, top=X.shape[0] <= choice.SAMPLE_ROWS))
-            with reporter.phase("number of blocks"):
-                how: Any = {"seed": seed, "threads": threads, "visited": settings.usual_blocks}
-                n_blocks = job.stage(
-                    "number of blocks", lambda: choice.fewest_products(X, Y, None, "quadratic", **how).n_blocks
-                )
-            start.set_params(n_blocks=n_blocks)
-    known: Begun | None = None  # then the partitioner makes what it needs, and drops it soon
-    if begun is not None:
-        known = begun()
-    elif job.kept is None:
-        known = begin(threads=threads, top=False)
-    start = job.stage("start of the partition", lambda: start._going_on(known)._fit(X, Y, reporter), PARTITION)
-    return start, None if known is None or known.vectors.nnz > MOST_KEPT else known._replace(top=None)
+    return partition
 
 
 def expected_products(partition: Partitioner, settings: Settings = SETTINGS, *, neighbors: bool = False) -> float:
@@ -147,31 +116,9 @@ def make_router(X: sparse.csr_array, settings: Settings = SETTINGS, bits: int = 
     return Router(loss="squared_hinge", **scaled)
 
 
-def router_targets(
-    Y: sparse.csr_array, assignment: I32, n_blocks: int, settings: Settings = SETTINGS, threads: int = 1
-) -> sparse.csr_array:
-    """Rows x blocks, a pattern: the block of each row, and others in which its labels are nearly as much at home.
-
-    A label is at home in a block by the share of its positives there. Taught its own block alone, a router would learn that
-    a row with the same labels in the next block is wrong there; yet either block answers it.
-
-    >>> Y = sparse.csr_array(np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]], np.float32))
-    >>> router_targets(Y, np.array([0, 1, 2], np.int32), 3).toarray().astype(int).tolist()
-    [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
-    """
-    nowhere_else = np.empty((assignment.size, 0), np.int32)
-    own = visits_of(assignment, nowhere_else, n_blocks)
-    if settings.router_targets < 2:
-        return own
-    home = sparse.csr_array(Y.T @ own)
-    home.data /= np.repeat(np.maximum(np.bincount(Y.indices, minlength=Y.shape[1]), 1), np.diff(home.indptr))
-    home.data[home.data < settings.router_home] = 0
-    home.eliminate_zeros()
-    blocks = np.ascontiguousarray(assignment, np.int32)
-    numbers = n_blocks, settings.router_near, settings.router_targets, threads
-    given: Any = *pattern_args(Y), *csr_args(home), blocks, *numbers
-    indptr, found = _kernels.near_home(*given)
-    return csr_of(indptr, found, np.ones(found.size, np.float32), own.shape)
+def own_blocks(assignment: I32, n_blocks: int) -> sparse.csr_array:
+    """Rows x blocks: the block of each row."""
+    return visits_of(assignment, np.empty((assignment.size, 0), np.int32), n_blocks)
 
 
 def cover_all_labels(
@@ -185,9 +132,7 @@ def cover_all_labels(
     """
     covered = np.zeros(Y.shape[1], bool)
     covered[np.concatenate([np.asarray(ids) for ids in label_clusters])] = True
-    nowhere_else = np.empty((assignment.size, 0), np.int32)
-    own_blocks = visits_of(assignment, nowhere_else, len(label_clusters))
-    labels, homes = home_blocks(sparse.csr_array(Y.T), own_blocks, threads)
+    labels, homes = home_blocks(sparse.csr_array(Y.T), own_blocks(assignment, len(label_clusters)), threads)
     lost = ~covered[labels]
     if not lost.any():
         return [np.asarray(ids, np.int64) for ids in label_clusters]

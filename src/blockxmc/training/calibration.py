@@ -25,9 +25,6 @@ F64 = NDArray[np.float64]
 
 # Where nothing is held out, a margin of 0 means even odds.
 UNCALIBRATED = Calibration.of_score(scale=2.0)
-# From these ranks on, one wrong label in so many is looked at, and counts as many times: all others are like it. Right
-# labels, few as they are there, are all looked at. Powers of two, 256 at most.
-SAMPLED = {0: 1, 32: 8, 256: 32}
 # From this rank on labels count a tenth: there are many of them, and what rows differ in counts most among the first.
 LATER, LATER_COUNT = 10, 0.1
 # Weight of the squares of the slopes, where features have unit spread: it only matters where rows say nothing.
@@ -54,41 +51,34 @@ class Cut:
     f1_by_size: float = 0.0  # ... and of those that are cut by size
 
 
-def fit_calibration(scores: F32, right: Mask, near: Calibration | None = None, *, threads: int) -> Calibration:
+def fit_calibration(scores: F32, right: Mask, *, threads: int) -> Calibration:
     """The curve from the score and the rank of a label to the chance that it is right, for new rows.
 
     ``scores`` are those of the best labels of each row, best first (-inf: none). The curve rises with the score and falls
-    with the rank, so that labels stay in order. A curve that is ``near`` already makes it quick.
+    with the rank, so that labels stay in order.
     """
     listed = scores > _kernels.UNLISTED / 2
     right = right & listed
     if not right.any() or not (listed & ~right).any():
         return UNCALIBRATED
-    one_in = _one_in(scores.shape[1])
-    # At each rank, the wrong labels of other rows. Remainders of powers of two, and small numbers: there are many labels.
-    row, column = (np.arange(size).astype(np.uint8) for size in scores.shape)
-    looked_at = right | (listed & ((row[:, None] + column) & (one_in - 1).astype(np.uint8) == 0))
-    rows, columns = np.nonzero(looked_at)
+    rows, columns = np.nonzero(listed)
     targets = right[rows, columns]
     features = curve_features(scores[rows, columns], of_others(scores)[rows], columns + 1)
-    counts = np.where(targets, 1.0, one_in[columns]) * np.where(columns < LATER, 1.0, LATER_COUNT)
-    found = _fit_curve(features, targets, counts, near, threads)
+    counts = np.where(columns < LATER, 1.0, LATER_COUNT)
+    found = _fit_curve(features, targets, counts, threads)
     if abs(found.others) <= MOST_OTHERS:
         return found
     features[:, -1] = 0.0
-    return _fit_curve(features, targets, counts, near, threads)
+    return _fit_curve(features, targets, counts, threads)
 
 
-def _fit_curve(features: F64, targets: Mask, counts: F64, near: Calibration | None, threads: int) -> Calibration:
+def _fit_curve(features: F64, targets: Mask, counts: F64, threads: int) -> Calibration:
     """The curve through these features (of ``curve_features``) that gives the targets their likeliest chances."""
     spread = features.std(axis=0)
     if spread[-1] == 0:  # what is the same for all rows is the shift's part
         features[:, -1] = 0.0
     spread[spread == 0] = 1.0
-    start = np.array([1.0] * N_SLOPES + [0.0] * (N_FALLS + 1))
-    if near is not None:
-        start = np.array([*near.slopes, *near.falls, near.others]) * spread
-    start = np.concatenate([[-2.0 if near is None else near.shift], start])
+    start = np.array([-2.0] + [1.0] * N_SLOPES + [0.0] * (N_FALLS + 1))
     least = LEAST_SLOPE * spread * (np.arange(spread.size) < N_SLOPES)
     least[-1] = -np.inf  # what others say may count either way
     lower = np.concatenate([[-np.inf], least])
@@ -99,12 +89,6 @@ def _fit_curve(features: F64, targets: Mask, counts: F64, near: Calibration | No
     shift, *rest = found.tolist()
     weights = (np.array(rest) / spread).tolist()
     return Calibration(shift, tuple(weights[:N_SLOPES]), tuple(weights[N_SLOPES:-1]), weights[-1])
-
-
-def _one_in(n_ranks: int) -> NDArray[np.intp]:
-    """Of the wrong labels at each rank, one in how many is looked at."""
-    starts = np.array(list(SAMPLED))
-    return np.array(list(SAMPLED.values()))[np.searchsorted(starts, np.arange(n_ranks), side="right") - 1]
 
 
 def best_cut(probabilities: F64, right: Mask, n_true: NDArray[np.integer], *, keep_first: bool = True) -> Cut:

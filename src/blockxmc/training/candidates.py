@@ -1,12 +1,11 @@
 """The few labels of each held-out row that may be its best, and what speaks for each of them.
 
-A trial model finds them once; score mix, reranker, top_p and calibration are then fitted on these tables, and no other
-trial model is needed.
+A trial model finds them once; score mix, reranker and calibration are then fitted on these tables, and no other trial model
+is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,9 +21,6 @@ from blockxmc.model.companions import Companions
 from blockxmc.model.reranker import N_TERMS, Reranker
 from blockxmc.model.routed import RoutedModel
 from blockxmc.training.settings import Settings
-
-# Of rows with many candidates, the tables of at most so many candidates are in memory at a time.
-CANDIDATES_AT_A_TIME = 2**17
 
 
 @dataclass(frozen=True)
@@ -57,18 +53,6 @@ class Terms:
     neighbors: F32
     log_positives: F32
 
-    def own(self, mix: Mix) -> F32:
-        """What the weights that are served will say of the label."""
-        out: F32 = self.margin + np.float32(mix.name) * self.name
-        out += np.float32(mix.centroid) * self.centroid
-        return out
-
-    def scores(self, mix: Mix) -> F32:
-        """The whole score."""
-        out: F32 = self.own(mix) + np.float32(mix.slope) * self.block
-        out += np.float32(mix.neighbors) * self.neighbors
-        return out
-
 
 @dataclass(frozen=True)
 class Best:
@@ -87,7 +71,7 @@ class Candidates:
     terms: Terms
     right: NDArray[np.bool_]  # rows x few
     n_true: NDArray[np.integer]  # labels of each row, candidates or not
-    labels: NDArray[np.int64] | None = None  # which they are; only companions ask
+    labels: NDArray[np.int64]  # which they are (-1: none)
     companions: Companions | None = None  # what is known of pairs of them
 
     @property
@@ -98,8 +82,7 @@ class Candidates:
     def of_rows(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Candidates:
         """Only these rows."""
         terms = Terms(**{name: part[rows] for name, part in vars(self.terms).items()})
-        labels = None if self.labels is None else self.labels[rows]
-        return Candidates(terms, self.right[rows], self.n_true[rows], labels, self.companions)
+        return Candidates(terms, self.right[rows], self.n_true[rows], self.labels[rows], self.companions)
 
     def hits_of(self, mixes: F32, threads: int) -> NDArray[np.float64]:
         """Mean of P@1, P@3 and P@5 of each row under each mix (slope, name, centroid, neighbors): mixes x rows."""
@@ -108,21 +91,6 @@ class Candidates:
         args: Any = *(np.ascontiguousarray(part) for part in parts), mixes, out, threads
         _kernels.mix_hits(*args)
         return out
-
-    def first(self, few: int) -> Candidates:
-        """Only the first few of each row, by the score that found them."""
-        terms = Terms(**{name: np.ascontiguousarray(part[:, :few]) for name, part in vars(self.terms).items()})
-        labels = None if self.labels is None else np.ascontiguousarray(self.labels[:, :few])
-        return Candidates(terms, np.ascontiguousarray(self.right[:, :few]), self.n_true, labels, self.companions)
-
-    @classmethod
-    def joined(cls, parts: Sequence[Candidates]) -> Candidates:
-        """The rows of all parts, in their order."""
-        columns = zip(*(vars(part.terms).values() for part in parts), strict=True)
-        terms = Terms(*(np.concatenate(column) for column in columns))
-        right, n_true = (np.concatenate([getattr(part, name) for part in parts]) for name in ("right", "n_true"))
-        labels = [part.labels for part in parts if part.labels is not None]
-        return cls(terms, right, n_true, np.concatenate(labels) if labels else None, parts[0].companions)
 
     def best(self, mix: Mix, few: int, shown: int, threads: int) -> Best:
         """The few that score best in each row, best first; the first of them as they are shown to a reranker."""
@@ -149,7 +117,7 @@ class Candidates:
         scores, right = best.scores, best.right
         if reranker is not None:
             labels, front, hits = self.reranked(best, reranker, threads)
-            if reranker.companions is not None and labels is not None:
+            if reranker.companions is not None:
                 front = reranker.companions.told(labels, front, reranker.log_positives, threads)
             order = best_first(front, threads)
             front, hits = np.take_along_axis(front, order, axis=1), np.take_along_axis(hits, order, axis=1)
@@ -160,16 +128,14 @@ class Candidates:
 
     def reranked(
         self, best: Best, reranker: Reranker, threads: int
-    ) -> tuple[NDArray[np.int64] | None, F32, NDArray[np.bool_]]:
+    ) -> tuple[NDArray[np.int64], F32, NDArray[np.bool_]]:
         """The first of the best as the reranker's curve orders them: which labels, their scores, whether they are right."""
         first, scores = best.places, best.scores[:, : reranker.first]
         gains = reranker.gains(best.terms)
         gained = np.where(scores > -np.inf, scores + gains, -np.inf).astype(np.float32)
         order = best_first(gained, threads)
         right = np.take_along_axis(best.right[:, : reranker.first], order, axis=1)
-        labels = None
-        if self.labels is not None:
-            labels = np.take_along_axis(self.labels, np.take_along_axis(first, order, axis=1), axis=1)
+        labels = np.take_along_axis(self.labels, np.take_along_axis(first, order, axis=1), axis=1)
         return labels, np.take_along_axis(gained, order, axis=1), right
 
     def hits(self, mix: Mix, reranker: Reranker | None = None, *, threads: int) -> NDArray[np.float64]:
@@ -178,139 +144,76 @@ class Candidates:
         return np.stack([right[:, :k].sum(axis=1) / k for k in (1, 3, 5)], axis=1)
 
 
+@dataclass(frozen=True)
 class HeldOut:
-    """Held-out rows seen through a trial model whose router, labels, centroids and neighbors do not know them."""
+    """Held-out rows seen through a trial model whose router, labels and neighbors do not know them."""
 
-    def __init__(
-        self,
-        trial: RoutedModel,
-        holds: sparse.csr_array,  # blocks x labels
-        centroids: Callable[[NDArray[np.intp]], sparse.csr_array],  # of some labels x features
-        positives: NDArray[np.integer],  # of each label
-        settings: Settings,
-        companions: Companions | None = None,
-        names: Callable[[NDArray[np.intp]], sparse.csr_array] | None = None,  # of some labels x features
-    ) -> None:
-        self.trial, self.settings, self.companions = trial, settings, companions
-        self._names = names
-        self._blocks_of = sparse.csr_array(holds.T)
-        self._centroids = centroids
-        self.log_positives = log_positives_of(positives, settings)
+    trial: RoutedModel
+    X: sparse.csr_array
+    Y: sparse.csr_array
+    blocks_of: sparse.csr_array  # labels x blocks: which list the label, as far as other rows say
+    settings: Settings
+    threads: int
+
+    def found(self) -> tuple[NDArray[np.int64], F32]:
+        """The few candidates of each row that score best before anything is fitted, and these scores."""
+        model = replace(self.trial, neighbors=None, slope=self.settings.middle_slope)
+        return model.topk(self.X, min(self.settings.candidates, self.Y.shape[1]), self.threads)
+
+    def cosines(self, labels: NDArray[np.int64], vectors: sparse.csr_array) -> F32:
+        """Products of the rows with the vectors of their labels; ``vectors`` has a row for each that any of them has."""
+        places = np.full(labels.shape, -1, np.int32)
+        places[labels >= 0] = renumbered(labels[labels >= 0], self.Y.shape[1])[1]
+        nothing = np.zeros(vectors.shape[0], np.float32)
+        return LabelVectors(vectors, nothing).few_scores(self.X, places, self.threads)
 
     def candidates(
-        self, X: sparse.csr_array, Y: sparse.csr_array, top_ps: Sequence[float], threads: int, few: int | None = None
-    ) -> dict[float, Candidates]:
-        """The same candidates of each row, those found at the largest top_p, as they stand at every top_p."""
-        self.labels, scores = self._found(X, Y, max(top_ps), few or self.settings.mixed_candidates, threads)
-        found = self.labels, scores, self._cosines(self._centroids, X, self.labels, threads)
-        return self._tables(X, Y, found, top_ps, threads)
-
-    def found(
-        self, X: sparse.csr_array, Y: sparse.csr_array, top_p: float, few: int, threads: int
-    ) -> tuple[NDArray[np.int64], F32, F32]:
-        """The few candidates of each row that score best at one top_p, these scores, and the cosines to centroids."""
-        labels, scores = self._found(X, Y, top_p, few, threads)
-        return labels, scores, self._cosines(self._centroids, X, labels, threads)
-
-    def many(
-        self, X: sparse.csr_array, Y: sparse.csr_array, top_p: float, threads: int, found: tuple[Any, F32, F32]
-    ) -> Iterator[Candidates]:
-        """All that is known of those ``found``, some rows at a time: it would take twenty times their names."""
-        labels, scores, centroid = found
-        step = max(1, CANDIDATES_AT_A_TIME // max(1, labels.shape[1]))
-        for first in range(0, X.shape[0], step):
-            rows = slice(first, first + step)
-            some = labels[rows], scores[rows], centroid[rows]
-            yield self._tables(X[rows], Y[rows], some, [top_p], threads)[top_p]
-
-    def _found(
-        self, X: sparse.csr_array, Y: sparse.csr_array, top_p: float, few: int, threads: int
-    ) -> tuple[NDArray[np.int64], F32]:
-        """The few candidates of each row that score best before anything is fitted, and these scores."""
-        widest = replace(self.trial, neighbors=None, slope=self.settings.middle_slope, top_p=top_p)
-        return widest.topk(X, min(few, Y.shape[1]), threads)
-
-    def _tables(
         self,
-        X: sparse.csr_array,
-        Y: sparse.csr_array,
-        found: tuple[NDArray[np.int64], F32, F32],  # labels, scores and cosines to centroids
-        top_ps: Sequence[float],
-        threads: int,
-    ) -> dict[float, Candidates]:
-        """What speaks for the labels that were found, at every top_p."""
-        labels, scores, centroid = found
-        there = labels >= 0
-        blocks = [self._block_terms(X, labels, top_p, threads) for top_p in top_ps]
-        widest_block = blocks[top_ps.index(max(top_ps))][0]
-        listed = there & (widest_block > -np.inf)
-        name = np.zeros(labels.shape, np.float32)
-        if self._names is not None:
-            name = self._cosines(self._names, X, labels, threads)
+        labels: NDArray[np.int64],
+        scores: F32,
+        name: F32,
+        centroid: F32,
+        log_positives: F32,
+        companions: Companions | None,
+    ) -> Candidates:
+        """What speaks for the labels that were found."""
+        block, visited = self._block_terms(labels)
+        listed = (labels >= 0) & (block > -np.inf)
         with np.errstate(invalid="ignore"):
-            margin = np.where(listed, scores - np.float32(self.settings.middle_slope) * widest_block, -np.inf)
+            margin = np.where(listed, scores - np.float32(self.settings.middle_slope) * block, -np.inf)
         margin -= np.float32(self.settings.middle_name) * name
-        known = np.maximum(labels, 0)
         terms = Terms(
             margin=margin.astype(np.float32),
             name=name,
             centroid=centroid,
-            block=np.zeros(labels.shape, np.float32),
-            neighbors=np.zeros(labels.shape, np.float32),
-            log_positives=self.log_positives[known],
+            block=np.where(listed, block, 0).astype(np.float32),
+            neighbors=self._neighbor_terms(labels, visited),
+            log_positives=log_positives[np.maximum(labels, 0)],
         )
         right = np.empty(labels.shape, bool)
-        _kernels.right_labels(*pattern_args(Y), Y.shape[1], labels, right.view(np.uint8), threads)
-        out = {}
-        for top_p, (block, visited) in zip(top_ps, blocks, strict=True):
-            seen = block > -np.inf
-            own = replace(
-                terms,
-                margin=np.where(seen, terms.margin, -np.inf).astype(np.float32),
-                block=np.where(seen, block, 0).astype(np.float32),
-                neighbors=self._neighbor_terms(X, labels, visited, threads),
-            )
-            out[top_p] = Candidates(own, right, np.diff(Y.indptr), labels, self.companions)
-        return out
+        _kernels.right_labels(*pattern_args(self.Y), self.Y.shape[1], labels, right.view(np.uint8), self.threads)
+        return Candidates(terms, right, np.diff(self.Y.indptr), labels, companions)
 
-    def _cosines(
-        self,
-        make: Callable[[NDArray[np.intp]], sparse.csr_array],
-        X: sparse.csr_array,
-        labels: NDArray[np.int64],
-        threads: int,
-    ) -> F32:
-        """Cosine to the centroid or the name of each label; only those that are asked for are made."""
-        asked, position = renumbered(labels[labels >= 0], self.log_positives.size)
-        vectors = LabelVectors(make(asked), np.zeros(asked.size, np.float32))
-        places = np.full(labels.shape, -1, np.int32)
-        places[labels >= 0] = position
-        return vectors.few_scores(X, places, threads)
-
-    def _block_terms(
-        self, X: sparse.csr_array, labels: NDArray[np.int64], top_p: float, threads: int
-    ) -> tuple[F32, NDArray[np.int32] | None]:
+    def _block_terms(self, labels: NDArray[np.int64]) -> tuple[F32, NDArray[np.int32] | None]:
         """Log probability of the visited blocks that list each label (-inf: none does), and the visited blocks."""
-        model = replace(self.trial, neighbors=None, slope=1.0, top_p=top_p)
+        model = replace(self.trial, neighbors=None, slope=1.0)
         if model.router is None:
             return np.zeros(labels.shape, np.float32), None
-        visited, weights = model.visits(X, threads)
+        visited, weights = model.visits(self.X, self.threads)
         # The block of the frequent labels comes first where there is one: all rows visit it, and it lists nothing.
         own, p = visited[:, -model.route :], weights[:, -model.route :]
         total = np.empty(labels.shape, np.float32)
-        lists = *pattern_args(self._blocks_of), self._blocks_of.shape[1]
+        lists = *pattern_args(self.blocks_of), self.blocks_of.shape[1]
         visits = np.ascontiguousarray(own), np.ascontiguousarray(p)
-        _kernels.block_weights(*lists, *visits, labels, total, threads)
+        _kernels.block_weights(*lists, *visits, labels, total, self.threads)
         with np.errstate(divide="ignore"):
             return np.log(total), visited
 
-    def _neighbor_terms(
-        self, X: sparse.csr_array, labels: NDArray[np.int64], visited: NDArray[np.int32] | None, threads: int
-    ) -> F32:
+    def _neighbor_terms(self, labels: NDArray[np.int64], visited: NDArray[np.int32] | None) -> F32:
         """What each label gains from the row's neighbors in the visited blocks."""
         if self.trial.neighbors is None or visited is None:
             return np.zeros(labels.shape, np.float32)
-        return self.trial.neighbors.few_gains(X, visited, labels, threads)
+        return self.trial.neighbors.few_gains(self.X, visited, labels, self.threads)
 
 
 def best_first(scores: F32, threads: int) -> NDArray[np.int64]:

@@ -95,7 +95,7 @@ def like_new_rows(
 def labels_short_of_rows(
     Y: sparse.csr_array, held_out: NDArray[np.bool_], settings: Settings = SETTINGS
 ) -> NDArray[np.intp]:
-    """Labels of whose positives too many are held out: of those with many, fewer are too many.
+    """Labels of whose positives too many are held out.
 
     >>> Y = sparse.csr_array(np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]]))
     >>> labels_short_of_rows(Y, np.array([True, False, False])).tolist()
@@ -103,5 +103,4 @@ def labels_short_of_rows(
     """
     in_held_out = np.repeat(held_out, np.diff(Y.indptr))
     lost, positives = (np.bincount(labels, minlength=Y.shape[1]) for labels in (Y.indices[in_held_out], Y.indices))
-    most = np.where(positives > settings.many_positives, settings.lost_of_many, settings.lost)
-    return np.flatnonzero(lost > most * positives)
+    return np.flatnonzero(lost > settings.lost * positives)

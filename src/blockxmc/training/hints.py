@@ -46,6 +46,12 @@ class Hints:
             return None
         return self.sample_weight > 0
 
+    def among(self, rows: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+        """Those of the rows (None: all) that count."""
+        if rows is None or self.teaching is None:
+            return self.teaching if rows is None else rows
+        return rows & self.teaching
+
     def digests(self) -> dict[str, str]:
         """What tells these hints from others: a name and a digest of each that there is."""
         weights = None if self.sample_weight is None else as_csr(self.sample_weight[None])

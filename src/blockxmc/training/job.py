@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator
 from blockxmc import _kernels
 from blockxmc._core.files import PART
 from blockxmc._core.params import as_path
-from blockxmc._core.progress import Beside, Reporter
+from blockxmc._core.progress import Reporter
 from blockxmc._core.results import DamagedError, ResultFolder
 from blockxmc._version import __version__
 from blockxmc.errors import BlockXMCError
@@ -118,10 +118,6 @@ class Job:
         inner = copy.copy(self)
         inner._prefix = f"{self._prefix}{prefix} "
         return inner
-
-    def beside(self, threads: int, spare: bool = True) -> Beside:
-        """Steps side by side, if there is anything to spare: not where they are kept in turn."""
-        return Beside(threads, spare=spare and self.kept is None)
 
     @property
     def reused(self) -> str:

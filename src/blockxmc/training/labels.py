@@ -8,7 +8,6 @@ of all rows, yet nearly everything that could teach it something. Blocks may the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -32,10 +31,6 @@ from blockxmc.training.forms import SOLVED, WEIGHTS
 from blockxmc.training.job import Job, Range
 from blockxmc.training.settings import SETTINGS, Settings
 
-# Rows on which it is measured whether training rows were left out that would have taught a label.
-VIOLATION_ROWS = 64
-# Labels whose scores of these rows a thread holds at a time.
-VIOLATION_LABELS = 2**12
 # Batches for each thread of a cluster: whoever is free takes the next; and least pairs of such a batch. So many of
 # elife-keywords take about 180 ms, and each batch 20 more, half of them in Dask.
 SHARES, LEAST_SHARE = 8, 2**17
@@ -114,10 +109,7 @@ class LabelTrainer:
         with self.reporter.phase(title, n_labels) as phase:
             rows_of_block = sparse.csr_array(visits.T)
             limited = None if new is None else (new, self.settings.update_negatives)
-            # Not in an update: R@10 of its new labels was 0.057 with it and 0.082 without (elife-keywords, two seeds).
-            few = self.settings.few_positives if self.learner.takes_nearest and new is None else 0
-            more |= {"nearest": (few, self.settings.nearest)} if few else {}
-            apart = self.learner.any_batch, few
+            apart = self.learner.any_batch
             order = in_order(positives, visits, blocks, rows_of_block, limited, apart, self.threads)
 
             def batch(begin: int, end: int) -> tuple[Any, int]:
@@ -196,41 +188,6 @@ def pack_shared(
         return pack_scorer(list(weights.split(label_clusters)), label_clusters, **options)
     frequent = frequent_labels(label_clusters, weights.n_labels, settings)
     return pack_shared_scorer(weights, label_clusters, frequent, n_features=n_features, bits=bits, threads=threads)
-
-
-def outside_violations(
-    weights: SharedWeights,
-    X: sparse.csr_array,
-    Y: sparse.csr_array,
-    visits: sparse.csr_array,
-    clusters: Sequence[Ids],
-    threads: int = 1,
-) -> float:
-    """Share of (row, label) pairs outside the training rows whose margin would have taught the label much.
-
-    A row outside a label's rows changes the label's solution only if its score lies above -1, and much only if it lies
-    well above: -0.5 here. Measured on a sample of the rows that teach any label; near zero means that training on the
-    union lost nothing.
-    """
-    teaching = np.flatnonzero(np.diff(visits.indptr))
-    rows = teaching[np.linspace(0, teaching.size - 1, min(teaching.size, VIOLATION_ROWS)).astype(int)]
-    inside = sparse.csr_array(sparse.csr_array(visits[rows] @ holds(clusters, Y.shape[1]) + Y[rows]).T)
-    some = take_rows(X, rows)
-
-    def counted(first: int) -> tuple[int, int]:
-        labels = np.arange(first, min(first + VIOLATION_LABELS, Y.shape[1]))
-        outside = take_rows(inside, labels).toarray().T <= 0
-        return int((_some(weights, labels).scores(some)[outside] > -0.5).sum()), int(outside.sum())
-
-    with ThreadPoolExecutor(threads) as pool:
-        counts = list(pool.map(counted, range(0, Y.shape[1], VIOLATION_LABELS)))
-    return sum(violating for violating, _ in counts) / max(sum(n_outside for _, n_outside in counts), 1)
-
-
-def _some(weights: SharedWeights, labels: NDArray[np.intp]) -> SharedWeights:
-    if isinstance(weights, LabelVectors):
-        return weights.some(labels)
-    return next(iter(weights.split([labels])))
 
 
 def nearest_rows(

@@ -1,9 +1,7 @@
-"""What held-out rows say: how to mix a score, whether neighbors help, how many blocks to visit, what a score means."""
+"""What held-out rows say: how to mix a score, whether neighbors help, what a score means, and what new rows can expect."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from copy import copy
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Self
@@ -12,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockxmc import metrics
-from blockxmc._core.progress import Phase, Reporter, run_in_threads
 from blockxmc.linear.weights import F32
 from blockxmc.model.calibration import Calibration
 from blockxmc.model.reranker import Reranker
@@ -20,14 +17,11 @@ from blockxmc.model.routed import RoutedModel
 from blockxmc.training.calibration import F64, best_cut, fit_calibration
 from blockxmc.training.candidates import Candidates, Mix
 from blockxmc.training.companions import fit_companions
-from blockxmc.training.job import Form, Job
+from blockxmc.training.job import Form
 from blockxmc.training.reranker import fit_reranker, order_of, spread_of, telling_rows
 from blockxmc.training.settings import Settings
 
-# What held-out rows promise is measured by parts: each part is judged by what the others have fitted.
-FOLDS = 5
-# Gives what new rows can expect.
-Promise = Callable[[], dict[str, float]]
+Promise = dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -36,19 +30,24 @@ class Fitted:
 
     mix: Mix
     reranker: Reranker | None
-    top_p: float
     calibration: Calibration
 
     def state(self) -> dict[str, Any]:
         """Numbers and arrays; see ``from_state``."""
-        scores = _scores_state((self.mix, self.reranker))
-        return {"scores": scores, "top_p": self.top_p, "calibration": self.calibration.state()}
+        reranker = None if self.reranker is None else self.reranker.state()
+        return {"mix": vars(self.mix), "reranker": reranker, "calibration": self.calibration.state()}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Take back what ``state`` gave."""
-        calibration = Calibration.from_state(state["calibration"])
-        return cls(*_restored_scores(state["scores"]), state["top_p"], calibration)
+        reranker = None if state["reranker"] is None else Reranker.from_state(state["reranker"])
+        return cls(Mix(**state["mix"]), reranker, Calibration.from_state(state["calibration"]))
+
+
+FITTED: Form[tuple[Fitted, Promise]] = Form(
+    lambda found: {"fitted": found[0].state(), "promised": found[1]},
+    lambda state: (Fitted.from_state(state["fitted"]), state["promised"]),
+)
 
 
 class Fitter:
@@ -66,164 +65,106 @@ class Fitter:
     ) -> None:
         self.candidates, self.settings, self.rerank, self.threads = candidates, settings, rerank, threads
         self.log_positives, self.name = log_positives, name
-        self._hits: dict[float, NDArray[np.float64]] = {}
-        self._rerankers: dict[Mix, Reranker | None] = {}
-        self._tried = np.array(list(product(settings.slopes, (name,), settings.centroid_weights)))
 
-    def with_threads(self, threads: int) -> Self:
-        """The same fitter, and all that it knows, for so many threads."""
-        other = copy(self)
-        other.threads = threads
-        return other
+    def fit(self, neighbors: float) -> tuple[Mix, Reranker | None]:
+        """What ranks the labels of these rows best, if neighbors count so much."""
+        mix = self.mix(neighbors)
+        return mix, self.reranker(mix)
 
-    def fit(self, neighbors: float, rows: NDArray[np.bool_] | None = None) -> tuple[Mix, Reranker | None]:
-        """What ranks the labels of these rows best (None: all), if neighbors count so much."""
-        mix = self.mix(neighbors, rows)
-        return mix, self.reranker(mix, rows)
-
-    def mix(self, neighbors: float, rows: NDArray[np.bool_] | None = None) -> Mix:
+    def mix(self, neighbors: float) -> Mix:
         """A mean of the mixes tried, in which those that rank nearly as well as the best count nearly as much.
 
         A thousand rows tell mixes that are alike apart by chance as often as by merit: the mean is steadier than the best.
         """
-        hits = self._hits_of_all(neighbors)
-        quality = hits.mean(axis=1) if rows is None else hits[:, rows].mean(axis=1)
-        n_rows = hits.shape[1] if rows is None else int(rows.sum())
-        votes = np.exp((quality - quality.max()) * np.sqrt(n_rows) / self.settings.noise)
-        slope, name, centroid = (votes @ self._tried / votes.sum()).tolist()
-        return Mix(slope if slope >= self.settings.slopes[1] / 2 else 0.0, name, centroid, neighbors)
+        tried = np.array(list(product(self.settings.slopes, (self.name,), self.settings.centroid_weights)))
+        mixes = np.column_stack([tried, np.full(len(tried), neighbors)]).astype(np.float32)
+        hits = self.candidates.hits_of(mixes, self.threads)
+        quality = hits.mean(axis=1)
+        votes = np.exp((quality - quality.max()) * np.sqrt(hits.shape[1]) / self.settings.noise)
+        slope, name, centroid = (votes @ tried / votes.sum()).tolist()
+        return Mix(slope, name, centroid, neighbors)
 
-    def reranker(self, mix: Mix, rows: NDArray[np.bool_] | None = None) -> Reranker | None:
+    def reranker(self, mix: Mix) -> Reranker | None:
         """What puts the best candidates in order if scores are mixed like this."""
         if not self.rerank:
             return None
-        if rows is None and mix in self._rerankers:
-            return self._rerankers[mix]
         seen, settings = self.candidates, self.settings
-        if rows is not None:  # a part of the rows needs its part of the least number, to be like the whole
-            seen = seen.of_rows(rows)
-            settings = replace(
-                settings,
-                reranker_least_rows=int(settings.reranker_least_rows * rows.mean()),
-                companion_least_rows=int(settings.companion_least_rows * rows.mean()),
-            )
         best = seen.best(mix, settings.reranked, settings.reranked, self.threads)
         found = fit_reranker(best.terms, best.scores, best.right, self.log_positives, settings, self.threads)
-        if found is not None and seen.companions is not None:
-            labels, scores, right = seen.reranked(best, found, self.threads)
-            assert labels is not None
-            found = fit_companions(found, seen.companions, labels, scores, right, settings, self.threads)
-        if rows is None:
-            self._rerankers[mix] = found
-        return found
+        if found is None or seen.companions is None:
+            return found
+        labels, scores, right = seen.reranked(best, found, self.threads)
+        return fit_companions(found, seen.companions, labels, scores, right, settings, self.threads)
 
-    def _hits_of_all(self, neighbors: float) -> NDArray[np.float64]:
-        """Mean of P@1, P@3 and P@5 of each row under each mix tried, mixes x rows."""
-        if neighbors not in self._hits:
-            mixes = np.column_stack([self._tried, np.full(len(self._tried), neighbors)])
-            self._hits[neighbors] = self.candidates.hits_of(mixes.astype(np.float32), self.threads)
-        return self._hits[neighbors]
+    def counting(self, name: float) -> Fitter:
+        """The same where names count so much."""
+        options: Any = {"name": name, "rerank": self.rerank, "threads": self.threads}
+        return Fitter(self.candidates, self.log_positives, self.settings, **options)
+
+    def of_rows(self, rows: NDArray[np.bool_]) -> Fitter:
+        """The same for a part of the rows, which needs its part of the least numbers, to be like the whole."""
+        settings = replace(
+            self.settings,
+            reranker_least_rows=int(self.settings.reranker_least_rows * rows.mean()),
+            companion_least_rows=int(self.settings.companion_least_rows * rows.mean()),
+        )
+        candidates = self.candidates.of_rows(rows)
+        options: Any = {"name": self.name, "rerank": self.rerank, "threads": self.threads}
+        return Fitter(candidates, self.log_positives, settings, **options)
 
 
 def fit_held_out(
-    seen: dict[float, Candidates],
-    many: Callable[[float], Iterable[Candidates]],
-    log_positives: F32,
-    settings: Settings,
-    *,
-    top_p: float,
-    routed: bool,
-    threads: int,
-    job: Job,
+    candidates: Candidates, log_positives: F32, settings: Settings, *, routed: bool, threads: int
 ) -> tuple[Fitted, Promise]:
-    """Mix, reranker, top_p and calibration, and what finds out what to expect of them on new rows.
-
-    ``seen`` has the candidates at each top_p that may be chosen; ``top_p`` is kept unless another is clearly better.
-    ``many`` has more candidates at a top_p, as new rows would have them, some rows at a time: they show what scores mean.
-    """
-    fitter = Fitter(seen[top_p], log_positives, settings, rerank=routed, threads=threads)
-    fitter, gained = names_gain(fitter)
-    mix, reranker = job.stage("score mix", lambda: fitter.fit(_neighbors_count(fitter, settings)), _SCORES)
-    best = job.stage("top_p", lambda: _best_top_p(seen, mix, reranker, top_p, settings, threads))
-    ranked, first = [], []
-    for part in many(best):
-        ranked.append(part.ranked(mix, reranker, settings.calibrated, threads))
-        first.append(part.first(settings.judged))
-    scores, right = (np.concatenate(parts) for parts in zip(*ranked, strict=True))
-    calibration = job.stage("calibration", lambda: fit_calibration(scores, right, threads=threads), _CALIBRATION)
-    fitted = Fitted(mix, reranker, best, calibration)
-    judged = replace_candidates(fitter, seen[best]), Candidates.joined(first), mix.neighbors, calibration
-    return fitted, lambda: expected(*judged, job.reporter) | gained
+    """Mix, reranker and calibration, and what new rows can expect of them."""
+    fitter, gained = names_gain(Fitter(candidates, log_positives, settings, rerank=routed, threads=threads))
+    mix, reranker = fitter.fit(1.0)
+    if candidates.terms.neighbors.any():
+        without = fitter.fit(0.0)
+        hits, others = (candidates.hits(*each, threads=threads) for each in ((mix, reranker), without))
+        # Neighbors count as much as margins do, or, where they clearly mislead, not at all: there is little in between.
+        if clearly_better(others, hits, settings):
+            mix, reranker = without
+    else:
+        mix = replace(mix, neighbors=0.0)
+    scores, right = candidates.ranked(mix, reranker, settings.candidates, threads)
+    fitted = Fitted(mix, reranker, fit_calibration(scores, right, threads=threads))
+    return fitted, expected(fitter, mix.neighbors) | gained
 
 
 def only_calibrated(trial: RoutedModel, X: Any, Y: Any, settings: Settings, threads: int) -> tuple[Fitted, Promise]:
     """The same where weights are no vectors, which are not mixed."""
-    labels, scores = trial.topk(X, min(settings.calibrated, Y.shape[1]), threads)
+    labels, scores = trial.topk(X, min(settings.candidates, Y.shape[1]), threads)
     rows = np.repeat(np.arange(X.shape[0]), labels.shape[1])
     right = np.asarray(Y[rows, np.maximum(labels, 0).ravel()]).reshape(labels.shape) > 0
     right &= labels >= 0
     calibration = fit_calibration(scores, right, threads=threads)
-    expected = promises(calibration.probabilities(scores), right, np.diff(Y.indptr))
-    return Fitted(Mix(), None, trial.top_p, calibration), lambda: expected
+    return Fitted(Mix(), None, calibration), promises(calibration.probabilities(scores), right, np.diff(Y.indptr))
 
 
-def _scores_state(scores: tuple[Mix, Reranker | None]) -> dict[str, Any]:
-    mix, reranker = scores
-    return {"mix": vars(mix), "reranker": None if reranker is None else reranker.state()}
-
-
-def _restored_scores(state: dict[str, Any]) -> tuple[Mix, Reranker | None]:
-    reranker = state["reranker"]
-    return Mix(**state["mix"]), None if reranker is None else Reranker.from_state(reranker)
-
-
-_SCORES = Form(_scores_state, _restored_scores)
-FITTED: Form[tuple[Fitted, Promise]] = Form(
-    lambda found: {"fitted": found[0].state(), "promised": found[1]()},
-    lambda state: (Fitted.from_state(state["fitted"]), lambda: state["promised"]),
-)
-_CALIBRATION = Form(Calibration.state, Calibration.from_state)
-
-
-def replace_candidates(fitter: Fitter, candidates: Candidates) -> Fitter:
-    """The same fitter for candidates at another top_p; what it knows already stays where they are the same."""
-    if candidates is fitter.candidates:
-        return fitter
-    options: Any = {"name": fitter.name, "rerank": fitter.rerank, "threads": fitter.threads}
-    return Fitter(candidates, fitter.log_positives, fitter.settings, **options)
-
-
-def expected(
-    fitter: Fitter, many: Candidates, neighbors: float, whole: Calibration, reporter: Reporter
-) -> dict[str, float]:
-    """What new rows can expect: each part of the rows is judged by what the others have fitted.
+def expected(fitter: Fitter, neighbors: float) -> Promise:
+    """What new rows can expect: each half of the rows is judged by what the other half has fitted.
 
     P@k, the calibration error of the first five labels, and the cut for the best mean F1 with that F1. Rows that are
-    judged by what they have fitted themselves look up to a point too good (bench/optimism.py). The curve of the
-    ``whole`` is where the curves of the parts are sought.
+    judged by what they have fitted themselves look up to a point too good (bench/optimism.py).
     """
-    n_rows, few, threads = fitter.candidates.n_rows, fitter.settings.judged, min(fitter.threads, FOLDS)
-    parts = np.arange(n_rows) % FOLDS
-    hits, found = np.zeros((n_rows, 3)), np.zeros((n_rows, min(few, many.right.shape[1])))
-    right = np.zeros(found.shape, bool)
-    fitter.mix(neighbors)  # what all parts ask for is made once, by all threads
-    fitter = fitter.with_threads(-(-fitter.threads // FOLDS))
-
-    def judge(part: int, _: Phase) -> None:
-        others, own = parts != part, parts == part
-        mix, reranker = fitter.fit(neighbors, others)
-        scores, shown = many.ranked(mix, reranker, few, fitter.threads)
-        calibration = fit_calibration(scores[others], shown[others], near=whole, threads=fitter.threads)
-        hits[own] = fitter.candidates.of_rows(own).hits(mix, reranker, threads=fitter.threads)
-        found[own], right[own] = calibration.probabilities(scores[own]), shown[own]
-
-    with reporter.phase("judge what was fitted", FOLDS) as phase:
-        run_in_threads(judge, range(FOLDS), threads, phase)
+    candidates, threads = fitter.candidates, fitter.threads
+    n_rows, few = candidates.right.shape
+    hits, found, right = np.zeros((n_rows, 3)), np.zeros((n_rows, few)), np.zeros((n_rows, few), bool)
+    for half in (0, 1):
+        own = np.arange(n_rows) % 2 == half
+        other = fitter.of_rows(~own)
+        mix, reranker = other.fit(neighbors)
+        calibration = fit_calibration(*other.candidates.ranked(mix, reranker, few, threads), threads=threads)
+        judged = candidates.of_rows(own)
+        scores, right[own] = judged.ranked(mix, reranker, few, threads)
+        hits[own] = judged.hits(mix, reranker, threads=threads)
+        found[own] = calibration.probabilities(scores)
     values = {f"expected_P@{k}": float(value) for k, value in zip((1, 3, 5), hits.mean(axis=0), strict=True)}
-    return values | promises(found, right, many.n_true)
+    return values | promises(found, right, candidates.n_true)
 
 
-def promises(probabilities: F64, right: NDArray[np.bool_], n_true: NDArray[np.integer]) -> dict[str, float]:
+def promises(probabilities: F64, right: NDArray[np.bool_], n_true: NDArray[np.integer]) -> Promise:
     """Calibration error of the first five labels of each row, and where label sets are cut for the best F1."""
     first = probabilities[:, :5] > 0
     error = metrics.calibration_error(right[:, :5][first], probabilities[:, :5][first])
@@ -246,8 +187,7 @@ def names_gain(plain: Fitter) -> tuple[Fitter, dict[str, float]]:
     if not seen.terms.name.any():
         return plain, {}
     weight = max(name_weight(seen, plain.settings, threads), least)
-    options: Any = {"name": weight, "rerank": plain.rerank, "threads": threads}
-    named = Fitter(seen, plain.log_positives, plain.settings, **options)
+    named = plain.counting(weight)
     gained = np.subtract(*(seen.hits(each.mix(0.0), threads=threads).mean(axis=0) for each in (named, plain)))
     if not least and gained.mean() <= 0:
         return plain, {}
@@ -271,30 +211,6 @@ def name_weight(seen: Candidates, settings: Settings, threads: int) -> float:
     return max(float(found[0] / found[-1]), 0.0)
 
 
-def _neighbors_count(fitter: Fitter, settings: Settings) -> float:
-    """1 where neighbors count as much as margins do, 0 where they clearly mislead: there is little in between."""
-    if not fitter.candidates.terms.neighbors.any():
-        return 0.0
-    mix = fitter.mix(1.0)
-    both = mix, replace(mix, neighbors=0.0)
-    with_them, without = (fitter.candidates.hits(each, fitter.reranker(each), threads=fitter.threads) for each in both)
-    return 0.0 if clearly_better(without, with_them, settings) else 1.0
-
-
-def _best_top_p(
-    seen: dict[float, Candidates],
-    mix: Mix,
-    reranker: Reranker | None,
-    usual: float,
-    settings: Settings,
-    threads: int,
-) -> float:
-    """The top_p that ranks the labels of new rows best; the usual one if no other is clearly better."""
-    hits = {top_p: candidates.hits(mix, reranker, threads=threads) for top_p, candidates in sorted(seen.items())}
-    best = max(hits, key=lambda top_p: hits[top_p].mean())
-    return best if clearly_better(hits[best], hits[usual], settings) else usual
-
-
 def clearly_better(some: NDArray[np.float64], others: NDArray[np.float64], settings: Settings) -> bool:
     """Whether rows are served better by some answers than by others, by more than chance; by the mean of their hits."""
     change = (some - others).mean(axis=1)
@@ -306,12 +222,3 @@ def recall_of(model: RoutedModel, X: Any, Y: Any, clusters: Any, threads: int) -
     visited = model.visited(X, threads)
     # The block of the frequent labels comes first where there is one: all rows visit it, and it lists nothing.
     return 1.0 if visited is None else metrics.candidate_recall(Y, (visited[:, -model.route :], clusters))
-
-
-def lost_to_rounding(rounded: Candidates, margins: Any, fitted: Fitted, threads: int) -> float:
-    """Points of the mean of P@1, P@3 and P@5 that full precision of the weights would gain."""
-    terms = rounded.terms
-    exact = replace(terms, margin=np.where(terms.margin > -np.inf, margins, -np.inf).astype(np.float32))
-    how = fitted.mix, fitted.reranker
-    kept, lost = (replace(rounded, terms=each).hits(*how, threads=threads).mean() for each in (exact, terms))
-    return 100 * float(kept - lost)

@@ -6,7 +6,7 @@ from blockxmc.model.routed import RoutedModel
 from blockxmc.partition import Partitioner
 
 
-def described(model: RoutedModel, bits: int, cost: dict[str, float]) -> str:
+def described(model: RoutedModel, cost: dict[str, float]) -> str:
     """How a model with shared weights scores, in words."""
     visited = f"{model.route} blocks" if model.top_p == 1 else f"up to {model.route} blocks"
     text = f"{visited} visited, whose probabilities count {model.slope:.2g}"
@@ -16,8 +16,6 @@ def described(model: RoutedModel, bits: int, cost: dict[str, float]) -> str:
         text += f"; the first {model.reranker.first} labels are reranked"
     if "names_weight" in cost:
         text += f"; names of labels {names_in_words(cost)}"
-    if "lost_to_rounding" in cost:
-        text += f"; weights of {bits} bits cost {cost['lost_to_rounding']:.2f} points of precision"
     return text
 
 

@@ -8,66 +8,55 @@ of them are right as their calibrated probabilities say.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from blockxmc import _kernels
-from blockxmc._core.matrix import pattern_args
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import F32
 from blockxmc.model.calibration import Calibration
 from blockxmc.model.routed import RoutedModel
 from blockxmc.routing import Router
-from blockxmc.training.labels import SharedWeights, pack_shared
+from blockxmc.training.labels import pack_shared
 from blockxmc.training.mix import Fitted
 from blockxmc.training.names import Names
-from blockxmc.training.settings import Settings
 
 # Scores are lowered by so much at most: below, no label comes up.
 LOWEST, STEPS = 8.0, 24
 
 
 @dataclass(frozen=True)
-class Untrained:
-    """What it takes to set labels without rows back."""
+class Trial:
+    """A model that does not know the held-out rows, what labels are called, and what it learnt from."""
 
-    names: Names | None
-    shown: sparse.csr_array  # labels of the rows that are not held out
+    model: RoutedModel
     router: Router
-    settings: Settings
-    threads: int
+    weights: LabelVectors
+    names: Names
+    clusters: list[NDArray[np.int64]]
+    shown: sparse.csr_array  # the labels of the rows that it has learnt from
 
-    def set_back(
-        self,
-        fitted: Fitted,
-        trial: RoutedModel,
-        weights: SharedWeights,
-        clusters: list[NDArray[np.int64]],
-        held_out: tuple[sparse.csr_array, sparse.csr_array],
-    ) -> Fitted:
-        """What is fitted, and how much less labels without rows count, where there are such labels.
 
-        ``clusters`` know nothing of the held-out rows.
-        """
-        names, mix = self.names, fitted.mix
-        if names is None or not mix.name or names.positives.all() or not isinstance(weights, LabelVectors):
-            return fitted
-        (X, Y), threads = held_out, self.threads
-        positives = np.bincount(self.shown.indices, minlength=Y.shape[1])
-        names = replace(names, positives=positives)
-        listed = names.listed(clusters, self.router, threads)
-        how: Any = {"n_features": X.shape[1], "bits": 16, "threads": threads, "settings": self.settings}
-        scorer = pack_shared(names.added(weights, mix.name, threads), listed, **how)
-        model = replace(trial, scorer=scorer, slope=mix.slope, top_p=fitted.top_p, neighbors=None)
-        labels, scores = model.topk(X, self.settings.judged, threads)
-        right = np.empty(labels.shape, bool)
-        _kernels.right_labels(*pattern_args(Y), Y.shape[1], labels, right.view(np.uint8), threads)
-        untrained = (labels >= 0) & (positives[np.maximum(labels, 0)] == 0)
-        shift = shift_of(scores, untrained, right, fitted.calibration)
-        return replace(fitted, mix=replace(mix, untrained=shift))
+def set_back(
+    trial: Trial, fitted: Fitted, held_out: tuple[sparse.csr_array, sparse.csr_array], bits: int, threads: int
+) -> Fitted:
+    """What is fitted, and how much less labels without rows count."""
+    X, Y = held_out
+    positives = np.bincount(trial.shown.indices, minlength=Y.shape[1])
+    names = replace(trial.names, positives=positives)
+    listed = names.listed(trial.clusters, trial.router, threads)
+    named = names.added(trial.weights, fitted.mix.name, threads)
+    settings = names.settings
+    scorer = pack_shared(named, listed, n_features=X.shape[1], bits=bits, threads=threads, settings=settings)
+    model = replace(trial.model, scorer=scorer, slope=fitted.mix.slope, neighbors=None)
+    labels, scores = model.topk(X, settings.candidates, threads)
+    right = np.empty(labels.shape, bool)
+    _kernels.right_labels(Y.indptr.astype(np.int64), Y.indices, Y.shape[1], labels, right.view(np.uint8), threads)
+    untrained = (labels >= 0) & (positives[np.maximum(labels, 0)] == 0)
+    shift = shift_of(scores, untrained, right, fitted.calibration)
+    return replace(fitted, mix=replace(fitted.mix, untrained=shift))
 
 
 def shift_of(scores: F32, untrained: NDArray[np.bool_], right: NDArray[np.bool_], calibration: Calibration) -> float:

@@ -24,14 +24,14 @@ from blockxmc._core.matrix import take_rows, without_rows
 from blockxmc._core.progress import Reporter
 from blockxmc.errors import UpdateError
 from blockxmc.learners.dismec import DiSMEC
-from blockxmc.linear.one_vs_all import Lessons, typical_length
+from blockxmc.linear.one_vs_all import Lessons
 from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights
 from blockxmc.model.routed import RoutedModel
 from blockxmc.partition import Partitioner
 from blockxmc.partition.growth import place_rows, repartitioned
 from blockxmc.routing import Router
-from blockxmc.training.blocks import make_router, router_targets, visits_of
+from blockxmc.training.blocks import make_router, own_blocks, visits_of
 from blockxmc.training.calibration import UNCALIBRATED
 from blockxmc.training.candidates import log_positives_of
 from blockxmc.training.drift import before_learning
@@ -254,7 +254,7 @@ def drop_rows(
         kept, shown = replace(kept, placed=True), Y_left
     assignment, negative, blocks = _living(old, X_left, shown, left, threads)
     partition = repartitioned(old.partition, shown, assignment, blocks.size, threads, kept.fit_captured)
-    changed = _changed_blocks(request, old, Y, blocks, gone)
+    changed = _changed_blocks(old, blocks, gone)
     learned = _solved_blocks(request, (X_left, Y_left), assignment, some_of(kept.blocks, blocks), changed, reporter)
     # By all blocks that may have taught: whatever a row has taught is to be solved without it. Below -1 a margin teaches
     # a label that was solved nothing; but any row may have held one that was shifted.
@@ -333,9 +333,9 @@ def _solved_blocks(
         return old
     X, Y = rows
     router = make_router(X, request.settings)
-    targets = router_targets(Y, assignment, old.n_labels, request.settings, request.threads)
+    targets = own_blocks(assignment, old.n_labels)
     if request.hints.label_features is not None:
-        names = Names.of(request.hints.label_features, np.bincount(Y.indices, minlength=Y.shape[1]), typical_length(X))
+        names = Names.of(request.hints.label_features, X, Y, request.settings)
         X, targets = names.taught(X, targets, Y, assignment)
     options: Any = {"threads": request.threads, "reporter": reporter}
     found = router.weights_of(X, targets, changed, old.vectors, **options)
@@ -359,20 +359,13 @@ def _living(
     return assignment, np.where(negative < 0, assignment[:, None], negative), blocks
 
 
-def _changed_blocks(
-    request: Request, old: Learned, Y: sparse.csr_array, blocks: NDArray[np.intp], gone: NDArray[np.intp]
-) -> NDArray[np.intp]:
-    """The blocks that rows which are gone may have taught, as they are numbered now: their own, and their labels' homes.
+def _changed_blocks(old: Learned, blocks: NDArray[np.intp], gone: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The blocks that rows which are gone may have taught, as they are numbered now.
 
     A row that was held out of the fit may have had another block, which it still visits.
     """
-    assignment = old.partition.assignment_
     moved = np.intersect1d(gone, old.kept.unseen)
-    taught = np.union1d(assignment[gone], old.kept.negative_blocks[moved])
-    if request.settings.router_targets > 1:
-        own = visits_of(assignment, np.empty((Y.shape[0], 0), np.int32), old.partition.n_blocks_)
-        labels = np.unique(take_rows(Y, gone).indices)
-        taught = np.union1d(taught, sparse.csr_array(Y[:, labels].T @ own).indices)
+    taught = np.union1d(old.partition.assignment_[gone], old.kept.negative_blocks[moved])
     return np.flatnonzero(np.isin(blocks, taught))
 
 
@@ -387,10 +380,11 @@ def _packed(
     """The model of these rows, whose blocks list these labels, the touched ones solved again."""
     X, Y = rows
     kept, old = new.kept, new.model
-    training = Training(request, X, Y, new.partition, reporter)
-    training.negative_blocks, training.asked = kept.negative_blocks, kept.asked
-    training.clusters = clusters
-    router = _router(kept.blocks, max(request.bits, request.settings.router_bits))
+    router, names = _router(kept.blocks, max(request.bits, request.settings.router_bits)), None
+    if request.hints.label_features is not None:
+        names = Names.of(request.hints.label_features, X, Y, request.settings)
+    how = new.partition, clusters, kept.negative_blocks, reporter, names, kept.asked
+    training = Training(request, X, Y, *how)
     weights = kept.labels
     if touched.size:
         few = training.positives[touched] <= request.settings.update_new
@@ -401,7 +395,6 @@ def _packed(
     if reranker is not None:
         reranker = replace(reranker, log_positives=log_positives_of(training.positives, request.settings))
     calibration = old.calibration or UNCALIBRATED
-    fitted = Fitted(kept.mix, reranker, old.top_p, calibration)
-    model = training.pack(router, training.mixed(weights, kept.mix), fitted)
-    model = replace(model, route=min(old.route, kept.blocks.n_labels))
+    model = training.pack(router, training.mixed(weights, kept.mix), Fitted(kept.mix, reranker, calibration))
+    model = replace(model, route=min(old.route, kept.blocks.n_labels), top_p=old.top_p)
     return Learned(new.partition, model, replace(kept, labels=weights))
