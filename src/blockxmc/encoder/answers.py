@@ -32,6 +32,8 @@ class WithEncoder:
         allowed = allowed_labels(classifier.targets_, allow, deny)
         X = classifier._validated(X)
         labels, scores = self.encoded.topk(classifier.model_, X, self.texts, k, classifier._threads, allowed)
+        if labels.shape[1] == k:
+            return labels, scores
         missing = ((0, 0), (0, k - labels.shape[1]))
         return np.pad(labels, missing, constant_values=-1), np.pad(scores, missing, constant_values=-np.inf)
 
