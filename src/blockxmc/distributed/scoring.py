@@ -39,7 +39,7 @@ class Scoring:
 
     def opened(self, n_jobs: int | None) -> tuple[XMCEstimator, Dataset]:
         """Model and data, which must fit each other."""
-        model: Any = load(self.model)
+        model: Any = load(self.model, encoder=False)  # shards hold features: there is no text to read
         if isinstance(model, TextClassifier):
             if not is_shards(self.data):
                 raise BlockXMCError(f"{self.data}: holds features, but {self.model} was trained on text")
