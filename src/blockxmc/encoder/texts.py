@@ -112,7 +112,7 @@ class TextEncoder:
     def open(self) -> None:
         """Check that the bytes are those that were saved, and open the graph."""
         stored.require(_digest(self.graph, self.tokenizer) == self.digest, "its encoder was changed")
-        refuse_external(memoryview(self.graph))  # no copy: memory is what a process of a service is short of
+        refuse_external(self.graph.data)  # no copy: memory is what a process of a service is short of
         self._session, self._tokens  # noqa: B018
 
     def state(self) -> dict[str, Any]:
@@ -139,5 +139,5 @@ class TextEncoder:
 def _digest(graph: U8, tokenizer: U8) -> str:
     digest = hashlib.sha256()
     for part in (graph, tokenizer):
-        digest.update(memoryview(part))
+        digest.update(part.data)
     return digest.hexdigest()
