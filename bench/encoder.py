@@ -1,10 +1,10 @@
 """Encoders beside the linear model: precision, seconds, memory (docs/results/encoder.md).
 
+    fit DATA... --model FOLDER [--epochs 0] [--max-tokens N]   the whole way on this machine; prints the table's rows
     prepare DATA... --model FOLDER --out DIR   linear models, candidates and tokens of each set; needs no GPU
-    train DIR --out DIR [--seeds 3]            fine-tuning; needs PyTorch and transformers, but no compiled kernels
-    judge DIR RESULTS                          fusion and the table
+    train DIR --plan FILE --out DIR            fine-tuning as planned; needs PyTorch and transformers, no compiled kernels
 
-The middle step works on a machine that has nothing but a GPU and these packages: what travels there is small.
+The last two part the work for a machine that has nothing but a GPU and these packages: what travels there is small.
 """
 
 from __future__ import annotations
@@ -21,6 +21,42 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 GROUP = 32  # numbers of a matrix that share a scale while it travels
+
+
+# ---- fit ----
+def shown(model, texts, labels, **how):
+    """P@1/3/5, F1@5, recall@5 of labels of few rows, and the calibration error of the first five."""
+    ids, chances = model.predict_topk(texts, 5, **how)
+    targets, counts = model.classifier_.targets_, model.classifier_.label_counts_
+    Y = targets.encode_more([[name for name in row if name in targets.ids_by_name] for row in labels])[0]
+    hit = np.array([np.isin(row, Y.indices[Y.indptr[i] : Y.indptr[i + 1]]) & (row >= 0) for i, row in enumerate(ids)])
+    given = np.array([len(row) for row in labels])
+    rare = counts <= 5
+    recall = (hit & rare[np.maximum(ids, 0)]).sum() / max(rare[Y.indices].sum(), 1)
+    f1 = np.where(given > 0, 2 * hit.sum(axis=1) / (5 + np.maximum(given, 1)), 0).mean()
+    p, right = np.maximum(chances, 0).ravel(), hit.ravel()
+    bins = np.clip((15 * p).astype(int), 0, 14)
+    error = sum(abs(p[bins == i].sum() - right[bins == i].sum()) for i in range(15)) / p.size
+    at = "/".join(f"{100 * hit[:, :k].sum(axis=1).mean() / k:.2f}" for k in (1, 3, 5))
+    return f"{at} F1@5 {f1:.4f} rare {100 * recall:.1f} calibration error {error:.3f}"
+
+
+def fit_all(args):
+    from blockxmc import BlockwiseClassifier, Encoder, TextClassifier
+
+    encoder = Encoder(str(args.model), epochs=args.epochs, max_tokens=args.max_tokens)
+    for folder in args.data:
+        texts, labels, test_texts, test_labels = read_set(folder)
+        started = time.process_time()
+        plain = TextClassifier().fit(texts, labels, label_texts=None)
+        print(folder.name, "linear, no names:", shown(plain, test_texts, test_labels), flush=True)
+        print(f"   {time.process_time() - started:.0f} CPU s")
+        started = time.process_time()
+        model = TextClassifier(BlockwiseClassifier(verbose=1), encoder=encoder).fit(texts, labels)
+        print(folder.name, "linear, with names:", shown(model, test_texts, test_labels, encoder=False), flush=True)
+        if model.encoder_ is not None:
+            print(folder.name, "with the encoder:", shown(model, test_texts, test_labels), flush=True)
+            print(f"   {time.process_time() - started:.0f} CPU s, {model.encoder_.nbytes / 1e6:.1f} MB more")
 
 
 # ---- prepare ----
@@ -359,16 +395,17 @@ def train_all(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=["prepare", "train", "judge"])
+    parser.add_argument("step", choices=["fit", "prepare", "train"])
     parser.add_argument("data", nargs="+", type=Path)
     parser.add_argument("--model", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--plan", type=Path)
+    parser.add_argument("--epochs", type=int, default=0)
     parser.add_argument("--rows", type=int, default=0)
     parser.add_argument("--max-tokens", type=int, default=256)
     parser.add_argument("--minutes", type=float, default=9.0)
     args = parser.parse_args()
-    {"prepare": prepare_all, "train": train_all}[args.step](args)
+    {"fit": fit_all, "prepare": prepare_all, "train": train_all}[args.step](args)
 
 
 if __name__ == "__main__":
