@@ -202,6 +202,16 @@ def test_what_an_interrupted_tuning_keeps_is_said(capsys, monkeypatch, folder, t
         assert lines == [f"{line}: the same command goes on" for line in told]
 
 
+@pytest.mark.parametrize("command", ["train", "tune", "predict", "evaluate"])
+def test_an_empty_name_of_a_working_folder_is_refused(capsys, monkeypatch, folder, tmp_path, command):
+    monkeypatch.chdir(tmp_path)
+    rest = {"train": [folder / "rows.txt", "--model", "m"], "tune": [folder / "rows.txt"]}
+    on_cluster = [folder / "rows", folder / "rows.txt", "--scheduler", "tcp://127.0.0.1:1"]
+    code, out, err = run(capsys, command, *rest.get(command, on_cluster), "--work", "")
+    assert (code, out, err) == (2, "", "error: --work needs the name of a folder, got an empty one\n")
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_report_below_a_file_is_refused_before_anything_is_computed(capsys, monkeypatch, tmp_path):
     from blockxmc.paper import experiments
 

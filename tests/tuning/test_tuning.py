@@ -279,3 +279,15 @@ def test_bad_input_is_one_line(options, message):
 def test_ranks_that_make_no_sense(ks):
     with pytest.raises(BlockXMCError, match="ks must be"):
         TrialOptions(ks=ks)
+
+
+def test_the_first_trial_says_how_long_all_others_take(caplog, tmp_path):
+    caplog.set_level("INFO", "blockxmc")
+    options = TrialOptions(n_jobs=1, verbose=1, work=tmp_path)
+    for _ in range(2):  # the second time from what is kept
+        result = tune_lambda(*small(), NaiveBayes(), n_blocks=3, lams=LAMS, folds=2, options=options)
+    lines = [line for line in caplog.messages if "the first trial" in line]
+    assert result.trainings == 2 * (1 + len(LAMS))
+    assert len(lines) == 2
+    assert all("; 11 are left: about " in line for line in lines)
+    assert lines[0] == lines[1]

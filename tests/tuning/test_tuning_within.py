@@ -1,6 +1,7 @@
 """The best model within limits."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -141,3 +142,11 @@ def test_given_blocks_are_kept(data):
     result = tune_within(*data, NaiveBayes(), limits=Limits(products=20), grid=PER_BLOCK, n_blocks=3, options=options)
     assert result.chosen.n_blocks == 3
     assert np.isfinite(result.chosen.mean)
+
+
+def test_the_first_of_several_trainings_says_how_long_all_others_take(data, caplog):
+    caplog.set_level("INFO", "blockxmc")
+    grid = KnobGrid("shared", routes=[1], prunes=[0.1, 0.2, 0.3])
+    tune_within(*data, grid=grid, n_blocks=3, options=TrialOptions(n_jobs=1, verbose=1))
+    (line,) = [line for line in caplog.messages if "the first trial" in line]
+    assert re.fullmatch(r"the first trial took .* s; 2 are left: about .* s if they take as long", line)

@@ -88,8 +88,16 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def work_on_cluster(work: Path | None, **given: Any) -> Path:
+def work_folder(typed: str | None) -> Path | None:
+    """The folder of ``--work``; an empty name, as of a variable that is not set, would be the current folder."""
+    if typed == "":
+        raise BlockXMCError("--work needs the name of a folder, got an empty one")
+    return None if typed is None else Path(typed)
+
+
+def work_on_cluster(typed: str | None, **given: Any) -> Path:
     """The folder in which a cluster works; options that only one process knows must not be ``given``."""
+    work = work_folder(typed)
     if work is None:
         raise BlockXMCError("--scheduler needs --work DIR, a folder that all workers see under this name")
     for option, value in given.items():

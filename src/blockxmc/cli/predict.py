@@ -81,7 +81,7 @@ def predict(
     extra: ExtraColumns = None,
     scheduler: Scheduler = None,
     work: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--work", help="Folder for answers from a cluster; after a crash, repeat the command to continue."
         ),

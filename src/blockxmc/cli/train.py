@@ -27,6 +27,7 @@ from blockxmc.cli._common import (
     print_table,
     read_rows,
     verbosity,
+    work_folder,
     work_on_cluster,
 )
 from blockxmc.cli._text_options import (
@@ -124,7 +125,7 @@ def train(
         typer.Option("--max-memory", help="Gigabytes; a training that would take more is refused."),
     ] = None,
     work: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--work", help="Folder for finished stages; after a crash, repeat the command to continue."),
     ] = None,
     scheduler: Scheduler = None,
@@ -142,7 +143,20 @@ def train(
     fields = tuple(text_field or ()), label_field, label_separator
     words = ngrams, min_df, max_features, analyzer, stop_words
     text = TextSettings(*words, *fields, label_texts, extra, fold_labels, encoder, epochs, device)
-    plan = _Plan(data, model, label_names, options, text, max_memory, work, scheduler, threads, seed, verbose, titles)
+    plan = _Plan(
+        data,
+        model,
+        label_names,
+        options,
+        text,
+        max_memory,
+        work_folder(work),
+        scheduler,
+        threads,
+        seed,
+        verbose,
+        titles,
+    )
     result = plan.carry_out()
     if json:
         print_json(result)
@@ -253,7 +267,7 @@ class _Plan:
         from blockxmc.data.shards import is_shards, read_shards
         from blockxmc.distributed import connected, fit
 
-        work = work_on_cluster(self.work)
+        work = work_on_cluster(None if self.work is None else str(self.work))
         if isinstance(source, Piped):
             raise BlockXMCError("--scheduler needs a data file that all workers can read, not standard input")
         names = None if self.label_names is None else read_names(self.label_names)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blockxmc.cli._common import Json, Seed, Threads, kept_when_interrupted, read_rows, verbosity
+from blockxmc.cli._common import Json, Seed, Threads, kept_when_interrupted, read_rows, verbosity, work_folder
 from blockxmc.cli._text_options import LabelField, LabelSeparator, TextField, TextSettings
 from blockxmc.cli._tune_results import show_lambda, show_within
 from blockxmc.errors import BlockXMCError
@@ -100,7 +100,7 @@ Letter = Annotated[
 ]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw precision and speed-up for each lambda to this PNG.")]
 Work = Annotated[
-    Path | None,
+    str | None,
     typer.Option("--work", help="Folder for finished trials; after a crash, repeat the command to continue."),
 ]
 
@@ -138,7 +138,7 @@ def tune(
         check_figure(plot)
     limits = {"--budget": budget, "--latency-us": latency_us, "--size-mb": size_mb, "--recall": recall}
     of_shared = {"--prune": prune, "--bits": bits, "--neighbors": neighbors}
-    of_lambda = {"--lams": lams, "--letter": letter or None, "--plot": plot, "--work": work}
+    of_lambda = {"--lams": lams, "--letter": letter or None, "--plot": plot, "--work": work_folder(work)}
     texts = TextSettings(text_field=tuple(text_field or ()), label_field=label_field, label_separator=label_separator)
     _run(
         Request(
@@ -235,7 +235,7 @@ def _intention(request: Request, n_rows: int, within: bool) -> str:
     else:
         what = f"tune trains at each lambda on {request.folds} parts of {n_rows:,} rows, and without blocks"
     kept = "" if request.of_lambda["--work"] is not None else "; with --work DIR, finished trials outlive Ctrl-C"
-    return f"{what}. The bar shows the time left of each stage; one training: blockxmc estimate{kept}"
+    return f"{what}. After the first one it says about how long all others take{kept}"
 
 
 def _tune_within(request: Request, dataset: Dataset, learner: Any, how: Any) -> None:

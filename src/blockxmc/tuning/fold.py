@@ -37,6 +37,10 @@ class Fold:
         precision: list[float] = self._measured("base", self.split.base_model)["precision"]
         return precision
 
+    def base_seconds(self) -> float:
+        """What the training of the base without blocks took, now or before the run was stopped."""
+        return float(self._measured("base", self.split.base_model)["seconds"])
+
     def loss(self, pair: Pair) -> float:
         """The largest loss over k, in points."""
         return float(np.max(np.subtract(self.base(), self.found(pair)["precision"])))

@@ -105,6 +105,15 @@ class Problem:
         """Where progress goes."""
         return self.task.reporter
 
+    def say_how_long(self, seconds: float, least: int, most: int) -> None:
+        """What the first trial tells of the time that all others take: at least so many are left, and at most so many."""
+        if most > 0:
+            left = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+            time = " to ".join(dict.fromkeys(_duration(number * seconds) for number in (least, most)))
+            self.reporter.say(
+                f"the first trial took {_duration(seconds)}; {left} are left: about {time} if they take as long"
+            )
+
     def split(self) -> Split:
         """A fifth of the rows held out, of which at most ``max_rows`` are judged."""
         parts = one_split(self.n_rows, self.options.max_rows, seed=self.task.seed, sample=False)
@@ -119,6 +128,17 @@ class Problem:
             "seed": self.task.seed,
             "n_rows": self.n_rows,
         }
+
+
+def _duration(seconds: float) -> str:
+    """About how long, for people.
+
+    >>> [_duration(seconds) for seconds in (0.3, 42.0, 200.0, 9000.0)]
+    ['less than 1 s', '42 s', '3 min', '2.5 h']
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s" if seconds >= 1 else "less than 1 s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def described(estimator: Any) -> str:

@@ -169,7 +169,11 @@ def _apart(
     pairs = within_reach(problem, split, limits, routes, n_blocks)
     with problem.reporter.phase("train settings", len(pairs) * len(kinds)) as phase:
         for done, ((pair, route), kind) in enumerate(product(pairs, kinds)):
+            began = time.perf_counter()
             model = split.served(pair, kind, route)
+            if done == 0:
+                left = len(pairs) * len(kinds) - 1
+                problem.say_how_long(time.perf_counter() - began, left, left)
             if model is not None:
                 full = Pair(pair.n_blocks, tuple(lam * scale for lam in pair.steps), pair.lam * scale)
                 point = Point(full.n_blocks, full.lam, full.steps, (), 0.0, 0.0, 0.0, weights=kind, route=route)
@@ -180,13 +184,18 @@ def _apart(
 def _shared(problem: Problem, base: Learner, split: Split, grid: KnobGrid, n_blocks: int | str) -> Iterator[Point]:
     """Shared weights with every combination of knobs; routes are served from one training."""
     options = problem.options
-    for level, bits, neighbors in grid.settings(base):
+    settings = grid.settings(base)
+    for done, (level, bits, neighbors) in enumerate(settings):
         learner = base if level is None else base.set_params(prune=level)
         knobs = {"weight_bits": bits, "n_neighbors": neighbors}
         given: Any = {name: value for name, value in knobs.items() if value is not None}
         common: Any = {"n_jobs": options.n_jobs, "random_state": options.random_state, "verbose": options.verbose}
         model = BlockwiseClassifier(learner, options.partitioner, n_blocks, weights="shared", **given, **common)
+        began = time.perf_counter()
         model.fit(split.X, split.Y)
+        if done == 0:
+            left = len(settings) - 1
+            problem.say_how_long(time.perf_counter() - began, left, left)
         fitted: Any = model.model_
         q, linear = model.partition_.n_blocks_, isinstance(fitted.scorer, PackedScorer)
         for route in grid.sorted_routes:
