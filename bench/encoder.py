@@ -145,8 +145,10 @@ def packed_model(folder, used):
 
 
 def save_xz(path, arrays):
-    with lzma.open(path, "wb", preset=6) as file:
+    draft = path.with_suffix(".part")
+    with lzma.open(draft, "wb", preset=6) as file:
         np.savez(file, **arrays)
+    draft.replace(path)  # never half a file, which only the other machine would notice
 
 
 def prepare_all(args):

@@ -1,5 +1,7 @@
 """What serves an encoder, against short references: no PyTorch is needed here."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from blockxmc.encoder.fuse import SHARE, HeldOut, best_weight, fit_fusion, gain,
 from blockxmc.encoder.graph import refuse_external
 from blockxmc.encoder.learn import Pairs, learned
 from blockxmc.encoder.model import Encoded
+from blockxmc.encoder.texts import TextEncoder
 from blockxmc.encoder.vectors import LabelVectors
 from blockxmc.errors import BlockXMCError, ModelFormatError
 
@@ -268,6 +271,43 @@ def test_ranking_by_propensity_is_refused(encoded):
             model.suggest(texts[0])
     finally:
         model.classifier_.set_params(rank_by="probability")
+
+
+def spoiled(state, path, value):
+    *parents, last = path
+    for name in parents:
+        state = state[name]
+    state[last] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("labels", "vectors"), np.zeros((40, 7), np.int8)),
+        (("labels", "vectors"), np.zeros((39, 8), np.int8)),
+        (("labels", "vectors"), np.zeros((40, 8), np.float32)),
+        (("labels", "scales"), np.full(40, np.nan, np.float32)),
+        (("labels", "bias"), np.zeros(41, np.float32)),
+        (("encoder", "size"), 0),
+        (("encoder", "size"), 9),
+        (("encoder", "graph"), np.zeros(4, np.int64)),
+        (("encoder", "prefix"), 3),
+        (("encoder", "max_tokens"), -1),
+        (("fusion", "linear"), -1.0),
+        (("fusion", "encoder"), float("nan")),
+        (("fusion", "calibration"), [0.0] * 3),
+        (("candidates",), 0),
+        (("rows",), {"vectors": np.zeros((3, 8), np.int8)}),
+        (("labels",), None),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(encoded, path, value):
+    whole = replace(encoded[0].encoder_, encoder=TextEncoder.of(b"", b"{}", 8, 16, ""))
+    assert Encoded.from_state(whole.state(), 40, 600).candidates == 8
+    state = whole.state()
+    spoiled(state, path, value)
+    with pytest.raises((ModelFormatError, KeyError)):  # loading makes one line of a missing part
+        Encoded.from_state(state, 40, 600)
 
 
 @pytest.mark.parametrize(
