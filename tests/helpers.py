@@ -52,3 +52,17 @@ def gains_of_all(neighbors, X, visited, threads):
     """What every label of each row gains."""
     labels = np.tile(np.arange(neighbors.n_labels), (X.shape[0], 1))
     return neighbors.few_gains(X, visited, labels, threads)
+
+
+def catalogue(n=1500, planted=0, seed=0):
+    """Texts whose labels are words of them, one in seven missing; the last ``planted`` rows have one each of their own."""
+    rng = np.random.default_rng(seed)
+    texts, labels = [], []
+    for i in range(n):
+        mine = rng.choice(600, size=2, replace=False, p=np.arange(600, 0, -1) / 180300).tolist()
+        words = [f"topic{j}" for j in mine if rng.random() < 0.86] + [f"noise{j}" for j in rng.integers(300, size=4)]
+        texts.append(" ".join(words))
+        labels.append([f"topic{j} science" for j in mine])
+        if i >= n - planted:
+            texts[i], labels[i] = texts[i] + f" single{i}", [*labels[i], f"single{i}"]
+    return texts, labels

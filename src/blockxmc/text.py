@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import ClassifierTags, Tags
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
 from blockxmc._core import saving
 from blockxmc._core.base import TopK, XMCEstimator
@@ -21,7 +21,7 @@ from blockxmc._core.versions import draft, lock_of, of_one_version, swapped
 from blockxmc.classifier import BlockwiseClassifier
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.extra import ExtendedVectorizer, Extra, beside, large_values
-from blockxmc.data.label_texts import features_of_labels, flat, texts_of_labels, with_labels
+from blockxmc.data.label_texts import features_of_labels, flat, new_labels, texts_of_labels, with_labels
 from blockxmc.data.text import as_rows, as_texts, training_set
 from blockxmc.data.tfidf import TextOptions, TextVectorizer
 from blockxmc.encoder import learn_on
@@ -35,8 +35,9 @@ from blockxmc.model.suggestions import Suggestion as Suggestion
 from blockxmc.model.suggestions import UntrainedSuggestion as UntrainedSuggestion
 from blockxmc.model.suggestions import best_labels
 from blockxmc.model.suggestions import least_score as least_score
-from blockxmc.training.dataset import fit_dataset
+from blockxmc.training.dataset import fit_dataset, require_option
 from blockxmc.training.learning_on import row_mask
+from blockxmc.training.new_labels import with_new_labels
 
 # Parameters that say nothing about words.
 NO_WORDS = ("classifier", "extra", "encoder")
@@ -148,7 +149,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             fit_options["sample_weight"] = sample_weight
         for name in fit_options:
-            _require_option(classifier, name)
+            require_option(classifier, name, BlockwiseClassifier)
         (texts, labels), vectorizer = as_rows(texts, y if labels is None else labels), self._new_vectorizer()
         auto = isinstance(label_texts, str) and label_texts == "auto"
         taken = label_texts if not auto or getattr(classifier, "takes_names", False) else None
@@ -160,7 +161,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
             dataset = self._with_extra(texts, dataset)
             vectorizer = dataset.vectorizer or vectorizer
         if about:
-            _require_option(classifier, "label_features", "label_texts")
+            require_option(classifier, "label_features", BlockwiseClassifier, "label_texts")
             own = features_of_labels(vectorizer, about, dataset.label_names or (), classifier.n_jobs)
             fit_options |= {"label_features": own, "use_label_features": "auto" if auto else "always"}
         self.classifier_ = fit_dataset(classifier, dataset, **fit_options)
@@ -225,6 +226,25 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
             encoder = learn_on.added(self.encoder_, classifier, texts, before)
             if classifier.sources_ is not None:
                 classifier.sources_ = classifier.sources_.extended(before, sources)
+            swapped(self, classifier_=classifier, vectorizer_=vectorizer, encoder_=encoder)
+        return self
+
+    def add_labels(self, label_texts: Any) -> Self:
+        """Add labels that no text has yet by their names, at once and without training: a dict from names to texts.
+
+        Their suggestions are marked (:class:`UntrainedSuggestion`); ``update`` teaches them, where rows are kept.
+
+        >>> texts, labels = ["cats purr", "dogs bark", "cats sleep", "dogs run"], [["cat"], ["dog"], ["cat"], ["dog"]]
+        >>> clf = TextClassifier().fit(texts, labels, label_texts="names").add_labels({"cow": ["cows moo", "cattle"]})
+        >>> clf.suggest("cows moo", k=1)[0].label, clf.suggest("cows moo", k=1)[0].trained
+        ('cow', False)
+        """
+        with lock_of(self):
+            check_is_fitted(self)
+            known, jobs = self.classes_.tolist(), self.classifier_.n_jobs
+            about, vectorizer, own = new_labels(label_texts, known, self.vectorizer_, jobs)
+            classifier = with_new_labels(self.classifier_, list(about), own)
+            encoder = learn_on.named(self.encoder_, [texts[0] for texts in about.values()], classifier._threads)
             swapped(self, classifier_=classifier, vectorizer_=vectorizer, encoder_=encoder)
         return self
 
@@ -397,11 +417,3 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         if "classifier_" in vars(self) and self.classifier_.targets_.kind != "names":
             tags = replace(tags, estimator_type="classifier", classifier_tags=ClassifierTags(multi_label=True))
         return tags
-
-
-def _require_option(classifier: XMCEstimator, name: str, said: str | None = None) -> None:
-    """Refuse what the classifier cannot be told; ``said``: what the user calls it."""
-    if not has_fit_parameter(classifier, name):
-        known = has_fit_parameter(BlockwiseClassifier, name)
-        remedy = ": use BlockwiseClassifier" if known else "; parameters of the classifier go to its constructor"
-        raise BlockXMCError(f"fit of {type(classifier).__name__} takes no {said or name}{remedy}")

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import blocky
+from helpers import blocky, catalogue
 from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -92,20 +92,6 @@ def test_a_product_with_a_name_is_the_cosine_and_less_for_labels_with_rows():
     cosines = normalize(X.toarray()) @ normalize(features.toarray()).T
     own = Names(sparse.csr_array(normalize(features)), n, 2.0).vectors(np.array([2, 0]))
     np.testing.assert_allclose((X @ own.T).toarray(), (cosines / (1 + n) ** SETTINGS.name_decay)[:, [2, 0]], atol=1e-5)
-
-
-def catalogue(n=1500, planted=0, seed=0):
-    """Texts whose labels are words of them, one in seven missing; the last ``planted`` rows have one each of their own."""
-    rng = np.random.default_rng(seed)
-    texts, labels = [], []
-    for i in range(n):
-        mine = rng.choice(600, size=2, replace=False, p=np.arange(600, 0, -1) / 180300).tolist()
-        words = [f"topic{j}" for j in mine if rng.random() < 0.86] + [f"noise{j}" for j in rng.integers(300, size=4)]
-        texts.append(" ".join(words))
-        labels.append([f"topic{j} science" for j in mine])
-        if i >= n - planted:
-            texts[i], labels[i] = texts[i] + f" single{i}", [*labels[i], f"single{i}"]
-    return texts, labels
 
 
 def test_names_are_taken_where_held_out_rows_gain_and_only_there():

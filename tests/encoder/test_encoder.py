@@ -10,6 +10,7 @@ import pytest
 from tiny_encoder import make_tiny_encoder
 
 from blockxmc import BlockwiseClassifier, Encoder, TextClassifier, load
+from blockxmc.encoder.vectors import SCALE
 from blockxmc.errors import BlockXMCError, ModelFormatError
 
 pytest.importorskip("torch", reason="needs the extra 'encoder': make test-encoder runs this")
@@ -200,6 +201,18 @@ def test_updates_teach_new_labels_and_forgetting_takes_them_back(rows, folder, t
     model.forget(np.arange(800, 812))
     assert len(model.encoder_.rows.bias) == 800
     assert model.suggest(texts[0], k=1)
+
+
+def test_labels_that_are_added_have_vectors_by_their_texts(tuned, tmp_path):
+    tuned.save(tmp_path / "m")
+    model = load(tmp_path / "m").add_labels({"zebra": "zebra herds"})
+    vector = model.encoder_.labels.exact(np.array([len(tuned.encoder_.labels.bias)]))[0]
+    wanted = model.encoder_.encoder.embed(["zebra herds"], 1)[0] * SCALE
+    np.testing.assert_allclose(vector, wanted, atol=np.abs(wanted).max() / 127)
+    found = model.suggest("zebra herds", k=1)
+    model.save(tmp_path / "m")
+    assert load(tmp_path / "m").suggest("zebra herds", k=1) == found
+    assert model.label_names_.tolist() == [*tuned.label_names_.tolist(), "zebra"]
 
 
 def test_explanations_have_the_encoders_part_and_its_passages(tuned, rows):

@@ -11,7 +11,8 @@ from scoring_twin import TwinScorer
 from blockxmc import _kernels
 from blockxmc.errors import BlockXMCError, ModelFormatError
 from blockxmc.linear.packed import PackedScorer
-from blockxmc.linear.scorers import pack_scorer, restore_scorer
+from blockxmc.linear.scorers import pack_scorer, pack_shared_scorer, restore_scorer
+from blockxmc.linear.vectors import LabelVectors
 from blockxmc.linear.weights import LinearWeights, LowRankWeights
 from blockxmc.model.routed_scorer import RoutedScorer
 
@@ -318,3 +319,22 @@ def test_taken_columns_keep_only_the_rows_they_use(rng, chosen):
     if values.size:
         with pytest.raises(ValueError, match="row number"):
             _kernels.take_columns(*args, ids, int(rows.max()))
+
+
+@pytest.mark.parametrize("bits", [32, 16, 8])
+def test_labels_that_come_later_score_as_if_they_had_been_packed_at_once(rng, X, bits):
+    vectors = sparse.csr_array(sparse.random_array((24, X.shape[1]), density=0.2, rng=rng, dtype=np.float32))
+    bias, n_old = np.concatenate([rng.normal(size=20), np.full(4, -1.5)]).astype(np.float32), 20
+    block_of, frequent = np.array([2, 0, 2, 2]), np.array([3, 7])
+    clusters = [np.array([0, 3, 4, 9]), np.array([3, 5, 7]), np.array([1, 2, 6, 7, 8, *range(10, 20)])]
+    old = LabelVectors(vectors[:n_old], bias[:n_old])
+    some = {"n_features": X.shape[1], "bits": bits}
+    grown = pack_shared_scorer(old, clusters, frequent, **some).with_labels(vectors[n_old:], -1.5, block_of, 1)
+    longer = [np.concatenate([ids, n_old + np.flatnonzero(block_of == k)]) for k, ids in enumerate(clusters)]
+    whole = pack_shared_scorer(LabelVectors(vectors, bias), longer, frequent, **some)
+    assert [ids.tolist() for ids in grown.label_clusters] == [ids.tolist() for ids in whole.label_clusters]
+    for visited in (None, np.tile(np.array([[3, 0, 2]], np.int32), (X.shape[0], 1))):
+        mine, theirs = (scorer.scores(X, visited).toarray() for scorer in (grown, whole))
+        np.testing.assert_allclose(mine, theirs, atol=1e-5)
+    again = restore_scorer(grown.state())
+    np.testing.assert_array_equal(again.scores(X, None).toarray(), grown.scores(X, None).toarray())

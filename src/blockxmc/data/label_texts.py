@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +11,14 @@ import numpy as np
 from scipy import sparse
 
 from blockxmc._core.matrix import as_csr
+from blockxmc._core.progress import thread_count
+from blockxmc._kernels import WordLearner
 from blockxmc.data._source import PathLike, bare_name, read_names
 from blockxmc.data.dataset import Dataset
-from blockxmc.data.extra import words_only
+from blockxmc.data.extra import ExtendedVectorizer, words_only
 from blockxmc.data.label_names import bare_uris, clean_names
-from blockxmc.data.tfidf import TextVectorizer
+from blockxmc.data.tfidf import TextVectorizer, inverse_frequency
+from blockxmc.data.words import decoded, encoded
 from blockxmc.errors import BlockXMCError, DataFormatError
 
 Texts = dict[Any, list[str]]
@@ -125,6 +128,56 @@ def features_of_labels(
     largest = np.maximum.reduceat(values, first) if first.size else values
     shape = len(texts), words.shape[1]
     return as_csr(sparse.csr_array((largest, (labels[first], features[first])), shape=shape))
+
+
+def knowing(vectorizer: TextVectorizer, texts: Sequence[str], n_jobs: int | None) -> TextVectorizer:
+    """The vectorizer with new words of label texts behind its own; itself where there is no room for more words.
+
+    No text is counted: words of these alone are as rare as words of label texts are after ``fit``.
+
+    >>> knowing(TextVectorizer().fit(["red apple", "green apple"]), ["red car"], 1).feature_names
+    ['apple', 'green', 'red', 'car']
+    """
+    counts, options = vectorizer.counts, vectorizer.options
+    if counts is None or options.max_features is not None or isinstance(vectorizer, ExtendedVectorizer):
+        return vectorizer
+    learner, threads = WordLearner(), thread_count(n_jobs)
+    vectorizer._feed(learner, texts, threads, keep=False)
+    words, ends, *_ = learner.finish(1, 2**31 - 1, threads)
+    new = sorted(set(decoded(words, ends)) - set(vectorizer.feature_names))
+    seen = np.array([len(counts.before.get(word, ())) for word in new], np.int64)
+    more, more_ends = encoded(new)
+    last = vectorizer._ends[-1] if vectorizer._ends.size else 0
+    out = TextVectorizer(options)
+    out._set_words(
+        np.concatenate([vectorizer._words, more]),
+        np.concatenate([vectorizer._ends, last + more_ends]),
+        np.concatenate([vectorizer.idf, inverse_frequency(counts.n_texts, seen)]),
+    )
+    out.counts = replace(counts, in_texts=np.concatenate([counts.in_texts, seen]))
+    return out
+
+
+def new_labels(
+    given: Any, known: Collection[Any], vectorizer: TextVectorizer, n_jobs: int | None
+) -> tuple[Texts, TextVectorizer, sparse.csr_array]:
+    """The texts of labels that are to be added, in order, what knows their words, and their features; or one clear line.
+
+    >>> about, vectorizer, _ = new_labels({"cow": "cows moo"}, ["cat"], TextVectorizer().fit(["cats purr"]), 1)
+    >>> about, vectorizer.feature_names
+    ({'cow': ['cows moo']}, ['cats', 'purr', 'cows', 'moo'])
+    """
+    texts = dict(sorted(clean_label_texts(given).items(), key=lambda item: str(item[0])))
+    if there := sorted(set(texts) & set(known)):
+        raise BlockXMCError(f"add_labels: the model has the label {there[0]!r:.60} already; leave it out")
+    if not all(isinstance(name, str) for name in (*texts, *known)):
+        raise BlockXMCError("add_labels needs labels that are text, the new ones and those of the model")
+    vectorizer = knowing(vectorizer, flat(texts), n_jobs)
+    features = features_of_labels(vectorizer, texts, list(texts), n_jobs)
+    for name, words in zip(texts, np.diff(features.indptr), strict=True):
+        if not words:
+            raise BlockXMCError(f"add_labels: the texts of {name!r:.60} hold no word that the model can know")
+    return texts, vectorizer, features
 
 
 def with_labels(data: Dataset, names: Iterable[Any]) -> Dataset:

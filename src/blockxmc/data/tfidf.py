@@ -111,7 +111,7 @@ def _stop_words(value: Any, analyzer: str) -> str | tuple[str, ...] | None:
     return tuple(sorted(set(words)))
 
 
-def _idf(n_texts: int, in_texts: NDArray[np.integer]) -> NDArray[np.float32]:
+def inverse_frequency(n_texts: int, in_texts: NDArray[np.integer]) -> NDArray[np.float32]:
     """How rare words are that occur in so many of the texts."""
     return np.asarray(np.log((1 + n_texts) / (1 + in_texts)) + 1, np.float32)
 
@@ -215,7 +215,7 @@ class TextVectorizer:
             in_texts = np.bincount(indices[: indptr[n_texts]], minlength=ends.size)
             once = indptr[: n_texts + len(more) + 1]
             counts = once, indices[: once[-1]], values[: once[-1]]
-        self._set_words(words, ends, _idf(n_texts, in_texts))
+        self._set_words(words, ends, inverse_frequency(n_texts, in_texts))
         self.counts = WordCounts(n_texts, in_texts.astype(np.int64))
         return self._weigh([counts], threads)
 
@@ -256,7 +256,7 @@ class TextVectorizer:
         out = type(self)(self.options)
         more, more_ends = encoded(new)
         last = self._ends[-1] if self._ends.size else 0
-        idf = np.concatenate([self.idf, _idf(n_texts, of_new)])
+        idf = np.concatenate([self.idf, inverse_frequency(n_texts, of_new)])
         out._set_words(np.concatenate([self._words, more]), np.concatenate([self._ends, last + more_ends]), idf)
         out.counts = WordCounts(n_texts, np.concatenate([seen, of_new]), before | waiting)
         return out, out.transform(texts, n_jobs)
@@ -290,7 +290,7 @@ class TextVectorizer:
         learner, threads = WordLearner(), thread_count(n_jobs)
         n_texts = self._feed(learner, texts, threads, keep=False)
         words, ends, in_texts, _ = self._finished(learner, n_texts, threads)
-        self._set_words(words, ends, _idf(n_texts, in_texts))
+        self._set_words(words, ends, inverse_frequency(n_texts, in_texts))
         self.counts = WordCounts(n_texts, in_texts.astype(np.int64))
         return self
 

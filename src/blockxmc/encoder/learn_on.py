@@ -62,6 +62,15 @@ def _began(encoded: Encoded, classifier: Any, labels: NDArray[np.int64]) -> tupl
     return vectors, np.full(len(labels), np.median(encoded.labels.bias), np.float32)
 
 
+def named(encoded: Encoded | None, texts: Sequence[str], threads: int) -> Encoded | None:
+    """With labels behind its own that are called so; none has rows."""
+    if encoded is None:
+        return None
+    n_old, bias = len(encoded.labels.bias), np.median(encoded.labels.bias)
+    new, vectors = np.arange(n_old, n_old + len(texts)), encoded.encoder.embed(texts, threads) * np.float32(SCALE)
+    return replace(encoded, labels=encoded.labels.replaced(new, vectors, np.full(len(texts), bias, np.float32)))
+
+
 def _labels(classifier: Any) -> sparse.csr_array:
     _, Y = classifier.kept_.rows(classifier.n_features_in_, classifier.targets_.n_labels)
     return csr_of(Y.indptr, Y.indices, Y.data, Y.shape)

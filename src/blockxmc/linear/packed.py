@@ -17,6 +17,7 @@ from blockxmc._core.matrix import csr_args, csr_of
 from blockxmc._core.stored import INT32_MAX
 from blockxmc.errors import BlockXMCError
 from blockxmc.linear import compact
+from blockxmc.linear.packing import joined, pack_linear
 from blockxmc.linear.scorer import I32, I64, Scorer, as_blocks, as_ids, as_row, empty_topk
 
 # The flat arrays of a packed scorer (what they mean: chunk.hpp).
@@ -36,6 +37,7 @@ OPTIONAL = ("mass", "scale")  # scale is there where weights have 8 bits
 N_COLUMNS = 5  # of offsets: where a chunk starts in labels, keys, buckets, rows and arena
 # Arrays whose numbers rise within a chunk, and their columns of offsets: kept as steps.
 RISING = {"buckets": 2, "rows": 3}
+COLUMN_OF = RISING | {"keys": 1, "arena": 4}  # of the other arrays: 0, a number per label
 
 
 class PackedScorer(Scorer):
@@ -76,6 +78,37 @@ class PackedScorer(Scorer):
         """Mean number of stored weights that scoring a row reads (zeros of dense rows and padding too)."""
         counts = self._model.touched(*self._args(X), as_blocks(blocks), threads)
         return float(counts.mean()) if counts.size else 0.0
+
+    def on(self, n_features: int) -> PackedScorer:
+        """The same weights where there are more features."""
+        return PackedScorer(self._arrays, n_features, self.n_labels, self.bits)
+
+    def with_labels(
+        self, vectors: sparse.csr_array, bias: float, block_of: NDArray[np.integer], threads: int
+    ) -> PackedScorer:
+        """The weights with labels behind their own, each in one block: chunks of theirs stand behind the block's."""
+        of_blocks = [np.flatnonzero(block_of == block).astype(np.int32) for block in range(self.n_blocks)]
+        order, n_features = joined(of_blocks, np.int32), vectors.shape[1]
+        new = pack_linear(csr_args(vectors), order, of_blocks, n_features, self.bits, threads)
+        new |= {"labels": order + np.int32(self.n_labels), "bias": np.full(order.size, bias, np.float32)}
+        new["mass"] = np.zeros(order.size, np.float32)
+        both, arrays = (self._arrays, new), {"block_ptr": self._arrays["block_ptr"] + new["block_ptr"]}
+
+        def mingled(parts: list[NDArray[Any]], ends: list[NDArray[np.int64]]) -> NDArray[Any]:
+            pieces = [
+                part[a:b]
+                for k in range(self.n_blocks)
+                for part, at in zip(parts, ends, strict=True)
+                for a, b in [at[k : k + 2]]
+            ]
+            return np.concatenate([parts[0][:0], *pieces])
+
+        for name in self._arrays.keys() - {"block_ptr", "offsets"}:
+            ends = [part["offsets"][part["block_ptr"], COLUMN_OF.get(name, 0)] for part in both]
+            arrays[name] = mingled([part[name] for part in both], ends)
+        sizes = mingled([np.diff(part["offsets"], axis=0) for part in both], [part["block_ptr"] for part in both])
+        arrays["offsets"] = np.concatenate([np.zeros((1, N_COLUMNS), np.int64), np.cumsum(sizes, axis=0)])
+        return PackedScorer(arrays, n_features, self.n_labels + order.size, self.bits)
 
     @property
     def label_clusters(self) -> list[I32]:

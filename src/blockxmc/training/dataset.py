@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sklearn.utils.validation import has_fit_parameter
+
 from blockxmc._core.targets import as_names
+from blockxmc.errors import BlockXMCError
 
 if TYPE_CHECKING:
     from blockxmc._core.base import XMCEstimator
@@ -32,3 +35,11 @@ def fit_dataset(estimator: E, dataset: Dataset, **fit_options: Any) -> E:
         estimator.targets_, estimator.classes_ = replace(estimator.targets_, kind=kind, names=names), names
     estimator.data_digest_ = dataset.digest
     return estimator
+
+
+def require_option(classifier: XMCEstimator, name: str, better: type, said: str | None = None) -> None:
+    """Refuse what ``fit`` of a classifier cannot be told, but perhaps that of a ``better`` one; ``said``: to the user."""
+    if not has_fit_parameter(classifier, name):
+        known = has_fit_parameter(better, name)
+        remedy = f": use {better.__name__}" if known else "; parameters of the classifier go to its constructor"
+        raise BlockXMCError(f"fit of {type(classifier).__name__} takes no {said or name}{remedy}")
