@@ -266,3 +266,4 @@ class TestUpdate:
     def test_updates_are_off_unless_asked_for(self, client):
         body = {"texts": ["a"], "labels": [["perl"]]}
         assert client.post(f"{MODEL}/update", json=body).status_code == 403
+        assert client.post(f"{MODEL}/labels", json={"labels": {"new": "words"}}).status_code == 403

@@ -16,6 +16,7 @@ SHAPES = {
     "suggest": Requests(LIMITS).suggest,
     "explain": Requests(LIMITS).explain,
     "update": Requests(LIMITS).update,
+    "labels": Requests(LIMITS).labels,
     "annif": AnnifRequests(LIMITS).batch,
 }
 # Values near the borders of what is allowed, and every kind of JSON value.

@@ -3,11 +3,13 @@
 import errno
 import os
 
+import pytest
 from service_parts import TOKEN, running
 
 from blockxmc import TextClassifier, load
 
 UPDATE = "/v1/models/packages/update"
+LABELS = "/v1/models/packages/labels"
 TEXTS = [f"a frobnicator of quuxes, number {i}" for i in range(10)]
 BODY = {"texts": TEXTS, "labels": [["frobnicator"]] * len(TEXTS)}
 
@@ -29,8 +31,46 @@ def test_new_texts_and_labels_are_learnt(teachable):
     assert teachable.get("/v1/models/packages").json()["training_rows"] == 410
 
 
+def test_labels_are_added_by_their_names(teachable):
+    version = best(teachable, TEXTS[0])[1]
+    answer = teachable.post(
+        LABELS, json={"labels": {"frobnicator": ["frobnicators of quuxes", "quuxes"], "zz": "zzyzx"}}
+    )
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["version"] != version
+    found = {"text": "quuxes", "k": 1, "allow": ["frobnicator", "zz"]}
+    [label] = teachable.post("/v1/models/packages/suggest", json=found).json()["results"][0]["suggestions"]
+    assert label["label"] == "frobnicator"
+    # The same is on disk, from where other workers take it.
+    assert load(teachable.path).suggest("zzyzx", k=1, allow=["zz"])[0].trained is False
+    assert teachable.post(UPDATE, json=BODY, timeout=120).status_code == 200
+    assert best(teachable, "frobnicator of quuxes")[0] == "frobnicator"
+    assert load(teachable.path).classifier_.label_counts_[-2:].tolist() == [10, 0]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"perl": "perl"}, "has the label 'perl' already"),
+        ({"new": " "}, "holds no text"),
+        ({"new": "?!", "other": "word"}, "the texts of 'new' hold no word"),
+        ({}, "an object with 1 to"),
+        ({"new": 3}, "labels['new'] must be a string"),
+        (["new"], "an object with 1 to"),
+    ],
+)
+def test_labels_that_cannot_be_added(teachable, given, said):
+    version = teachable.get("/v1/models/packages").json()["version"]
+    answer = teachable.post(LABELS, json={"labels": given})
+    assert answer.status_code == 422
+    assert said in answer.json()["detail"]
+    assert teachable.get("/v1/models/packages").json()["version"] == version
+
+
 def test_who_may_not_teach(teachable):
     assert teachable.post(UPDATE, json=BODY, headers={"authorization": "Bearer wrong"}).status_code == 401
+    more = {"labels": {"frobnicator": "quuxes"}}
+    assert teachable.post(LABELS, json=more, headers={"authorization": "Bearer wrong"}).status_code == 401
     short = teachable.post(UPDATE, json={"texts": ["a", "b"], "labels": [["c"]]})
     assert (short.status_code, short.json()["detail"]) == (422, "there are 2 texts but 1 lists of labels")
     assert best(teachable, TEXTS[0])[0] != "frobnicator"

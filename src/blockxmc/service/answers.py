@@ -14,7 +14,7 @@ from blockxmc.service.gate import check_wanted
 from blockxmc.service.models import ServedModel
 from blockxmc.service.problems import Problem
 from blockxmc.service.settings import Limits
-from blockxmc.service.shapes import Either, ListOf, Number, Object, Shape, Text, Whole, Word
+from blockxmc.service.shapes import Either, ListOf, Named, Number, Object, Shape, Text, Whole, Word
 from blockxmc.text import least_score
 
 # Features that an explanation lists; what the others add is one number.
@@ -56,6 +56,8 @@ class Requests:
         self.explain = Object({**one, **few}, one_of=tuple(one))
         rows = ListOf(ListOf(Text(2000), limits.labels), limits.texts, 1)
         self.update = Object({"texts": input_["texts"], "labels": rows}, ("texts", "labels"))
+        about = Named(Either(text, ListOf(text, limits.texts, 1)), limits.labels)
+        self.labels = Object({"labels": about}, ("labels",))
 
 
 def n_texts(body: dict[str, Any]) -> int:

@@ -86,6 +86,7 @@ class Service:
             Route(f"{one}/blocks", self.blocks),
             Route(f"{one}/blocks/{{number}}", self.block),
             Route(f"{one}/labels", self.labels),
+            Route(f"{one}/labels", self.add_labels, methods=["POST"]),
             Route(f"{one}/labels/{{number}}", self.label),
             Route(f"{one}/map", self.map),
             Route("/v1/", self.annif_about),
@@ -144,14 +145,26 @@ class Service:
 
     async def update(self, request: Request) -> Response:
         """New training rows, where that is allowed; the token was checked before."""
-        model = self._model(request)
-        if not self.settings.allow_update:
-            raise Problem(403, "this service does not take updates; start it with --allow-update and --token-file")
-        body = await self._json(request, self.requests.update)
+        model, body = await self._change(request, self.requests.update)
         texts, labels = body["texts"], body["labels"]
         if len(texts) != len(labels):
             raise Problem(422, f"there are {len(texts)} texts but {len(labels)} lists of labels")
         learn: Callable[[], ServedModel] = lambda: self.models.update(model.name, texts, labels)  # noqa: E731
+        return await self._changed(learn)
+
+    async def add_labels(self, request: Request) -> Response:
+        """New labels by what they are called, where updates are allowed."""
+        model, body = await self._change(request, self.requests.labels)
+        return await self._changed(lambda: self.models.add_labels(model.name, body["labels"]))
+
+    async def _change(self, request: Request, shape: Object) -> tuple[ServedModel, dict[str, Any]]:
+        """The model that a request may change, and what is to be learnt."""
+        model = self._model(request)
+        if not self.settings.allow_update:
+            raise Problem(403, "this service does not take updates; start it with --allow-update and --token-file")
+        return model, await self._json(request, shape)
+
+    async def _changed(self, learn: Callable[[], ServedModel]) -> Response:
         updated = await self.gate.run(_answered, learn, seconds=_UPDATE_SECONDS)
         return self.outbox.answer({"model": updated.name, "version": updated.version})
 

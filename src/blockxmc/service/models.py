@@ -159,7 +159,15 @@ class Models:
                     self._log("info", "model replaced", model=name, version=place.model.version)
 
     def update(self, name: str, texts: list[str], labels: list[list[str]]) -> ServedModel:
-        """Teach a model new rows: a copy learns and replaces the directory; the old one serves until then."""
+        """Teach a model new rows."""
+        return self._changed(name, "update", texts, labels)
+
+    def add_labels(self, name: str, about: dict[str, str | list[str]]) -> ServedModel:
+        """Add labels to a model by what they are called."""
+        return self._changed(name, "add_labels", about)
+
+    def _changed(self, name: str, method: str, *given: Any) -> ServedModel:
+        """The model after a method: a copy is changed and replaces the directory; the old one serves until then."""
         place = self._place(name)
         if not place.changing.acquire(blocking=False):
             raise Problem(409, f"{name} is being updated; try again when that is done", {"Retry-After": "10"})
@@ -170,7 +178,7 @@ class Models:
             if not hasattr(copy.classifier_, "update"):
                 kind = type(copy.classifier_).__name__
                 raise Problem(409, f"{name} is a {kind}, which cannot be updated; train it again")
-            copy.update(texts, labels)
+            getattr(copy, method)(*given)
             copy.save(place.path)
         except UpdateError as error:
             raise Problem(409, str(error)) from None

@@ -140,6 +140,7 @@ _ANSWERS = {
 def describe(requests: Requests, annif: AnnifRequests, *, token: bool) -> dict[str, Any]:
     """The whole description."""
     bodies = {"SuggestRequest": requests.suggest, "ExplainRequest": requests.explain, "UpdateRequest": requests.update}
+    bodies["LabelsRequest"] = requests.labels
     schemas = {name: shape.schema() for name, shape in bodies.items()} | _ANSWERS
     schemas["AnnifBatchRequest"] = annif.batch.schema()
     limit, threshold = annif.limit.schema(), annif.threshold.schema()
@@ -160,7 +161,8 @@ def describe(requests: Requests, annif: AnnifRequests, *, token: bool) -> dict[s
             f"{one}/update": {"post": _call("Teach new rows.", "Updated", [model], "UpdateRequest")},
             f"{one}/blocks": {"get": _call("All blocks.", "Blocks", [model])},
             f"{one}/blocks/{{block}}": {"get": _call("One block.", "Block", [model, _path("block", number)])},
-            f"{one}/labels": {"get": _call("Search labels.", "Labels", search)},
+            f"{one}/labels": {"get": _call("Search labels.", "Labels", search)}
+            | {"post": _call("Add labels by their names.", "Updated", [model], "LabelsRequest")},
             f"{one}/labels/{{label}}": {"get": _call("One label.", "Label", [model, _path("label", number)])},
             f"{one}/map": {"get": _call("Rows and labels by block.", "Map", [model])},
             "/v1/": {"get": _call("Annif: who is speaking.", "About")},

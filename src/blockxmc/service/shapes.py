@@ -154,6 +154,34 @@ class ListOf:
 
 
 @dataclass(frozen=True)
+class Named:
+    """An object with values of one shape under names that nobody knows before.
+
+    >>> Named(Whole(0, 9), 5).read({"a": 10}, "labels")
+    Traceback (most recent call last):
+        ...
+    blockxmc.service.problems.Problem: labels['a'] must be a whole number from 0 to 9
+    """
+
+    item: Shape
+    most: int
+    chars: int = 2000  # of a name
+
+    def read(self, value: Any, where: str) -> dict[str, Any]:
+        """The values by name."""
+        few = isinstance(value, dict) and 1 <= len(value) <= self.most
+        if not few or any(len(name) > self.chars for name in value):
+            raise wrong(where, f"an object with 1 to {self.most} names of at most {self.chars} characters")
+        return {name: self.item.read(item, f"{where}[{name[:40]!r}]") for name, item in value.items()}
+
+    def schema(self) -> dict[str, Any]:
+        """The shape as a JSON schema."""
+        names = {"maxLength": self.chars}
+        sizes = {"minProperties": 1, "maxProperties": self.most, "propertyNames": names}
+        return {"type": "object", "additionalProperties": self.item.schema(), **sizes}
+
+
+@dataclass(frozen=True)
 class Object:
     """An object with these members and no others; ``one_of`` lists members of which exactly one is given."""
 
