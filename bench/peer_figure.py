@@ -17,7 +17,6 @@ from peer_report import OURS, Row
 
 COLOURS = {
     "blockxmc default": "#c1121f",
-    "blockxmc pair": "#780000",
     "pecos xr-linear": "#1d3557",
     "omikuji parabel-1": "#8ab17d",
     "omikuji parabel-3": "#2a9d8f",
@@ -27,7 +26,6 @@ COLOURS = {
 }
 SHORT = {
     "blockxmc default": "blockxmc",
-    "blockxmc pair": "blockxmc, two partitions",
     "pecos xr-linear": "PECOS",
     "omikuji parabel-1": "Parabel 1",
     "omikuji parabel-3": "Parabel 3",
@@ -85,8 +83,6 @@ def _name(row: Row, floor: float) -> str:
     name = f"{SHORT[row['system']]}, {row['setting']}"
     if row["system"].startswith("omikuji"):
         name = name.replace(", beam 10", "")  # it has no other beam here
-    if row["system"] == "blockxmc pair":
-        name = SHORT[row["system"]]  # nor this another setting
     return f"{name} ({row['P@5']:.1f}, below the frame)" if row["P@5"] < floor else name
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from statistics import median
 from typing import Any
 
@@ -11,7 +13,6 @@ Row = dict[str, Any]
 
 TITLES = {
     "blockxmc default": "blockxmc",
-    "blockxmc pair": "blockxmc, two partitions",
     "pecos xr-linear": "PECOS XR-Linear",
     "omikuji parabel-1": "omikuji Parabel, 1 tree",
     "omikuji parabel-3": "omikuji Parabel, 3 trees",
@@ -20,8 +21,9 @@ TITLES = {
     "libmultilabel tree": "LibMultiLabel tree",
 }
 OURS, PECOS, OMIKUJI, NAPKINXC = "blockxmc default", "pecos xr-linear", "omikuji parabel-3", "napkinxc plt"
-MINE = (OURS, "blockxmc pair")
 DEFAULT = "default"  # the setting in which blockxmc is served without being told anything
+# What each system is without being told anything: what tables show; peers.csv has all settings.
+USUAL = (DEFAULT, "beam 10")
 COMPARABLE = 0.5  # points of P@5 below the best peer at which a setting's speed still counts
 MODEL_NUMBERS = ("train_cpu_s", "train_wall_s", "peak_rss_mb", "model_mb")
 
@@ -152,6 +154,7 @@ def page(rows: Sequence[Row], about: Row, sets: dict[str, Row], figures: dict[st
         "# blockxmc beside its peers",
         "",
         f"Written by `make bench-peers`; {_machine(about)}",
+        "All settings and numbers: [peers.csv](peers.csv), to download.",
         "",
         "## The bars",
         "",
@@ -159,7 +162,7 @@ def page(rows: Sequence[Row], about: Row, sets: dict[str, Row], figures: dict[st
     standing = {data: checks(_of(rows, data)) for data in sets}
     lines += [*summary(standing), "", "## How it was measured", "", *_method(about), ""]
     for data in sets:
-        lines += section(data, sets[data], _of(rows, data), standing[data], figures.get(data))
+        lines += section(data, sets[data], _of(rows, data), figures.get(data))
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -202,15 +205,12 @@ def fill_readme(readme: str, rows: Sequence[Row]) -> str:
     return f"{head}<!-- results -->" + "\n".join(lines) + f"\n<!-- /results -->{tail}"
 
 
-def section(data: str, size: Row, rows: Sequence[Row], standing: dict[str, Check], figure: str | None) -> list[str]:
-    """One data set: its size, the table of every setting, and what each bar was checked against."""
+def section(data: str, size: Row, rows: Sequence[Row], figure: str | None) -> list[str]:
+    """One data set: its size, what every system is by default, and how the settings compare."""
     lines = [f"## {data}", ""]
     lines += [f"{size['train_rows']:,} training rows, {size['test_rows']:,} test rows, {size['features']:,} features, "
               f"{size['labels']:,} labels.", ""]  # fmt: skip
-    lines += [*table(rows), ""]
-    lines += [f"- {BARS[name].title}: {_value(name, check.value)} ({BARS[name].wanted}: "
-              f"{'met' if check.met else 'not met'}), against {check.against}."
-              for name, check in standing.items()]  # fmt: skip
+    lines += [*table([row for row in rows if row["setting"] in USUAL]), ""]
     missing = [name for system, name in TITLES.items() if system not in {row["system"] for row in rows}]
     if missing:
         lines.append(f"- Not measured here: {'; '.join(missing)}.")
@@ -222,8 +222,17 @@ def section(data: str, size: Row, rows: Sequence[Row], standing: dict[str, Check
     return [*lines, ""]
 
 
+def as_csv(rows: Sequence[Row]) -> str:
+    """Every system and setting of all data sets, a row each."""
+    text, names = StringIO(), list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(row | {"system": TITLES[row["system"]]} for row in rows)
+    return text.getvalue()
+
+
 def table(rows: Sequence[Row]) -> list[str]:
-    """Every system and setting of one data set."""
+    """Systems and settings of one data set."""
     titles = ["system", "setting", "training CPU s", "wall s", "many threads s", "peak MB", "model MB", "P@1 / 3 / 5",
               "PSP@1 / 3 / 5", "batch µs", "one row µs", "p99", "runs"]  # fmt: skip
     lines = ["| " + " | ".join(titles) + " |", "|---|---" + "|---:" * (len(titles) - 2) + "|"]
@@ -312,7 +321,7 @@ def _of(rows: Sequence[Row], data: str) -> list[Row]:
 
 
 def _split(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    return [row for row in rows if row["system"] not in MINE], [row for row in rows if row["system"] in MINE]
+    return [row for row in rows if row["system"] != OURS], [row for row in rows if row["system"] == OURS]
 
 
 def _batch(row: Row) -> float:

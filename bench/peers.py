@@ -9,7 +9,7 @@ it was. A cell belongs to a system, its version and the data; that of blockxmc c
 an earlier page in --results says of peers that were not measured again is kept. Where the machine has sixteen cores, each
 system is trained once more with sixteen threads, for its wall time; --many-only does nothing else, and its cells, carried
 into --out of another machine, are in the page that `--report` writes there.
-Writes peers.md, peers.json and a figure per data set to --results.
+Writes peers.md, peers.csv, peers.json and a figure per data set to --results.
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ def _standing_walls(earlier: dict[str, Any], versions: dict[str, list[str]]) -> 
 
 
 def write_report(options: argparse.Namespace) -> None:
-    """peers.md, peers.json and figures from the cells of the named data sets."""
+    """peers.md, peers.csv, peers.json and figures from the cells of the named data sets."""
     from peer_figure import draw
 
     names = [folder.resolve().name for folder in options.folders]
@@ -314,6 +314,7 @@ def write_report(options: argparse.Namespace) -> None:
     bars = {name: {bar: vars(check) for bar, check in found.items()} for name, found in standing.items()}
     result = {"about": about, "sets": sets, "bars": bars, "rows": rows}
     (options.results / "peers.json").write_text(json.dumps(result, indent=1) + "\n")
+    (options.results / "peers.csv").write_text(peer_report.as_csv(rows))
     (options.results / "peers.md").write_text(peer_report.page(rows, about, sets, figures))
     if options.readme:
         options.readme.write_text(peer_report.fill_readme(options.readme.read_text(), rows))

@@ -53,7 +53,7 @@ class BlockwiseClassifier(LearningOn):
     """Extreme multi-label classification by block-wise partitioning.
 
     Training rows are divided into blocks, and each block gets the labels that matter there. A router learns to find the
-    blocks of a row from its features. Only the labels of these blocks are scored: a few hundred instead of all.
+    blocks of a row from its features. Only the labels of these blocks are scored.
 
     Parameters
     ----------
