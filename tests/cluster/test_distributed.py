@@ -188,7 +188,8 @@ def test_answers(client, data, tmp_path, monkeypatch):
     assert sorted(written) == ["rows-200-300.json", "rows-200-300.npy"]
     found = evaluate(tmp_path / "model", tmp_path / "test.txt", client, **place)
     weights = metrics.inverse_propensity(Y)
-    assert found == metrics.evaluate(Y, read[0], inverse_propensity=weights)
+    constants = {"propensity_a": 0.55, "propensity_b": 1.5}
+    assert found == metrics.evaluate(Y, read[0], inverse_propensity=weights) | constants
     with pytest.raises(BlockXMCError, match="k was 5, now 3"):
         predict_topk(tmp_path / "model", tmp_path / "test.txt", client, k=3, **place)
     write_npz(tmp_path / "other.npz", Dataset(X[:, :2], Y))

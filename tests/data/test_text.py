@@ -102,7 +102,7 @@ def test_names_in_angle_brackets_are_kept(tmp_path: Path) -> None:
     assert clean_rows(labels) == clean_rows(pd.Series(labels)) == clean_rows([str(row) for row in labels]) == labels
     data = from_texts(texts, labels)
     assert data.label_names == ["<>", "<b>", "<http://x/1>", "b"]
-    assert clean_label_texts({"<b>": "bold", "b": "letter"}) == {"<b>": "bold", "b": "letter"}
+    assert clean_label_texts({"<b>": "bold", "b": "letter"}) == {"<b>": ["bold"], "b": ["letter"]}
     (tmp_path / "x.txt").write_text("2 2 3\n0,1 0:1\n2 1:1\n")
     (tmp_path / "labels.txt").write_text("<b>\nb\n<>\n")
     assert read_dataset(tmp_path / "x.txt").label_names == ["<b>", "b", "<>"]

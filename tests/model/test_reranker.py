@@ -180,14 +180,14 @@ def test_the_weights_are_where_the_loss_is_least():
             total += sum(each) / np.sqrt(len(each)) / telling.sum()
         return total
 
-    found = reranker._order(features, right, there, SETTINGS, 1)
+    found = reranker.order_of(features, right, there, SETTINGS, 1)
     bounds = [(None, None)] * N_TERMS + [(1.0, None)]
     best = minimize(loss, found + 0.1, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-12})
     assert loss(found) < loss(usual)
     assert loss(found) <= best.fun + 1e-9
     np.testing.assert_allclose(found, best.x, atol=2e-3)
     for threads in (2, 3, 7):
-        assert_array_equal(reranker._order(features, right, there, SETTINGS, threads), found)
+        assert_array_equal(reranker.order_of(features, right, there, SETTINGS, threads), found)
 
 
 def test_models_with_enough_rows_look_twice_and_keep_it(tmp_path):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blockxmc._core.matrix import unit_rows
 from blockxmc.cli._common import refuse_fields_of_features, verbosity
 from blockxmc.cli._text_options import IdField, LabelField, LabelSeparator, TextField, TextSettings
 
@@ -52,6 +51,7 @@ def convert(
     With --shards, OUT is a folder of memory-mapped arrays, for data larger than memory; with --test, it contains two
     such folders, train and test.
     """
+    from blockxmc._core.matrix import unit_rows
     from blockxmc.data import read_dataset, read_text
     from blockxmc.data._source import once
     from blockxmc.data.corpus import TEXT_FORMATS, read_corpus, write_jsonl
@@ -106,6 +106,7 @@ def _write_shards(source: Path, test: Path | None, target: Path, n_shards: int, 
 
 def _convert_both(source: Path, test: Path | None, target: Path, fields: Fields, unit: bool) -> None:
     """Training and test data, of a folder or of two files, into a folder."""
+    from blockxmc._core.matrix import unit_rows
     from blockxmc.data import read_data_dir, write_xc
     from blockxmc.data.folder import read_pair
     from blockxmc.errors import BlockXMCError

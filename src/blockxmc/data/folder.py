@@ -101,7 +101,7 @@ def read_data_dir(
     >>> train.n_rows, test.Y.toarray().tolist()
     (2, [[1.0, 1.0]])
     """
-    if is_archive(folder):
+    if is_archive(as_path(folder)):
         with unpacked(folder) as inner:
             return read_data_dir(inner, fields=fields, n_jobs=n_jobs, verbose=verbose)
     if not as_path(folder).is_dir():

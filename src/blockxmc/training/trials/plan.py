@@ -26,7 +26,7 @@ class BlockPlan:
 
     >>> plan = BlockPlan((0.1, 0.2, 0.4), ((2, 2, 2), (3, 5, 8)), paper=(3, 5, 8)).thinned(2)
     >>> plan.paths, plan.pairs((3, 8))[1]
-    (((2, 2), (3, 8)), Pair(n_blocks=8, steps=(0.1, 0.4)))
+    (((2, 2), (3, 8)), Pair(n_blocks=8, steps=(0.1, 0.4), cut=None))
     """
 
     lams: tuple[float, ...]
