@@ -1,10 +1,13 @@
-"""Reference pages that are written from the program itself: its commands, and its HTTP interface."""
+"""Pages written from the program itself, its commands and its HTTP interface; and the report without long tables."""
 
 import inspect
 from pathlib import Path
 
 import click
 import typer
+
+# Sections of the report with more rows stay in the report, which is a file to download.
+MOST_ROWS = 30
 
 
 def setup(app):
@@ -15,12 +18,28 @@ def setup(app):
 
 def write_pages(app):
     """Write the generated pages, and leave a page alone that would not change, so that Sphinx does not read it again."""
-    folder = Path(app.srcdir) / "reference"
-    for name, text in (commands() | {"http.md": http()}).items():
-        path = folder / name
+    source = Path(app.srcdir)
+    pages = {f"reference/{name}": text for name, text in (commands() | {"http.md": http()}).items()}
+    report = (source / "results/experiments/report.md").read_text()
+    for name, text in (pages | {"results/experiments/paper.md": shortened(report)}).items():
+        path = source / name
         path.parent.mkdir(exist_ok=True)
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
+
+
+# ---- the report ----
+def shortened(report):
+    """The report without its long tables, and where these are."""
+    first, *sections = report.split("\n## ")
+    kept = [
+        f"{first}\nAll of it, long tables included: [report.md](report.md), and as CSV [tables.tar.xz](tables.tar.xz).\n"
+    ]
+    for section in sections:
+        rows = sum(line.startswith("|") for line in section.splitlines())
+        heading = section.splitlines()[0]
+        kept.append(section if rows <= MOST_ROWS else f"{heading}\n\nA table of {rows - 2} rows, in the report.\n")
+    return "\n## ".join(kept)
 
 
 # ---- commands ----
