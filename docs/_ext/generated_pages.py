@@ -33,7 +33,7 @@ def shortened(report):
     """The report without its long tables, and where these are."""
     first, *sections = report.split("\n## ")
     kept = [
-        f"{first}\nAll of it, long tables included: {download}`report.md`, and as CSV [tables.tar.xz](tables.tar.xz).\n"
+        f"{first}\nAll of it, long tables included: {{download}}`report.md`, and as CSV [tables.tar.xz](tables.tar.xz).\n"
     ]
     for section in sections:
         rows = sum(line.startswith("|") for line in section.splitlines())
