@@ -348,7 +348,7 @@ def test_label_texts_of_a_file(capsys, folder, tmp_path):
     assert load(tmp_path / "m").suggest("cows and cats") == python.suggest("cows and cats")
     (tmp_path / "bad.json").write_text("[]")
     code, _, err = run(capsys, *train[:3], tmp_path / "none", "--label-texts", tmp_path / "bad.json")
-    assert (code, len(err.splitlines()), (tmp_path / "none").exists()) == (2, 1, False)
+    assert (code, "bad.json" in err.splitlines()[-1], (tmp_path / "none").exists()) == (2, True, False)
     (tmp_path / "train.txt").write_text("4 2 2\n0 0:1\n1 1:1\n0 0:1\n1 1:1\n")
     args = ["train", tmp_path / "train.txt", "--model", tmp_path / "none", "--label-texts", tmp_path / "labels.tsv"]
     code, _, err = run(capsys, *args)

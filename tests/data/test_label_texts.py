@@ -1,6 +1,8 @@
 """Names and descriptions of labels: what they teach labels with few rows or none."""
 
+import gzip
 import json
+import sys
 
 import numpy as np
 import pandas as pd
@@ -228,6 +230,14 @@ def test_what_cannot_take_them_says_so():
             BlockwiseClassifier().fit(X, Y, label_features=wrong)
 
 
+@pytest.mark.parametrize("labels", [[[1], [2]] * 3, np.eye(2)[[0, 1] * 3]])
+def test_names_that_are_no_text_cannot_teach(labels):
+    texts = ["red apple", "green leaf"] * 3
+    with pytest.raises(BlockXMCError, match='label_texts="names" needs labels that are text: give a dict'):
+        TextClassifier().fit(texts, labels, label_texts="names")
+    assert TextClassifier().fit(texts, labels).names_teach_ is None
+
+
 def test_files_of_label_texts(tmp_path):
     (tmp_path / "a.tsv").write_text("cow\tcows moo\tcattle\n\n dog \n<http://x/1>\tone\n<b>\tbold\n")
     assert read_label_texts(tmp_path / "a.tsv") == {
@@ -249,6 +259,42 @@ def test_files_of_label_texts(tmp_path):
         with pytest.raises(DataFormatError, match=name):
             read_label_texts(tmp_path / name)
     assert clean_label_texts({3: "three"}) == {3: ["three"]}
+
+
+TURTLE = """
+@prefix skos: <http://www.w3.org/2004/02/skos/core#> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
+@prefix x: <http://x/> .
+x:1 a skos:Concept ; skos:prefLabel "cattle"@en, "Rinder"@de ; skos:altLabel "cows"@en, "moo \\"beasts\\"" ;
+    skos:hiddenLabel "catle"@en .
+x:2 skos:prefLabel "goats"@en .
+x:3 skos:prefLabel "dodos"@en ; owl:deprecated true .
+"""
+
+
+def test_thesauri(tmp_path):
+    rdflib = pytest.importorskip("rdflib", reason="needs the extra 'skos'")
+    (tmp_path / "a.ttl").write_text(TURTLE)
+    graph = rdflib.Graph().parse(data=TURTLE, format="turtle")
+    graph.serialize(tmp_path / "a.rdf", format="xml")
+    (tmp_path / "a.ttl.gz").write_bytes(gzip.compress(TURTLE.encode()))
+    cattle = ["Rinder", "cattle", 'moo "beasts"', "catle", "cows"]
+    for name in ("a.ttl", "a.rdf", "a.ttl.gz"):
+        by_uri = read_label_texts(tmp_path / name, ["http://x/2", "cattle"])
+        assert by_uri == {"http://x/1": cattle, "http://x/2": ["goats"]}
+    assert read_label_texts(tmp_path / "a.ttl", ["cattle"]) == {"cattle": cattle, "goats": ["goats"]}
+    assert list(read_label_texts(tmp_path / "a.ttl")) == ["Rinder", "goats"]
+    for name, content in (("b.ttl", "x:1 ?"), ("c.ttl", ""), ("d.rdf", "<rdf"), ("e.jsonld", "[")):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(DataFormatError, match=name) as error:
+            read_label_texts(tmp_path / name)
+        assert "\n" not in str(error.value)
+
+
+def test_without_the_reader_a_thesaurus_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rdflib", None)
+    (tmp_path / "a.ttl").write_text(TURTLE)
+    with pytest.raises(DataFormatError, match=r"pip install 'blockxmc\[skos\]'"):
+        read_label_texts(tmp_path / "a.ttl")
 
 
 def test_labels_without_rows_are_set_back_until_their_probabilities_hold():

@@ -37,7 +37,7 @@ LabelTexts = Annotated[
         "--label-texts",
         metavar="auto|names|none|FILE",
         help="Texts: whether names of labels teach (auto: where held-out rows gain by them), or a file with descriptions of"
-        " labels: lines of name, tab, texts, or JSON {name: text or list}.",
+        " labels: lines of name, tab, texts, JSON {name: text or list}, or a SKOS thesaurus (.ttl, .rdf).",
         show_default="auto",
     ),
 ]
@@ -182,15 +182,15 @@ class TextSettings:
         )
         return corpus
 
-    def of_labels(self) -> dict[str, Any]:
-        """What is said about labels, for ``TextClassifier.fit``."""
+    def of_labels(self, labels: Sequence[Sequence[str]]) -> dict[str, Any]:
+        """What is said about the labels of these texts, for ``TextClassifier.fit``."""
         from blockxmc.data.label_texts import read_label_texts
 
         if self.label_texts is None:
             return {}
         if self.label_texts in ("auto", "names", "none"):
             return {"label_texts": None if self.label_texts == "none" else self.label_texts}
-        return {"label_texts": read_label_texts(self.label_texts)}
+        return {"label_texts": read_label_texts(self.label_texts, {name for row in labels for name in row})}
 
     def refuse_for(self, source: object) -> None:
         """Refuse options of texts where there are none."""

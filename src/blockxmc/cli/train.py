@@ -235,9 +235,8 @@ class _Plan:
         if self.label_names is not None:
             raise BlockXMCError(f"--label-names is for numbered labels; {source} names its own")
         model = TextClassifier(classifier, **self.text.parameters())
-        more = self.text.of_labels()
         corpus = self.text.corpus(source, kind, verbosity())
-        more |= {"ids": corpus.names, "titles": self.titles}
+        more = self.text.of_labels(corpus.labels) | {"ids": corpus.names, "titles": self.titles}
         return partial(model.fit, corpus.texts, corpus.labels, **self._fit_options(), **more)
 
     def _fit_features(self, source: PathLike, classifier: Any) -> Callable[[], Any]:

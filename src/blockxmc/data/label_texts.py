@@ -17,6 +17,7 @@ from blockxmc.data._source import PathLike, bare_name, read_names
 from blockxmc.data.dataset import Dataset
 from blockxmc.data.extra import ExtendedVectorizer, words_only
 from blockxmc.data.label_names import bare_uris, clean_names
+from blockxmc.data.skos import is_skos, read_skos
 from blockxmc.data.tfidf import TextVectorizer, inverse_frequency
 from blockxmc.data.words import decoded, encoded
 from blockxmc.errors import BlockXMCError, DataFormatError
@@ -24,11 +25,12 @@ from blockxmc.errors import BlockXMCError, DataFormatError
 Texts = dict[Any, list[str]]
 
 
-def read_label_texts(path: PathLike) -> Texts:
+def read_label_texts(path: PathLike, labels: Collection[Any] = ()) -> Texts:
     """Names and texts of labels from a file (plain, .gz or .xz).
 
     JSON (``.json``): an object from names to texts, or lists of texts. Else lines: a name and its texts, with tabs between
-    them, or a name that speaks for itself.
+    them, or a name that speaks for itself. A thesaurus (``.ttl``, ``.rdf``, ``.nt``, ``.jsonld``): SKOS, whose concepts
+    are called as the training ``labels`` are, see ``read_skos``.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "labels.tsv"
@@ -36,6 +38,8 @@ def read_label_texts(path: PathLike) -> Texts:
     >>> read_label_texts(file)
     {'cow': ['cows moo'], 'dog': ['dog']}
     """
+    if is_skos(path):
+        return clean_label_texts(read_skos(path, labels))
     lines = read_names(path)
     if bare_name(path).endswith(".json"):
         try:
@@ -72,7 +76,10 @@ def texts_of_labels(given: Any, labels: Any, label_names: Any = None) -> Texts:
     names = label_names if label_names is not None else getattr(labels, "columns", None)
     if names is None:
         names = {name for row in labels for name in row} if isinstance(labels, list) else ()
-    return {name: [name] for name in sorted(name for name in names if isinstance(name, str))}
+    own = sorted(name for name in names if isinstance(name, str))
+    if given == "names" and not own:
+        raise BlockXMCError('label_texts="names" needs labels that are text: give a dict from labels to texts')
+    return {name: [name] for name in own}
 
 
 def flat(texts: Texts) -> list[str]:
